@@ -46,6 +46,7 @@ from coordinator.services import openai
 from coordinator.services.gateway import Gateway
 from coordinator.services.reconciler import Keeper, Reconciler
 from coordinator.services.routing import Routes
+from coordinator.services.tally import Tally
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
@@ -110,7 +111,8 @@ def create(settings: Settings) -> FastAPI:
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
     keeper = Keeper(Reconciler(own, on_behalf), lambda: janitor.leading)
-    gateway = Gateway(Routes(main, settings.host_name()))
+    tally = Tally(main.services, exporter)
+    gateway = Gateway(Routes(main, settings.host_name()), tally.add)
 
     def hear(events: Sequence[Event]) -> None:
         overseer.hear(events)
@@ -141,6 +143,7 @@ def create(settings: Settings) -> FastAPI:
         overseer.stop()
         keeper.stop()
         await gateway.close()
+        await tally.close()
         collector.stop()
         wakes.stop()
         live.stop()

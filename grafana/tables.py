@@ -336,6 +336,20 @@ REQUESTS = (
           threshold("api_errors_ratio"), width=6, high=1),
 )  # fmt: skip
 
+MODELS = (
+    panel("Requests to models", "reqps", "By model and status. 499: the client left. 503: no replica was ready.",
+          ("sum by (model, status) (rate(cluster_inference_requests_total[$__rate_interval]))",
+           "{{model}} {{status}}"), stacked=True),
+    panel("Time to the first token", "s", "Of requests that stream, from their arrival at a coordinator.",
+          *quantiles("sum by (model, le) (rate(cluster_inference_first_token_seconds_bucket[$__rate_interval]))",
+                     "{{model}}")),
+    panel("Time of a request to a model", "s", "To its last byte.",
+          *quantiles("sum by (model, le) (rate(cluster_inference_duration_seconds_bucket[$__rate_interval]))",
+                     "{{model}}")),
+    panel("Tokens per second", "short", "Of prompts and of answers, as the engines count them.",
+          ("sum by (model, what) (rate(cluster_inference_tokens_total[$__rate_interval]))", "{{model}} {{what}}")),
+)  # fmt: skip
+
 ANSWER_TIMES = (
     panel("Time to answer", "s", "Without streams and the routes that may wait for a job's end.",
           *quantiles("sum by (le) (rate(cluster_http_request_duration_seconds_bucket"
@@ -373,6 +387,7 @@ API = Dashboard(
     rows=(
         Row("Requests", REQUESTS),
         Row("Times", ANSWER_TIMES),
+        Row("Models", MODELS),
         Row("Coordinators", COORDINATORS),
     ),
 )

@@ -12,6 +12,8 @@ from typing import Literal
 
 #: Upper bounds of the histograms of jobs' waits and durations.
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
+#: Upper bounds of the histograms of requests to models.
+INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 #: How a lease ends; the scripts count these.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
 #: How a delivery of a webhook ends, and an attempt at one.
@@ -134,6 +136,23 @@ HTTP_REQUESTS = Metric(
 HTTP_SECONDS = Metric(
     "cluster_http_request_duration_seconds", "Time to answer.", ("method", "route"), "histogram", per_replica=True
 )
+_MODEL = ("tenant", "model")
+INFERENCES = Metric(
+    "cluster_inference_requests_total", "Requests to models that ended.", (*_MODEL, "status"), "counter",
+    per_replica=True,
+)  # fmt: skip
+INFERENCE_SECONDS = Metric(
+    "cluster_inference_duration_seconds", "Time from a request to a model to its last byte.", _MODEL, "histogram",
+    per_replica=True,
+)  # fmt: skip
+FIRST_TOKEN_SECONDS = Metric(
+    "cluster_inference_first_token_seconds", "Time from a request that streams to its first frame.", _MODEL,
+    "histogram", per_replica=True,
+)  # fmt: skip
+TOKENS = Metric(
+    "cluster_inference_tokens_total", "Tokens of prompts and answers, as engines count them.", (*_MODEL, "what"),
+    "counter", per_replica=True,
+)  # fmt: skip
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 

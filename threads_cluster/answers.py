@@ -108,6 +108,9 @@ class TenantUsage(Answer):
     jobs: dict[str, Whole]
     device_seconds: float
     joules: float | None
+    #: None by versions before.
+    requests: dict[str, Whole] = {}
+    answer_tokens: dict[str, Whole] = {}
 
 
 class Tenant(Answer):

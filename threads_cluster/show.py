@@ -185,15 +185,19 @@ def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
 
 
 def usage(several: Iterable[Mapping[str, Any]]) -> None:
-    """Show what tenants used, one line a tenant and day; lanes and GPUs in seconds."""
-    columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units")
+    """Show what tenants used, one line a tenant and day; lanes and GPUs in seconds, models in requests."""
+    columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units", "models")
     lines = []
     for one in several:
         units = " ".join(f"{kind}={count}" for kind, count in one["units"].items())
         lanes = sum(one["lane_seconds"].values())
         joules = "-" if one["joules"] is None else one["joules"]
         jobs = sum(map(int, one["jobs"].values()))
-        lines.append((one["day"], one["tenant"], lanes, one["device_seconds"], joules, jobs, units))
+        tokens = one.get("answer_tokens") or {}
+        models = " ".join(
+            f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in (one.get("requests") or {}).items()
+        )
+        lines.append((one["day"], one["tenant"], lanes, one["device_seconds"], joules, jobs, units, models))
     rows(columns, lines)
 
 

@@ -48,11 +48,12 @@ def service_row(service: Service, replicas: Sequence[Replica], waits: Mapping[st
     """Return a service; `waits` says why jobs of replicas wait, `now` is Redis' time in milliseconds."""
     rows = [_replica_row(one, waits) for one in replicas]
     states = [row["state"] for row in rows]
-    best = min(states, key=_STATES.index) if states else "waiting"
-    idle = service.stopped and not rows
+    state = min(states, key=_STATES.index) if states else "waiting"
+    if service.stopped:
+        state = "stopping" if rows else "stopped"
     return {
         "name": service.name, "tenant": service.tenant, "engine": service.engine,
-        "model": json.loads(service.asked).get("model"), "state": "stopped" if idle else best,
+        "model": json.loads(service.asked).get("model"), "state": state,
         "replicas": 0 if service.stopped else service.replicas, "ready": sum(map(planning.is_ready, replicas)),
         "created": _moment(service.created), "failures": service.failures,
         "next_start": _moment(service.retry_at) if service.retry_at > now else None,

@@ -25,7 +25,7 @@ class Service(Answer):
     tenant: str
     engine: str
     model: str | None = required("What its artifact was named when it was served.")
-    state: str = required("stopped, or the best state of its replicas; waiting before there is one.")
+    state: str = required("stopped or stopping, else the best state of its replicas; waiting before there is one.")
     replicas: int = required("Replicas that are wanted.")
     ready: int = required("Replicas that are ready.")
     created: str

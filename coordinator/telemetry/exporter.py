@@ -234,6 +234,18 @@ class Exporter:
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)
         self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry)
+        self.inferences = self._counter(metrics.INFERENCES)
+        self.tokens = self._counter(metrics.TOKENS)
+        self.inference_seconds = self._times(metrics.INFERENCE_SECONDS)
+        self.first_token_seconds = self._times(metrics.FIRST_TOKEN_SECONDS)
+
+    def _counter(self, metric: metrics.Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _times(self, metric: metrics.Metric) -> Histogram:
+        return Histogram(
+            metric.name, metric.help, metric.labels, registry=self.registry, buckets=metrics.INFERENCE_BOUNDS
+        )  # fmt: skip
 
     def serve(self, settings: Settings) -> Callable[[], None]:
         """Listen, and return what stops it. Port 0 listens nowhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -17,6 +18,9 @@ class TenantUsageRow(TypedDict):
     jobs: dict[str, int | str]
     device_seconds: float
     joules: float | None
+    requests: dict[str, int | str]
+    prompt_tokens: dict[str, int | str]
+    answer_tokens: dict[str, int | str]
 
 
 def shown(tenant: str, day: int, used: Used) -> TenantUsageRow:
@@ -25,8 +29,15 @@ def shown(tenant: str, day: int, used: Used) -> TenantUsageRow:
         "tenant": tenant,
         "day": datetime.fromtimestamp(day * 86400, UTC).date().isoformat(),
         "lane_seconds": {device: ms / 1000 for device, ms in sorted(used.lane_ms.items())},
-        "units": {kind: exact(count) for kind, count in sorted(used.units.items())},
-        "jobs": {kind: exact(count) for kind, count in sorted(used.jobs.items())},
+        "units": _exact(used.units),
+        "jobs": _exact(used.jobs),
         "device_seconds": used.device_ms / 1000,
         "joules": None if used.millijoules is None else used.millijoules / 1000,
+        "requests": _exact(used.requests),
+        "prompt_tokens": _exact(used.prompt_tokens),
+        "answer_tokens": _exact(used.answer_tokens),
     }
+
+
+def _exact(counts: Mapping[str, int]) -> dict[str, int | str]:
+    return {name: exact(count) for name, count in sorted(counts.items())}

@@ -15,6 +15,9 @@ class TenantUsage(Answer):
     jobs: dict[str, int | str] = required("Jobs that were done, by kind.")
     device_seconds: float = required("Time of GPUs, shared by their lanes.")
     joules: float | None = required("Energy of GPUs; null where none was measured.")
+    requests: dict[str, int | str] = required("Requests to models that were answered, by model.")
+    prompt_tokens: dict[str, int | str] = required("Tokens of their prompts, by model.")
+    answer_tokens: dict[str, int | str] = required("Tokens of their answers, by model.")
 
 
 class TenantUsages(Answer):

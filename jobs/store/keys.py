@@ -472,6 +472,11 @@ def replica_busy(job_id: str) -> str:
     return f"{PREFIX}replicabusy:{job_id}"
 
 
+def inference_counted(coordinator: str) -> str:
+    """Number of the last batch of requests to models that a coordinator had counted; for an hour."""
+    return f"{PREFIX}inferencecounted:{coordinator}"
+
+
 def delivery(delivery_id: str) -> str:
     """Hash of a delivery of a webhook."""
     return f"{PREFIX}delivery:{delivery_id}"

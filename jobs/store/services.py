@@ -88,6 +88,15 @@ class Replica:
     busy: int = 0
 
 
+@dataclass(kw_only=True)
+class Asked:
+    """Requests to a model, and tokens of their prompts and answers."""
+
+    requests: int = 0
+    prompt: int = 0
+    answer: int = 0
+
+
 def begun(service: Service, number: int, now: int) -> Replica:
     """Return a replica that was begun now, in milliseconds of Redis' clock."""
     return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
@@ -185,6 +194,18 @@ class Services(Part):
             pipe.hset(keys.replica_busy(job), coordinator, count)
             pipe.expire(keys.replica_busy(job), _BUSY_SECONDS)
         pipe.execute()
+
+    def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str], Asked]) -> bool:
+        """Add requests and tokens, by tenant and model, to what tenants used; False when this batch was added before.
+
+        A coordinator gives each of its batches a number of its own.
+        """
+        flat = [
+            word
+            for (tenant, model), asked in counts.items()
+            for word in (tenant, model, asked.requests, asked.prompt, asked.answer)
+        ]
+        return bool(self._scripts.run("count_inference", coordinator, number, *flat))
 
     # -- reads ------------------------------------------------------------------------------------------------------
 

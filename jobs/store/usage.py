@@ -25,6 +25,10 @@ class Used:
     #: Time of shared devices, and their energy where it is measured.
     device_ms: int = 0
     millijoules: int | None = None
+    #: Requests to models, and tokens of their prompts and answers, by model.
+    requests: dict[str, int] = field(default_factory=dict)
+    prompt_tokens: dict[str, int] = field(default_factory=dict)
+    answer_tokens: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, label: str, amount: int) -> None:
         """Add a stored counter. LookupError for one that is none."""
@@ -33,7 +37,10 @@ class Used:
         elif what == "mj":
             self.millijoules = (self.millijoules or 0) + amount
         else:
-            counts = {"ms": self.lane_ms, "units": self.units, "jobs": self.jobs}[what]
+            counts = {
+                "ms": self.lane_ms, "units": self.units, "jobs": self.jobs, "requests": self.requests,
+                "prompt": self.prompt_tokens, "answer": self.answer_tokens,
+            }[what]  # fmt: skip
             counts[label] = counts.get(label, 0) + amount
 
 

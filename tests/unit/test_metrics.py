@@ -15,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
+from coordinator.services.gateway import Exchange
+from coordinator.services.tally import Tally
 from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
 from jobs import VERSION, figures, metrics, queues
@@ -55,6 +57,10 @@ class Shown:
     def scale(self) -> None:
         Scaler(self.store, Settings(autoscale_min=2)).round(())
 
+    def ask(self) -> None:
+        exchange = Exchange(tenant="default", model="chat", began=0.0, status=200, first_seconds=0.1, prompt_tokens=7)
+        Tally(self.store.services, self.exporter)._show(exchange)
+
     def text(self) -> str:
         return generate_latest(self.exporter.registry).decode()
 
@@ -83,6 +89,7 @@ def test_promtool_finds_nothing_wrong_with_a_coordinators_metrics(shown: Shown) 
     shown.beat("w", gpus=json.dumps([GPU]))
     shown.exporter.requests.labels("GET", "/ready", "200").inc()
     shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
+    shown.ask()
     done = promtool("check", "metrics", text=shown.text())
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
@@ -99,6 +106,7 @@ def test_a_coordinator_shows_every_metric_with_its_type_help_and_labels(shown: S
     shown.scale()
     shown.exporter.requests.labels("GET", "/ready", "200").inc()
     shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
+    shown.ask()
     text, samples = shown.text(), shown.samples()
     for metric in metrics.ALL:
         if metric.shown_by != "coordinator":
@@ -119,7 +127,7 @@ def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
         "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
-        "version", "method", "route", "status", "what", "tenant",
+        "version", "method", "route", "status", "what", "tenant", "model",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 from coordinator.app import on_behalf_of
-from coordinator.services import reconciler
+from coordinator.services import reconciler, tally
+from coordinator.services.gateway import Exchange
 from coordinator.services.reconciler import Reconciler
+from coordinator.telemetry.exporter import Exporter
 from jobs.store import Store, connection, keys
 from jobs.store.services import job_id
+from tests.unit.engine_fake import until as eventually
 from tests.unit.test_webhooks import Api
 
 BODY = {"name": "web", "engine": "http", "parameters": {"command": ["./server", "--port", "{port}"], "health": "/up"}}
@@ -32,6 +36,9 @@ class Served(Api):
 
     def serve(self, **more: Any) -> Any:
         return self.ask("POST", "/api/services", {**BODY, **more}, self.maker)
+
+    def exporter(self) -> Exporter:
+        return Exporter(self.app.state.cluster.queries, lambda: True)
 
     def row(self, name: str = "web") -> Any:
         answer = self.ask("GET", f"/api/services/{name}")
@@ -330,3 +337,49 @@ def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
     assert api.ask("GET", "/v1/models/x", token=api.maker).status_code == 404
     assert api.ask("GET", "/v1/metrics", token=api.maker).status_code == 404
+
+
+def _exchange(model: str, *, tokens: int = 0, status: int = 200) -> Exchange:
+    return Exchange(
+        tenant="default", model=model, began=0.0, status=status, prompt_tokens=2 * tokens, answer_tokens=tokens
+    )
+
+
+def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the answer of Redis to a write is lost, and where the coordinator ends before the next write."""
+    monkeypatch.setattr(tally, "WRITE_SECONDS", 0.01)
+    count, calls = both.store.services.count, list[int]()
+
+    def losing(*given: Any) -> bool:
+        answer = count(*given)
+        calls.append(given[1])
+        if len(calls) < 3:
+            raise connection.Unreachable[0]("the answer is lost")
+        return answer
+
+    monkeypatch.setattr(both.store.services, "count", losing)
+    counter = tally.Tally(both.store.services, both.exporter())
+
+    async def ask() -> None:
+        counter.add(_exchange("chat", tokens=5))
+        counter.add(_exchange("chat", tokens=6))
+        await eventually(lambda: len(calls) >= 3)
+        counter.add(_exchange("chat", tokens=1, status=499))
+        counter.add(_exchange("other", status=503))
+        await counter.close()
+
+    asyncio.run(ask())
+    assert calls == [1, 1, 1, 2]
+    [row] = both.ask("GET", "/api/usage").json()["usage"]
+    assert (row["requests"], row["prompt_tokens"], row["answer_tokens"]) == ({"chat": 3}, {"chat": 24}, {"chat": 12})
+
+
+def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally.metrics, "MAX_TENANTS", 2)
+    exporter = api.exporter()
+    counter = tally.Tally(api.store.services, exporter)
+    for model in ("a", "b", "c", "d", "a"):
+        counter._show(_exchange(model, tokens=1, status=503))
+    [family] = exporter.inferences.collect()
+    counts = {sample.labels["model"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
+    assert counts == {"a": 2, "b": 1, "other": 2}

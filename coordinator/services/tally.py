@@ -1,0 +1,91 @@
+"""Tally of requests to models: metrics of this replica, and what each tenant used, written down every second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping
+
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.services.gateway import Exchange
+from coordinator.telemetry.exporter import Exporter
+from jobs import metrics
+from jobs.store import connection
+from jobs.store.services import Asked, Services
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two writes, while there is anything to write.
+WRITE_SECONDS = 1.0
+#: Statuses of requests that a replica answered, or began to.
+_ANSWERED = (200, 499)
+_OTHER = metrics.OTHER_TENANTS
+Place = tuple[str, str]
+
+
+class Tally:
+    """Counts requests that have ended. For one event loop."""
+
+    def __init__(self, services: Services, exporter: Exporter) -> None:
+        self._services, self._exporter = services, exporter
+        self._me = uuid.uuid4().hex[:12]
+        self._number = 0
+        self._counts: dict[Place, Asked] = {}
+        #: What is being written, again and again until Redis has it: it counts once.
+        self._batch: Mapping[Place, Asked] = {}
+        self._named: set[Place] = set()
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, exchange: Exchange) -> None:
+        """Count a request that has ended."""
+        self._show(exchange)
+        if exchange.status not in _ANSWERED:
+            return
+        place = (exchange.tenant, exchange.model)
+        counted = self._counts.setdefault(place, Asked())
+        counted.requests += 1
+        counted.prompt += exchange.prompt_tokens
+        counted.answer += exchange.answer_tokens
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    def _show(self, exchange: Exchange) -> None:
+        """Add a request to the metrics, which name the first MAX_TENANTS models by tenant."""
+        place = (exchange.tenant, exchange.model)
+        if place not in self._named and len(self._named) >= metrics.MAX_TENANTS:
+            place = (_OTHER, _OTHER)
+        self._named.add(place)
+        shown = self._exporter
+        shown.inferences.labels(*place, str(exchange.status)).inc()
+        shown.inference_seconds.labels(*place).observe(exchange.seconds)
+        if exchange.first_seconds is not None:
+            shown.first_token_seconds.labels(*place).observe(exchange.first_seconds)
+        for what, count in (("prompt", exchange.prompt_tokens), ("answer", exchange.answer_tokens)):
+            shown.tokens.labels(*place, what).inc(count)
+
+    async def _write(self) -> None:
+        while self._counts or self._batch:
+            await asyncio.sleep(WRITE_SECONDS)
+            await self._write_once()
+
+    async def _write_once(self) -> None:
+        if not self._batch:
+            self._batch, self._counts = self._counts, {}
+            self._number += 1
+        try:
+            await run_in_threadpool(self._services.count, self._me, self._number, self._batch)
+        except connection.Unreachable as error:
+            log.warning("requests to models are counted later: %s", connection.reason(error))
+        else:
+            self._batch = {}
+
+    async def close(self) -> None:
+        """Write what is not written yet, as far as Redis answers."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
+        for _ in range(2):
+            if self._batch or self._counts:
+                await self._write_once()
