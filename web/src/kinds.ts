@@ -11,6 +11,8 @@ export interface KindEntry {
    * schema alone, and its one-line summary has the few parameters only.
    */
   programs?: boolean;
+  /** Its jobs are the cluster's own: nobody submits one. */
+  kept?: boolean;
   /** Parameters that most jobs need, in the form's order; the rest is under "More parameters". */
   few: readonly string[];
   /** Parameters that say how a job is computed or drawn, not what; left out of a job's one-line summary. */
@@ -63,6 +65,7 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
   },
   service: {
     programs: true,
+    kept: true,
     few: ["service", "engine"],
     quiet: ["command", "env", "packages", "module", "health", "start_timeout_seconds", "grace_seconds"],
     figures: [],
@@ -86,6 +89,13 @@ export const PAGES: readonly PageEntry[] = [
   GENERIC,
   CLUSTER,
 ];
+
+/** Whether somebody with these scopes may submit jobs of a kind. */
+export function submits(kind: string, scopes: readonly string[]): boolean {
+  const { programs, kept } = KINDS[kind] ?? {};
+  if (scopes.includes("admin")) return !kept;
+  return !kept && scopes.includes("submit") && (!programs || scopes.includes("run"));
+}
 
 /** The page of a kind; the generic one where it has none of its own. */
 export function pageOf(kind: string): PageEntry {

@@ -19,7 +19,7 @@ test("a moment has its day unless it is today, and its year unless it is this on
   const now = new Date(2026, 10, 21, 20, 0, 0).getTime();
   expect(moment(new Date(2026, 10, 21, 14, 3, 27).getTime(), now)).toBe("14:03:27");
   expect(moment(new Date(2026, 10, 20, 23, 59, 59).getTime(), now)).toBe("20 Nov 23:59");
-  expect(moment(new Date(2025, 11, 31, 8, 0, 0).getTime(), now)).toBe("31 Dec 2025");
+  expect(moment(new Date(2025, 11, 31, 8, 0, 0).getTime(), now)).toBe("31 Dec 2025 08:00");
   expect([moment(null, now), moment("", now), moment("soon", now)]).toEqual(["", "", ""]);
 });
 

@@ -20,16 +20,14 @@ export function shortId(id: string): string {
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/** A moment in the reader's time zone: 14:03:27 on the day of `now`, else 21 Nov 14:03, or 21 Nov 2025. */
+/** A moment in the reader's time zone: 14:03:27 on the day of `now`, else 21 Nov 14:03, or 21 Nov 2025 14:03. */
 export function moment(at: string | number | null | undefined, now = Date.now()): string {
   if (at === null || at === undefined || at === "") return "";
   const [date, today] = [new Date(at), new Date(now)];
   if (Number.isNaN(date.getTime())) return "";
   if (date.toDateString() === today.toDateString()) return clock(at);
-  const day = `${date.getDate()} ${MONTHS[date.getMonth()]}`;
-  return date.getFullYear() === today.getFullYear()
-    ? `${day} ${clock(at).slice(0, 5)}`
-    : `${day} ${date.getFullYear()}`;
+  const year = date.getFullYear() === today.getFullYear() ? "" : ` ${date.getFullYear()}`;
+  return `${date.getDate()} ${MONTHS[date.getMonth()]}${year} ${clock(at).slice(0, 5)}`;
 }
 
 /** How long a job took, or has taken by `at`, ms since 1970 of the cluster's clock; empty before its start. */

@@ -2,7 +2,6 @@
 
 import { download } from "../lib/export";
 import { token } from "../lib/theme";
-import type { Draw } from "./canvas";
 import { broken, type Picture } from "./saving";
 import { SvgContext } from "./svg";
 
@@ -93,9 +92,4 @@ export async function pictureFile(picture: Picture, format: Format, scale = SCAL
 /** Saves the picture as NAME.png or NAME.svg. */
 export async function savePicture(name: string, picture: Picture, format: Format): Promise<void> {
   download(`${name}.${format}`, await pictureFile(picture, format));
-}
-
-/** A canvas as it is now, as a picture of its own size on the page; of WebGL only in the task that drew it. */
-export function copied(canvas: HTMLCanvasElement): Draw {
-  return (context, width, height) => context.drawImage(canvas, 0, 0, width, height);
 }

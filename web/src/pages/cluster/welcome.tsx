@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { KINDS } from "../../kinds";
-import type { Kind } from "../../lib/api";
+import { KINDS, submits } from "../../kinds";
+import { who, type Kind } from "../../lib/api";
 import { kinds, submit } from "../../lib/jobs";
 import { failed, toast } from "../../ui/toast";
 import { lineOf, parametersOf } from "./model/sample";
@@ -18,7 +18,9 @@ export function Welcome() {
       () => undefined, // the page says why nobody answers
     );
   }, []);
-  const shown = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
+  const shown = Object.keys(KINDS)
+    .filter((name) => !KINDS[name]?.kept)
+    .flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
   if (!shown.length) return null;
   return (
     <section class="welcome" aria-labelledby="welcome-title">
@@ -39,6 +41,7 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
   const served = fleet.value.workers.some(
     (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
+  const allowed = submits(type, who.value?.scopes ?? []);
   const title = page?.title ?? "A program";
   const run = async () => {
     busy.value = true;
@@ -62,11 +65,15 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
             : "It waits until a worker is started"}
         </p>
       )}
-      <div class="row">
-        <button type="button" class="primary" disabled={busy.value} onClick={() => void run()}>
-          Run
-        </button>
-      </div>
+      {allowed ? (
+        <div class="row">
+          <button type="button" class="primary" disabled={busy.value} onClick={() => void run()}>
+            Run
+          </button>
+        </div>
+      ) : (
+        who.value && <p class="small soft">It takes a token with the scope {programs ? "run" : "submit"}.</p>
+      )}
     </li>
   );
 }

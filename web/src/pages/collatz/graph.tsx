@@ -13,6 +13,7 @@ import { compact, integer } from "../../lib/format";
 import { dark, touch } from "../../lib/theme";
 import { Figure, tables } from "../../ui/figure";
 import { later } from "../../ui/later";
+import type { Picture } from "../../ui/saving";
 import { drawAxes, drawOver, EDGE, type Ring } from "./model/axes";
 import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need, sampleOf, samplesOf } from "./model/data";
 import { Counting, CountThese } from "./count";
@@ -138,7 +139,7 @@ function overlay(): void {
 }
 
 /** The picture with its axes as one canvas; drawn anew, since WebGL keeps nothing. */
-export function composed(): HTMLCanvasElement | undefined {
+function composed(): Picture | undefined {
   if (!parts) return undefined;
   paint();
   overlay();
@@ -150,7 +151,14 @@ export function composed(): HTMLCanvasElement | undefined {
   context.drawImage(under, 0, 0);
   context.drawImage(data, EDGE.left * scale, EDGE.top * scale);
   context.drawImage(over, 0, 0);
-  return canvas;
+  const { clientWidth: width, clientHeight: height } = under;
+  return {
+    title: heading(),
+    lines: [summaryText()],
+    width,
+    height,
+    draw: (to) => to.drawImage(canvas, 0, 0, width, height),
+  };
 }
 
 /** Has missing numbers computed in this page. */
@@ -337,6 +345,12 @@ function useScene() {
     };
   }, [tables.value]);
   return { data, under, over };
+}
+
+/** Title of the picture as a file. */
+function heading(): string {
+  const { first, end } = seen(view.value, limits);
+  return `Collatz: steps to 1 of ${integer(first)} to ${integer(end - 1n)}`;
 }
 
 function summaryText(): string {

@@ -96,15 +96,17 @@ export function HistogramView() {
   useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
   const data = counted();
   const figures = summary(data.histogram);
-  const canvas = usePicture(
-    "histogram",
-    (context, width, height) => figures && draw(context, width, height, data, figures),
-  );
   const words = figures
     ? `Steps of ${integer(figures.count)} numbers from ${integer(data.range.first)} to ` +
       `${integer(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, deviation ${figures.deviation.toFixed(2)}, ` +
       `median ${figures.median}, ${figures.least} to ${figures.most}`
     : "No number of this range is known yet";
+  const canvas = usePicture(
+    "histogram",
+    "Collatz: how many numbers take how many steps",
+    `${words}; ${basis(data)}.`,
+    (context, width, height) => figures && draw(context, width, height, data, figures),
+  );
   const twin = () => ({
     head: ["steps", "numbers"],
     rows: [...data.histogram].sort(([left], [right]) => left - right).map(([steps, count]) => [steps, integer(count)]),

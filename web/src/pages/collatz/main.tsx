@@ -87,7 +87,7 @@ const BOUND = {
   ",": { text: "one step back", run: () => void stepBy(-1) },
   P: { text: "play the trajectory, or stop", run: () => void trajectory().then((part) => part.play()) },
   L: { text: "log axis of the graph", run: () => (state.log.value = !state.log.peek()) },
-  S: { text: "save the picture as PNG", run: () => savePicture() },
+  S: { text: "save the picture as PNG", run: () => void savePicture() },
   E: { text: "save the numbers as CSV", run: () => void saveNumbers() },
   X: { text: "empty the log", run: clearLog },
   "/": { text: "search the log", run: find },

@@ -88,10 +88,6 @@ export function ResiduesView() {
   learnt.value;
   const small = Number(wanted.end - wanted.first) <= EXACT_MOST;
   const rows = small && isExact(wanted) ? byResidue(modulus) : [];
-  const canvas = usePicture(
-    "residues",
-    (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)),
-  );
   const best = rows.reduce<Residue | undefined>(
     (top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top),
     undefined,
@@ -104,6 +100,12 @@ export function ResiduesView() {
     : small
       ? "Being computed in this page"
       : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
+  const canvas = usePicture(
+    "residues",
+    `Collatz: mean steps by n mod ${modulus}`,
+    `${words}.`,
+    (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)),
+  );
   return (
     <div class="stack">
       <div class="row">

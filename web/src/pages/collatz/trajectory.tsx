@@ -544,7 +544,7 @@ function twin() {
 }
 
 export function Trajectory() {
-  const canvas = usePicture("trajectory", draw);
+  const canvas = usePicture("trajectory", "Collatz: a trajectory, log2 of its values by step", summaryText(), draw);
   const place = useRef<HTMLDivElement>(null);
   const drag = useRef<{ x: number; from: number; to: number; moved: boolean } | undefined>(undefined);
   const [path] = shown.value;

@@ -1,7 +1,7 @@
 /** Actions of buttons and keys on the page as a whole. */
 
 import { tableOf } from "./client";
-import { download, png } from "../../../lib/export";
+import { download } from "../../../lib/export";
 import { integer } from "../../../lib/format";
 import { touch } from "../../../lib/theme";
 import { confirm } from "../../../ui/dialog";
@@ -10,7 +10,7 @@ import { forgetAll, recall, type Counted } from "./data";
 import { asText, clear, lines, log, restore, shown } from "./events";
 import { seen, type Range } from "./view";
 import { active, cancel, forget, recallRun } from "./run";
-import { grounded, pictures } from "./save";
+import { pictures } from "./save";
 import { fit, limits, select, selection, show, state, tab, TABS, view } from "./state";
 
 /** Numbers of a CSV at most. */
@@ -89,13 +89,19 @@ export function saveHistogram({ range, histogram, source }: Counted): void {
   );
 }
 
-export function savePicture(name: string = tab.peek()): void {
-  const canvas = pictures.get(name)?.();
-  if (!canvas) {
+/** Saves a view as PNG, with its title and what it shows in words. */
+export async function savePicture(name: string = tab.peek()): Promise<void> {
+  const picture = pictures.get(name)?.();
+  if (!picture) {
     toast("This view has no picture to save");
     return;
   }
-  png(grounded(canvas), `collatz-${name}.png`);
+  try {
+    const { savePicture: write } = await import("../../../ui/sheet");
+    await write(`collatz-${name}`, picture, "png");
+  } catch (error) {
+    failed("The picture was not saved", error);
+  }
 }
 
 export function saveLog(): void {
