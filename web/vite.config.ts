@@ -10,7 +10,7 @@ const JOB = /src\/(ui\/(outline|trouble)|lib\/(summary|submission))/;
 const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;
 
 export default defineConfig({
-  publicDir: "static",
+  publicDir: false,
   build: {
     target: "es2022",
     // light-dark() stays as it is: every browser of the last two years knows it.

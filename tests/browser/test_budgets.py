@@ -51,7 +51,7 @@ def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages:
         )
     painted, asked = found
     # Neither the icon nor a web worker holds the paint up.
-    static = [url for url in asked if not re.search(r"/api/|/favicon|/worker-", url)]
+    static = [url for url in asked if not re.search(r"/api/|/worker-", url)]
     print(f"{path}: first contentful paint after {painted:.0f} ms, {len(static)} files, {len(asked)} requests")
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(pages.url()).netloc}
     assert len(static) <= 6, static

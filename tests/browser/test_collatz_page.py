@@ -470,7 +470,9 @@ def test_pictures_and_the_log_are_saved(open_page: Open) -> None:
     size = page.evaluate(
         "[document.querySelector('.picture canvas').width, document.querySelector('.picture canvas').height]"
     )
-    assert [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)] == size
+    # Twice the picture and its edges; above it the title and what it shows in words.
+    wide, high = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+    assert wide == 2 * (size[0] + 32) and high > 2 * (size[1] + 32 + 24)
     assert len(content) > 5000  # an empty picture has fewer bytes
     page.keyboard.press("5")
     name, content = saved(page, lambda: page.get_by_role("button", name="SVG").click())
@@ -558,8 +560,10 @@ def test_the_inverse_tree_unfolds_and_moves_its_root(open_page: Open) -> None:
     levels = [reached]
     for _ in range(6):
         levels.append({2 * n for n in levels[-1]} | {(n - 1) // 3 for n in levels[-1] if n > 4 and n % 6 == 4})
+    every = set().union(*levels)
+    expect(nodes).to_have_count(len(every))
     values = {int(value) for value in nodes.evaluate_all("all => all.map((each) => each.dataset.value)")}
-    assert values == set().union(*levels)
+    assert values == every
     leaf = page.locator(".twig[data-value='64']")
     leaf.click()
     expect(page.locator(".twig[data-value='21']")).to_be_visible()
@@ -585,7 +589,9 @@ def test_residues_are_means(open_page: Open) -> None:
     expect(page.locator("#panel-residues canvas")).to_be_visible()
     page.keyboard.press("t")
     steps = delays(30_000)
-    for row in page.locator("#panel-residues tbody tr").all_inner_texts():
+    rows = page.locator("#panel-residues tbody tr")
+    expect(rows).to_have_count(7)
+    for row in rows.all_inner_texts():
         residue, count, mean, least, most, _ = row.split("\t")
         own = steps[(np.arange(1, 30_001) % 7) == int(residue)]
         assert int(count.replace(THIN, "")) == len(own) and (int(least), int(most)) == (own.min(), own.max())

@@ -168,7 +168,7 @@ def test_a_program_from_the_form_to_its_picture(open_page: Open, pages: Live) ->
     parameters = pages.job(job)["parameters"]
     assert (parameters["cores"], parameters["replicas"], parameters["seed"]) == (4, 64, 7)
     result = pages.result(job)["cells"][0]["metrics"]
-    assert f"{result['speedup']['mean']:.3g}" in page.locator(".headlines").inner_text()
+    expect(page.locator(".headlines")).to_contain_text(f"{result['speedup']['mean']:.3g}")
     found = trace(pages, job, 0)
     assert counter(page, "created") == str(len({each["args"]["path"] for each in slices(found)}))
     assert counter(page, "steals") == str(sum(each["args"]["ok"] for each in slices(found, kind="steal")))
@@ -290,7 +290,7 @@ def test_a_deadlock_is_shown(open_page: Open, pages: Live) -> None:
     loaded(page, result["examples"]["deadlocked"]["replica"])
     expect(page.locator(".legend")).to_contain_text("blocked in join")
     assert int(counter(page, "active")) > 0
-    assert f"{100 * result['deadlock']['probability']['mean']:.1f}" in page.locator(".metrics").inner_text()
+    expect(page.locator(".metrics")).to_contain_text(f"{100 * result['deadlock']['probability']['mean']:.1f}")
     shot(page, "threads-deadlock-light")
 
 
@@ -381,7 +381,7 @@ def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pag
     expect(desk.locator(".clock")).to_have_text(still)
     slow = desk.locator(".speed .num").inner_text()
     desk.locator(".speed input").press("ArrowRight")
-    assert desk.locator(".speed .num").inner_text() != slow
+    expect(desk.locator(".speed .num")).not_to_have_text(slow)
 
 
 def test_two_policies_on_the_same_seed(desk: Page, pages: Live, job: str) -> None:

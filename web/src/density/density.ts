@@ -86,7 +86,7 @@ class GlPainter implements Painter {
   readonly software: boolean;
   readonly mostPoints: number;
   private readonly gridProgram: WebGLProgram;
-  private readonly pointProgram: WebGLProgram;
+  private made: WebGLProgram | undefined;
   private readonly texture: WebGLTexture;
   private readonly buffers: [WebGLBuffer, WebGLBuffer];
   private readonly empty: WebGLVertexArrayObject;
@@ -97,7 +97,6 @@ class GlPainter implements Painter {
     this.software = isSoftware(gl);
     this.mostPoints = this.software ? 5e4 : 1e6;
     this.gridProgram = linked(gl, GRID_VERTEX, GRID_FRAGMENT);
-    this.pointProgram = linked(gl, POINT_VERTEX, POINT_FRAGMENT);
     this.texture = gl.createTexture();
     gl.bindTexture(gl.TEXTURE_2D, this.texture);
     // floats are not filtered everywhere; every cell is a pixel anyhow
@@ -112,6 +111,12 @@ class GlPainter implements Painter {
       gl.enableVertexAttribArray(place);
       gl.vertexAttribIPointer(place, 1, gl.UNSIGNED_SHORT, 0, 0);
     }
+  }
+
+  /** Compiled when the first points are drawn: the first picture is a grid. */
+  private get pointProgram(): WebGLProgram {
+    this.made ??= linked(this.gl, POINT_VERTEX, POINT_FRAGMENT);
+    return this.made;
   }
 
   clear(): void {

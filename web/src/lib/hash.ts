@@ -18,8 +18,8 @@ export type HashState<D extends Defaults> = { [K in keyof D]: Signal<Widened<D[K
   link(): string;
 };
 
-/** Replacing the address more often makes browsers throttle it. */
-const THROTTLE_MS = 250;
+/** Safari refuses to replace the address more than 100 times in 30 s. */
+const THROTTLE_MS = 350;
 
 /** Escapes like encodeURIComponent, but leaves readable what is harmless after #, and writes a space as +. */
 function escaped(plain: string): string {

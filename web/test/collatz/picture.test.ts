@@ -8,8 +8,7 @@ import {
   countExact,
   fromBinary,
   fromResult,
-  greatest,
-  lit,
+  extent,
   MIXED,
   paintDensity,
   paintExact,
@@ -100,7 +99,7 @@ describe("grids", () => {
   it("show peaks and residues", () => {
     const cells = grid(1, 1);
     paintExact(cells, frame, exact, "peak");
-    expect(greatest(cells)).toBe(Math.max(...exact.bits));
+    expect(extent(cells).greatest).toBe(Math.max(...exact.bits));
     const wide = grid(1000, 200);
     paintExact(wide, frame, exact, "residue", 3);
     expect(wide.cells[111 * 1000 + 26]).toBe(1);
@@ -114,7 +113,7 @@ describe("grids", () => {
     const wide = thickened(cells, 2).cells;
     expect([...wide.slice(0, 10)]).toEqual([2, 7, 7, 0, 0, 2, 7, 7, 0, 0]);
     expect(wide[19]).toBe(1);
-    expect(lit({ width: 5, height: 4, cells: wide })).toBe(7);
+    expect(extent({ width: 5, height: 4, cells: wide }).lit).toBe(7);
   });
   it("have a log axis that leads back", () => {
     for (const base of [1n, 10n ** 6n, far]) {
@@ -184,7 +183,7 @@ describe("densities of jobs", () => {
     paintDensity(cells, frame, density);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
     for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);
-    expect(lit(cells)).toBeGreaterThan(77);
+    expect(extent(cells).lit).toBeGreaterThan(77);
   });
   it("count whole columns", () => {
     const found = countColumns(density, 101n, 301n);

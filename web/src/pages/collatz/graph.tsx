@@ -111,6 +111,7 @@ function paint(): void {
   );
   if (picture.points) brush.points(picture.points, picture.look);
   else if (picture.grid) brush.grid(picture.grid, picture.look);
+  else brush.clear();
   drawn.value = picture;
   how.value = { kind: brush.kind, software: brush.software, ms: performance.now() - began };
 }

@@ -12,7 +12,9 @@ import { finding, log } from "./model/events";
 import { Graph, markSeen, pan, step, zoom } from "./graph";
 import { open, toggle } from "./model/run";
 import { Figures, Records, Rules, Stats } from "./side";
-import { choose, fit, show, startNumber, state, tab, TABS } from "./model/state";
+import { need } from "./model/data";
+import { choose, fit, limits, show, startNumber, state, tab, TABS, view } from "./model/state";
+import { seen } from "./model/view";
 
 const CoralView = later(() => import("./coral").then((part) => part.CoralView));
 const HistogramView = later(() => import("./histogram").then((part) => part.HistogramView));
@@ -135,4 +137,6 @@ function App() {
   );
 }
 
+// The first sample is computed beside the page's first frame, not after it.
+if (tab.peek() === "graph") need(seen(view.peek(), limits), state.log.peek());
 mount(<App />);

@@ -27,8 +27,9 @@ interface Tables {
 
 let tables: Tables | undefined;
 
+/** Bits of a whole number below 2^53. */
 function bitsOf(value: number): number {
-  return value < 2 ** 31 ? 32 - Math.clz32(value) : bitLength(BigInt(value));
+  return value < 2 ** 32 ? 32 - Math.clz32(value) : 64 - Math.clz32(Math.floor(value / 2 ** 32));
 }
 
 function blockTables(): Pick<Tables, "odd" | "end" | "gain"> {
@@ -152,16 +153,31 @@ function one(n: bigint | number, known: Tables): void {
   }
 }
 
-/** Step by step to 1 in doubles, without tables; false where a value is too great for them. */
+/** Three times it, and one more, is an integer of 32 bits. */
+const SMALL_ODD = 2 ** 29;
+
+/** Step by step to 1 in integers and doubles, without tables; false where a value is too great for them. */
 function stepwise(n: number): boolean {
   let [value, steps, peak] = [n, 0, n];
-  for (; value !== 1; steps += 1) {
+  while (value !== 1) {
+    if (value < SMALL_ODD) {
+      let small = value | 0;
+      for (; small !== 1 && small < SMALL_ODD; steps += 1) {
+        if (small & 1) {
+          small = 3 * small + 1;
+          if (small > peak) peak = small;
+        } else small >>= 1;
+      }
+      value = small;
+      continue;
+    }
     if (value % 2 === 0) value /= 2;
     else if (value > SAFE_ODD) return false;
     else {
       value = 3 * value + 1;
       if (value > peak) peak = value;
     }
+    steps += 1;
   }
   [state.steps, state.bits] = [steps, bitsOf(peak)];
   return true;

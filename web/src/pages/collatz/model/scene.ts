@@ -8,9 +8,7 @@ import { grid, type Grid } from "../../../density/grid";
 import { joined, type Covered } from "./cover";
 import {
   coarseness,
-  greatest,
-  least,
-  lit,
+  extent,
   paintDensity,
   paintExact,
   paintSample,
@@ -173,12 +171,15 @@ export function scene(wanted: Wanted, known: Known): Scene {
   const frame = { view, low, high, log };
   const single = !log && known.whole && width / view.span >= POINT_PIXELS * wanted.scale;
   if (single && view.span <= wanted.mostPoints) return pointScene(wanted, frame, known.exact);
+  if (!known.exact.length && !coarse.length && !samples.length) {
+    return { frame, look: lookOf(wanted, 0, 0), numbers: 0, lit: 0, source: "none" };
+  }
   const cells = grid(width, height);
   const { numbers, source } = painted(cells, frame, wanted, { ...known, densities: coarse, samples });
-  const count = lit(cells);
+  const { lit: count, least, greatest } = extent(cells);
   return {
     frame,
-    look: lookOf(wanted, greatest(cells), lowEnd(metric, cells, known)),
+    look: lookOf(wanted, greatest, lowEnd(metric, least, known)),
     grid: count < SPARSE * width * height ? thickened(cells, Math.round(1 + scale)) : cells,
     numbers,
     lit: count,
@@ -187,10 +188,10 @@ export function scene(wanted: Wanted, known: Known): Scene {
 }
 
 /** Where the scale of colours begins. A sample's numbers stand for many each: theirs begins near the least cell. */
-function lowEnd(metric: Metric, cells: Grid, { exact, whole, samples }: Known): number {
+function lowEnd(metric: Metric, least: number, { exact, whole, samples }: Known): number {
   if (metric === "peak") return Math.min(leastBits(exact), leastBits(samples));
   if (metric === "residue") return 0;
-  const fewest = whole ? 0 : least(cells);
+  const fewest = whole ? 0 : least;
   return fewest > 4 ? fewest / 4 : 0;
 }
 
