@@ -62,6 +62,8 @@ class Gateway:
     def __init__(self, routes: Routes, ended: Callable[[Exchange], None] = lambda exchange: None) -> None:
         self.routes = routes
         self._ended = ended
+        # It would log each request, whose figures are counted.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_SECONDS)
         # Neither a proxy of the environment nor a redirect leads elsewhere than to the replica.
         self._http = httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=False)
@@ -163,7 +165,8 @@ class _Call:
                 self._gateway.routes.eject(replica)
                 log.warning("a replica gave no answer: %s", error, extra={"job_id": replica.job_id})
                 if len(tried) >= _ATTEMPTS or len(tried) >= len(self._route.ready):
-                    detail = f"{len(tried)} replicas of {self._route.service.name} gave no answer, the last: {error}"
+                    asked = f"{len(tried)} of {len(self._route.ready)} were asked"
+                    detail = f"no replica of {self._route.service.name} gave an answer; {asked}, the last: {error}"
                     raise BadUpstream(detail) from None
 
     async def _from(self, replica: Replica) -> Response:
