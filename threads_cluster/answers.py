@@ -493,6 +493,16 @@ class ServiceList(Answer):
     services: Many[Service]
 
 
+class Deployed(Answer):
+    deployment_id: str
+    status: str
+
+
+class Inferred(Answer):
+    text: str
+    usage: dict[str, Any]
+
+
 class Started(Answer):
     job_id: str | None
     workflow_id: str | None = None

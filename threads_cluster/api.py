@@ -117,6 +117,14 @@ class Cluster:
         """Replicas of engines that stay up: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
         return Services(self._connection, self)
 
+    def deploy(self, model_name: str, **how: Any) -> Json:
+        """Serve a model, as `services.deploy`; `{deployment_id, status}`."""
+        return self.services.deploy(model_name, **how)
+
+    def infer(self, deployment_id: str, prompt: str, **how: Any) -> Json:
+        """Have a model continue a text, as `services.infer`; `{text, usage, deployment_id}`."""
+        return self.services.infer(deployment_id, prompt, **how)
+
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""
         self._connection.notice = notice

@@ -81,6 +81,22 @@ class Services:
         """Delete a service; its replicas end when their requests are answered."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
+    def deploy(self, model_name: str, **how: Any) -> Json:
+        """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
+        body = {"model_name": model_name, **how}
+        answer: Json = self._connection.ask("POST", "/api/llm/models/deploy", body=body, patience=0)
+        return answers.checked(answers.Deployed, answer, self._cluster.url)
+
+    def infer(self, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
+        """`{text, usage, deployment_id}`: have a model continue a text.
+
+        `how`: `max_tokens`, `temperature`, `stop_sequences`.
+        """
+        path = f"/api/llm/models/{_quoted(deployment_id)}/inference"
+        body = {"prompt": prompt, **how}
+        answer: Json = self._connection.ask("POST", path, body=body, patience=0, extra_seconds=timeout)
+        return answers.checked(answers.Inferred, answer, self._cluster.url)
+
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
         """The service again and again, until as many replicas are ready as are wanted.
 

@@ -41,6 +41,17 @@ class ServiceList(Answer):
     services: list[Service] = required("By name.")
 
 
+class Deployed(Answer):
+    deployment_id: str = required("The name of the service.")
+    status: str = required("Its state.")
+
+
+class InferredText(Answer):
+    text: str
+    usage: dict[str, Any] = required("Tokens, as the engine counts them.")
+    deployment_id: str
+
+
 class Inference(BaseModel):
     """A request as OpenAI's API has it. What else it has goes to the engine as it is."""
 

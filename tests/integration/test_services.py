@@ -17,6 +17,7 @@ import pytest
 from tests import tiny_model
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
+from threads_cluster.errors import ApiError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -95,6 +96,19 @@ def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenA
     stranger = openai.OpenAI(base_url=f"{served.url()}/v1", api_key="tc_" + "0" * 30, max_retries=0)
     with stranger, pytest.raises(openai.AuthenticationError):
         stranger.models.list()
+
+
+def test_a_model_is_deployed_and_asked_in_the_words_of_other_systems(live: Live) -> None:
+    with Cluster(live.url(), TOKEN) as cluster:
+        made = cluster.deploy("tiny", model_size="7b", precision="fp16", max_sequence_length=64, batch_size=2)
+        assert made["deployment_id"] == "tiny"
+        assert cluster.services.wait("tiny", timeout=90)["ready"] == 1
+        answer = cluster.infer("tiny", "once", max_tokens=3, stop_sequences=["\0"])
+        assert answer["deployment_id"] == "tiny" and answer["usage"]["completion_tokens"] <= 3
+        assert cluster.services.get("tiny")["asked"]["deployment"]["precision"] == "fp16"
+        with pytest.raises(ApiError, match=r"exceeds the available context"):
+            cluster.infer("tiny", "x" * 5000)
+        cluster.services.stop("tiny")
 
 
 #: Streams a token each 20 ms, and writes its number into each, so that whoever reads knows who answers.

@@ -383,3 +383,27 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
     [family] = exporter.inferences.collect()
     counts = {sample.labels["model"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
     assert counts == {"a": 2, "b": 1, "other": 2}
+
+
+@pytest.mark.parametrize(("given", "field", "why"), [
+    ({}, "model", "there is no artifact tiny"), ({"model_name": "é"}, "model_name", "gives no name"),
+    ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
+    ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),
+    ({"sharding_strategy": "magic"}, "sharding_strategy", "tensor_parallel"), ({"replicas": 101}, "replicas", "100"),
+    ({"model_size": 7}, "model_size", "string"), ({"more": 1}, "more", "not known"),
+])  # fmt: skip
+def test_a_wrong_deployment_is_refused_by_field(api: Served, given: dict[str, Any], field: str, why: str) -> None:
+    answer = api.ask("POST", "/api/llm/models/deploy", {"model_name": "tiny", **given}, api.maker)
+    assert answer.status_code in (404, 422) and answer.json()["field"] == field and why in answer.text, answer.text
+
+
+def test_a_deployment_is_asked_steered_and_listed_as_the_service_that_it_is(api: Served) -> None:
+    api.serve()
+    asked = api.ask("POST", "/api/llm/models/web/inference", {"prompt": "x"}, api.maker)
+    assert asked.status_code == 503 and asked.json()["waiting_because"]
+    assert api.ask("POST", "/api/llm/models/web/inference", {"prompt": ""}, api.maker).json()["field"] == "prompt"
+    assert api.ask("POST", "/api/llm/models/no/inference", {"prompt": "x"}, api.maker).status_code == 404
+    assert api.ask("POST", "/api/llm/models/web/scale", {"replicas": 3}, api.maker).json()["replicas"] == 3
+    assert api.ask("POST", "/api/llm/models/web/restart", token=api.maker).status_code == 200
+    assert api.ask("POST", "/api/llm/models/web/stop", token=api.maker).json()["state"] == "stopped"
+    assert [row["name"] for row in api.ask("GET", "/api/llm/models").json()["services"]] == ["web"]

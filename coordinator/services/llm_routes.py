@@ -1,0 +1,174 @@
+"""Deployments of language models: services under the words and paths that other systems have for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.services import additions, openai, queries, routes, schemas
+from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services.openai import BadUpstream
+from coordinator.services.routes import Scale
+from jobs import errors
+from jobs.kinds.service.parameters import NAME
+from jobs.numbers import short
+
+routes_of_llm = http.router()
+
+_RUN, _INFER = [http.needs(Scope.RUN)], [http.needs(Scope.INFER)]
+#: Engine of the models that are deployed.
+_ENGINE = "llamacpp"
+_MEBIBYTES = {"MB": 1, "MIB": 1, "GB": 1024, "GIB": 1024}
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
+_OTHERS = re.compile(r"[^a-z0-9]+")
+Deployment = Annotated[str, Path(pattern=NAME, description="A deployment's id: the name of its service.")]
+
+
+class NewDeployment(BaseModel):
+    """The body of POST /api/llm/models/deploy."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    model_name: str = Field(min_length=1, max_length=64, description="An artifact with the model, by id or name.")
+    model_size: str | None = Field(None, max_length=32, description="Shown, and no more: the file has its size.")
+    precision: str | None = Field(None, max_length=32, description="Shown, and no more: the file has its precision.")
+    gpu_per_replica: int = Field(0, ge=0, le=64, description="GPUs of each replica.")
+    sharding_strategy: Literal["tensor_parallel", "pipeline_parallel"] | None = Field(
+        None, description="Shown, and no more: the engine divides a model over its GPUs by itself."
+    )
+    max_memory_per_gpu: str | None = Field(None, max_length=16, description="Memory that each must have, as 12GB.")
+    batch_size: int | None = Field(None, ge=1, le=256, description="Requests that a replica computes at once.")
+    max_sequence_length: int | None = Field(
+        None, ge=16, le=1 << 22, description="Tokens of prompt and answer together."
+    )
+    replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+
+
+class Inference(BaseModel):
+    """The body of POST /api/llm/models/{deployment}/inference."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    prompt: str = Field(min_length=1, max_length=4 << 20, description="Text that is continued.")
+    max_tokens: int = Field(200, ge=1, le=1 << 22, description="Most tokens of the answer.")
+    temperature: float = Field(0.2, ge=0, le=100, allow_inf_nan=False)
+    stop_sequences: list[str] = Field(default_factory=list, max_length=16, description="Texts that end the answer.")
+
+
+@routes_of_llm.get("/llm/models", tags=["services"], **http.answers(schemas.ServiceList))
+def list_deployments(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """List the services of a tenant, as GET /api/services does."""
+    return routes.list_services(cluster, tenant)
+
+
+@routes_of_llm.post(
+    "/llm/models/deploy", status_code=202, tags=["services"], dependencies=_RUN,
+    openapi_extra=http.describes(NewDeployment), **http.answers(schemas.Deployed, 202),
+)  # fmt: skip
+async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Serve a model, as POST /api/services does."""
+    asked = http.parsed(NewDeployment, await bodies.body(request))
+    return shown(await run_in_threadpool(_deployed, cluster, asked, asker), 202)
+
+
+def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str, str]:
+    wanted = _service(asked)
+    service = additions.planned(cluster, wanted, asker)
+    noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
+    if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), asker.actor)):
+        raise refused
+    row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, wanted.name)
+    return {"deployment_id": wanted.name, "status": row["state"]}
+
+
+def _service(asked: NewDeployment) -> NewService:
+    """Return the service that a deployment is."""
+    name = _OTHERS.sub("-", asked.model_name.lower())[:63].strip("-")
+    if not name:
+        raise errors.InvalidRequest(f"model_name: gives no name; got {short(asked.model_name)}", field="model_name")
+    parameters = {"context": asked.max_sequence_length, "parallel": asked.batch_size}
+    requirements = {"gpus": asked.gpu_per_replica or None, "gpu_memory_mib": _memory(asked)}
+    return NewService.model_validate({
+        "name": name, "engine": _ENGINE, "model": asked.model_name, "replicas": asked.replicas,
+        "parameters": _given(parameters), "requirements": _given(requirements),
+    })  # fmt: skip
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _memory(asked: NewDeployment) -> int | None:
+    """Return the memory of each GPU in MiB. InvalidRequest where it is none, or there are no GPUs."""
+    text = asked.max_memory_per_gpu
+    if text is None:
+        return None
+    found = _MEMORY.fullmatch(text.strip())
+    if found is None or not asked.gpu_per_replica:
+        why = "needs gpu_per_replica" if found else "must be a size such as 12GB"
+        raise errors.InvalidRequest(f"max_memory_per_gpu: {why}; got {short(text)}", field="max_memory_per_gpu")
+    return int(found[1]) * _MEBIBYTES[found[2].upper()]
+
+
+@routes_of_llm.post(
+    "/llm/models/{deployment}/inference", tags=["inference"], dependencies=_INFER,
+    openapi_extra=http.describes(Inference), **http.answers(schemas.InferredText),
+)  # fmt: skip
+async def infer(
+    request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
+) -> Response:  # fmt: skip
+    """Have a model continue a text, as POST /v1/completions does."""
+    asked: Inference = http.parsed(Inference, await bodies.body(request, limit=8 << 20))
+    body: dict[str, Any] = {
+        "model": deployment, "prompt": asked.prompt, "max_tokens": asked.max_tokens, "temperature": asked.temperature,
+    }  # fmt: skip
+    if asked.stop_sequences:
+        body["stop"] = asked.stop_sequences
+    answer = await request.app.state.gateway.answer(request, asker.tenant, openai.COMPLETIONS, body)
+    return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
+
+
+def _text(content: bytes, status: int) -> dict[str, Any]:
+    """Return text and counts of an engine's answer. InvalidRequest for one that refuses, BadUpstream for any other."""
+    try:
+        answer = json.loads(content)
+        if status >= http.FIRST_ERROR:
+            raise errors.InvalidRequest(f"the engine answers {status}: {str(answer['error']['message'])[:500]}")
+        return {"text": str(answer["choices"][0]["text"]), "usage": dict(answer.get("usage") or {})}
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise BadUpstream(f"the engine answers {status} and no text") from None
+
+
+@routes_of_llm.post(
+    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, openapi_extra=http.describes(Scale),
+    **http.answers(schemas.Service),
+)  # fmt: skip
+async def scale(
+    request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+) -> Response:
+    """Keep another number of replicas."""
+    return await routes.scale_service(request, deployment, cluster, tenant, asker)
+
+
+@routes_of_llm.post(
+    "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service)
+)
+def restart(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Replace all replicas, one after the other."""
+    return routes.restart_service(deployment, cluster, tenant, asker)
+
+
+@routes_of_llm.post(
+    "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service)
+)
+def stop(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """End all replicas until the deployment is scaled or restarted."""
+    return routes.stop_service(deployment, cluster, tenant, asker)
