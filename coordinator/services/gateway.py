@@ -201,10 +201,10 @@ class _Call:
                 raise BadUpstream(f"the answer has over {MAX_ANSWER} bytes")
         await held.aclose()
         await self._held.aclose()
+        if 300 <= answer.status_code < 400 or answer.status_code == 401:
+            raise BadUpstream(f"the replica answers {answer.status_code}")  # it is counted where that is caught
         self._note(answer.status_code, _usage(content))
         self._gateway.end(self._exchange)
-        if 300 <= answer.status_code < 400 or answer.status_code == 401:
-            raise BadUpstream(f"the replica answers {answer.status_code}")
         return Response(bytes(content), answer.status_code, media_type=answer.headers.get("content-type"))
 
     def _note(self, status: int, usage: Any) -> None:

@@ -406,6 +406,7 @@ def test_neither_a_redirect_nor_a_refused_key_is_passed_on(answered: int) -> Non
     async def work(client: Client, _engines: list[Engine]) -> None:
         with pytest.raises(BadUpstream, match=f"answers {answered}"):
             await client.ask({"model": "chat"})
+        assert [one.status for one in client.ended] == [502], "counted once"
 
     with_engines(1, work, strange)
 
