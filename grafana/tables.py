@@ -229,6 +229,15 @@ HOSTS = (
           (('sum by (host) (max by (host, network) '
             '(rate(cluster_host_network_transmit_bytes_total{host=~"$host"}[$__rate_interval])))'),
            "{{host}}")),
+    panel("Load over cores", "short", "Load over a minute; each of its CPUs is busy from the number of CPUs on.",
+          ('max by (host) (cluster_host_load1{host=~"$host"})', "{{host}}")),
+    panel("Score", "short", "How busy the host is: 100 for a load of 1 a core, 3 for each percent of its GPUs.",
+          ('max by (host) (cluster_host_score{host=~"$host"})', "{{host}}")),
+    panel("Clock", "s", "Time by which the host's clock is ahead of Redis' clock.",
+          ('max by (host) (cluster_host_clock_offset_seconds{host=~"$host"})', "{{host}}")),
+    panel("Room on disks", "bytes", "Free on the disks that workers fill, and their sizes.",
+          ('max by (host, disk) (cluster_host_disk_free_bytes{host=~"$host"})', "{{host}} {{disk}} free"),
+          ('max by (host, disk) (cluster_host_disk_total_bytes{host=~"$host"})', "{{host}} {{disk}} size")),
     panel("CPUs", "short", "CPUs of the host; a worker has a lane for each that it may use.",
           ('max by (host) (cluster_host_cpus{host=~"$host"})', "{{host}}"), decimals=0),
 )  # fmt: skip

@@ -30,6 +30,7 @@ class Figure:
 HOST = (
     Figure(field="cpu_ratio", type=float, unit="0..1", metric=metrics.HOST_CPU, history="cpu"),
     Figure(field="cpus", type=int, unit="", metric=metrics.HOST_CPUS),
+    Figure(field="load1", type=float, unit="", metric=metrics.HOST_LOAD1),
     Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY, history="memory"),
     Figure(
         field="memory_total_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY_TOTAL, history="memory_total"

@@ -73,6 +73,15 @@ HOST_RECEIVED = Metric(
 HOST_SENT = Metric(
     "cluster_host_network_transmit_bytes_total", "Bytes a network of a host sent.", ("host", "network"), "counter"
 )
+HOST_LOAD1 = Metric("cluster_host_load1", "Load of a host, averaged over a minute.", ("host",))
+HOST_SCORE = Metric("cluster_host_score", "How busy a host is: 100 * load1 / cpus + 3 * mean GPU %.", ("host",))
+HOST_CLOCK = Metric(
+    "cluster_host_clock_offset_seconds", "Time by which the clock of a host is ahead of Redis' clock.", ("host",)
+)
+HOST_DISK_FREE = Metric("cluster_host_disk_free_bytes", "Room on a disk that a host's workers fill.", ("host", "disk"))
+HOST_DISK_TOTAL = Metric(
+    "cluster_host_disk_total_bytes", "Size of a disk that a host's workers fill.", ("host", "disk")
+)
 WORKER_MEMORY = Metric(
     "cluster_worker_memory_bytes",
     "Resident memory of this worker and its children.",

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address
@@ -240,6 +241,11 @@ class Settings(BaseSettings):
     def labels(self) -> list[str]:
         """Labels of a runner, sorted."""
         return sorted(set(_words(self.runner_labels)))
+
+    def data_places(self) -> dict[str, Path]:
+        """Folders that a worker of this machine fills, by what they are for."""
+        runner = {"runner": Path(self.runner_dir)} if self.runner_dir else {}
+        return {"data": LOCAL_FOLDER, "temporary": Path(tempfile.gettempdir()), **runner}
 
     def program_uids(self) -> range:
         """Users of a runner's programs, one a slot; empty: all run as the runner's own."""

@@ -263,6 +263,38 @@ class Host(Answer):
     memory_total_bytes: Count | None = None
     gpus: Many[str] = []
     labels: Many[str] = []
+    #: None by versions before, from here on.
+    load1: float | None = None
+    network_receive_bytes_per_second: float | None = None
+    network_transmit_bytes_per_second: float | None = None
+    disks: Many[Disk] = []
+    devices: Many[Device] = []
+    versions: dict[str, list[str]] = {}
+    clock_offset_seconds: float | None = None
+    score: float | None = None
+
+
+class Disk(Answer):
+    places: list[str]
+    free_bytes: Count
+    total_bytes: Count
+
+
+class Device(Answer):
+    name: str
+    worker: str
+    idle: bool
+    job: str | None = None
+    index: int | None = None
+    utilization_ratio: float | None = None
+    memory_used_bytes: Count | None = None
+    memory_total_bytes: Count | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+
+
+class HostDetail(Host):
+    worker_rows: Many[Worker]
 
 
 class Kind(Answer):

@@ -426,6 +426,11 @@ class Cluster:
         hosts: list[Json] = self._get("hosts", shape=answers.HostList)["hosts"]
         return hosts
 
+    def host(self, name: str) -> Json:
+        """Return one machine with the rows of its workers."""
+        host: Json = self._get(f"hosts/{quote(name)}", shape=answers.HostDetail)
+        return host
+
     def drain(self, worker: str, on: bool = True) -> Json:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})

@@ -355,6 +355,17 @@ def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.listing(ctx.obj.cluster.hosts(), show.hosts, as_json=as_json, none=none)
 
 
+@app.command()
+def host(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name; see cluster hosts.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one machine: its load, disks, clock, versions, workers and GPUs."""
+    row = ctx.obj.cluster.host(name)
+    show.json_line(row) if as_json else show.host(row)
+
+
 app.command("nodes", help="The same as: cluster workers", hidden=True)(workers)
 
 

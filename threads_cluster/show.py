@@ -20,6 +20,8 @@ SLACK = 3
 SECTIONS = 4
 #: Paths of an artifact that people see.
 PATHS = 50
+#: Seconds by which a clock may be wrong.
+CLOCK_SECONDS = 0.5
 #: Digits of an integer that people see.
 DIGITS = 60
 
@@ -476,17 +478,63 @@ def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
 
 def hosts(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of hosts."""
-    columns = ("host", "state", "workers", "lanes", "cpus", "cpu", "memory", "gpus", "labels", "seen")
+    columns = ("host", "state", "workers", "lanes", "cpus", "cpu", "load", "memory", "gpus", "labels", "seen")
     rows(columns, [_host_row(host) for host in several])
 
 
-def _host_row(host: Mapping[str, Any]) -> list[Any]:
+def _host_state(host: Mapping[str, Any]) -> str:
     state = "lost" if not host["live"] else "draining" if host.get("draining") else "live"
+    wrong = abs(host.get("clock_offset_seconds") or 0.0) > CLOCK_SECONDS
+    return f"{state}, clock {host['clock_offset_seconds']:+.1f} s" if wrong else state
+
+
+def _host_row(host: Mapping[str, Any]) -> list[Any]:
     return [
-        host["host"], state, len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}", host.get("cpus"),
-        figures.percent(host.get("cpu_ratio")), _memory(host), ", ".join(host["gpus"]), ", ".join(host["labels"]),
-        figures.ago(host["seen_seconds_ago"]),
+        host["host"], _host_state(host), len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}",
+        host.get("cpus"), figures.percent(host.get("cpu_ratio")), host.get("load1"), _memory(host),
+        ", ".join(host["gpus"]), ", ".join(host["labels"]), figures.ago(host["seen_seconds_ago"]),
     ]  # fmt: skip
+
+
+def host(row: Mapping[str, Any]) -> None:
+    """Print a machine, then its GPUs, then its workers."""
+    speeds = [row.get(f"network_{way}_bytes_per_second") for way in ("receive", "transmit")]
+    disks = [
+        f"{', '.join(disk['places'])}: {figures.size(disk['free_bytes'])} free of {figures.size(disk['total_bytes'])}"
+        for disk in row.get("disks", [])
+    ]
+    versions = [f"{part} {' and '.join(several)}" for part, several in row.get("versions", {}).items()]
+    load, cpus, score = row.get("load1"), row.get("cpus"), row.get("score")
+    pairs({
+        "host": row["host"], "state": _host_state(row), "seen": figures.ago(row["seen_seconds_ago"]),
+        "load": "" if load is None else f"{load:.2f} on {cpus} cpus", "score": "" if score is None else f"{score:.1f}",
+        "memory": _memory(row), "disks": "; ".join(disks),
+        "network": "" if None in speeds else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
+        "versions": ", ".join(versions), "labels": ", ".join(row["labels"]), "clock": _clock(row),
+    })  # fmt: skip
+    if row.get("devices"):
+        line("")
+        rows(("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
+             [_device_row(device) for device in row["devices"]])  # fmt: skip
+    line("")
+    workers(row["worker_rows"])
+
+
+def _device_row(device: Mapping[str, Any]) -> list[Any]:
+    celsius, watts = device.get("temperature_celsius"), device.get("power_watts")
+    return [
+        device.get("index"), device["name"], device["worker"], "idle" if device["idle"] else device.get("job"),
+        figures.percent(device.get("utilization_ratio")), _memory(device),
+        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
+    ]  # fmt: skip
+
+
+def _clock(row: Mapping[str, Any]) -> str:
+    offset = row.get("clock_offset_seconds")
+    if offset is None:
+        return ""
+    where = f"{abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} Redis' clock"
+    return f"{where}: have it follow NTP" if abs(offset) > CLOCK_SECONDS else where
 
 
 def _memory(host: Mapping[str, Any]) -> str:

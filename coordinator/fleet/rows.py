@@ -54,6 +54,13 @@ class OfferRow(TypedDict):
     tenant: NotRequired[str]
 
 
+class DiskRow(TypedDict):
+    disk: str
+    places: list[str]
+    free_bytes: int
+    total_bytes: int
+
+
 class WorkerRow(TypedDict):
     id: str
     device: str | None
@@ -73,6 +80,12 @@ class WorkerRow(TypedDict):
     memory_total_bytes: NotRequired[int]
     network_receive_bytes_total: NotRequired[int]
     network_transmit_bytes_total: NotRequired[int]
+    network_receive_bytes_per_second: NotRequired[float]
+    network_transmit_bytes_per_second: NotRequired[float]
+    load1: NotRequired[float]
+    disks: NotRequired[list[DiskRow]]
+    versions: NotRequired[dict[str, str]]
+    clock_offset_seconds: NotRequired[float]
     pid: NotRequired[int]
     gpus: NotRequired[list[GpuRow]]
     retired: NotRequired[str]
@@ -117,6 +130,12 @@ _INTEGERS = (
     "cpus", "memory_used_bytes", "memory_total_bytes", "network_receive_bytes_total", "network_transmit_bytes_total",
     "pid",
 )  # fmt: skip
+#: Numbers, likewise.
+_NUMBERS = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "load1")
+#: JSON, likewise.
+_PARSED = ("offer", "running", "disks", "versions")
+#: A clock is compared with Redis' only where the answer came within this: the offset is off by a half of it at most.
+_LONGEST_ROUND_TRIP = 1.0
 
 
 class Stated(NamedTuple):
@@ -166,13 +185,26 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:
         known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
-    known.update({name: decoding.parsed(row[name]) for name in ("offer", "running") if name in row})
+    known.update({name: decoding.finite(row[name]) for name in _NUMBERS if name in row})
+    known.update({name: decoding.parsed(row[name]) for name in _PARSED if name in row})
+    if (offset := _clock_offset(row)) is not None:
+        known["clock_offset_seconds"] = offset
     known.update({name: row[name] for name in ("retired", "isolation", "cordoned", "cpu_level") if row.get(name)})
     if row.get("reserved"):
         known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):
         known["cpu_energy_joules_total"] = decoding.finite(joules)
     return known
+
+
+def _clock_offset(row: Mapping[str, str]) -> float | None:
+    """Return by how much a worker's clock is ahead of Redis'; None where that is not known well enough."""
+    if "clock" not in row or "round_trip_seconds" not in row:
+        return None
+    took = decoding.finite(row["round_trip_seconds"])
+    if not 0 <= took <= _LONGEST_ROUND_TRIP:
+        return None
+    return round(decoding.finite(row["clock"]) + took / 2 - int(row["seen"]) / 1000, 3)
 
 
 def by_name(row: WorkerRow | GpuRow) -> Mapping[str, Any]:

@@ -52,6 +52,13 @@ class Offer(Answer):
     tenant: str | None = optional()
 
 
+class Disk(Answer):
+    disk: str = required("Its number, as 8:1.")
+    places: list[str] = required("What it is used for: data (.cluster), temporary, runner (RUNNER_DIR).")
+    free_bytes: int
+    total_bytes: int
+
+
 class Worker(Answer):
     id: str
     device: str | None
@@ -71,6 +78,14 @@ class Worker(Answer):
     memory_total_bytes: int | None = optional()
     network_receive_bytes_total: int | None = optional()
     network_transmit_bytes_total: int | None = optional()
+    network_receive_bytes_per_second: float | None = optional()
+    network_transmit_bytes_per_second: float | None = optional()
+    load1: float | None = optional("Of the host: processes that run or wait to, averaged over a minute.")
+    disks: list[Disk] | None = optional("Room on the disks that it fills.")
+    versions: dict[str, str] | None = optional("threads_cluster, python, numba, driver: what there is of them.")
+    clock_offset_seconds: float | None = optional(
+        "By how much its clock is ahead of Redis', give or take half of a heartbeat's round trip."
+    )
     pid: int | None = optional()
     gpus: list[Gpu] | None = optional()
     retired: str | None = optional("Why a worker ended whose device failed.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 
 from coordinator.asker import Asker
+from coordinator.fleet import hosts
 from coordinator.fleet.rows import WorkerRow
 from coordinator.hosts import rows
-from coordinator.hosts.rows import HostRow
+from coordinator.hosts.rows import HostDetailRow, HostRow
 from jobs import errors
 from jobs.store import tokens
 from jobs.store.tokens import Credential, Tokens
@@ -16,12 +16,16 @@ from jobs.store.tokens import Credential, Tokens
 
 def host_list(workers: Iterable[WorkerRow]) -> list[HostRow]:
     """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
-    by_host: dict[str, list[WorkerRow]] = defaultdict(list)
-    for worker in workers:
-        if worker["host"]:
-            by_host[worker["host"]].append(worker)
-    made = [rows.host_row(name, of_it) for name, of_it in by_host.items()]
+    made = [rows.host_row(name, of_it) for name, of_it in hosts.by_host(workers).items()]
     return sorted(made, key=lambda row: (not row["live"], row["host"]))
+
+
+def host(workers: Iterable[WorkerRow], name: str) -> HostDetailRow:
+    """Return a host with its workers. NotFound for one on which none lives or was lost within the hour."""
+    of_it = hosts.by_host(workers).get(name)
+    if not of_it:
+        raise errors.NotFound(f"no host {name}; list them with GET /api/hosts", field="host")
+    return rows.detail_row(rows.host_row(name, of_it), of_it)
 
 
 def join(store: Tokens, asker: Asker, names: Sequence[str]) -> list[Credential]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -21,6 +21,7 @@ open_routes = http.open_router()
 _PEM = "application/x-pem-file"
 #: Workers of one host; a GPU worker has a GPU, and nobody has more CPU workers than cores.
 _MOST_WORKERS = 64
+HostName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="A host's name.")]
 
 
 class NewHost(BaseModel):
@@ -52,6 +53,12 @@ def authority(cluster: http.ClusterDep) -> Response:
 def hosts(cluster: http.ClusterDep) -> Response:
     """Machines on which workers run, with what these use there; those lost within the hour too."""
     return shown({"hosts": queries.host_list(cluster.queries.fleet.workers())})
+
+
+@routes.get("/hosts/{host}", tags=["cluster"], **http.answers(schemas.HostDetail))
+def host(host: HostName, cluster: http.ClusterDep) -> Response:
+    """One machine with the rows of its workers."""
+    return shown(queries.host(cluster.queries.fleet.workers(), host))
 
 
 @routes.post(

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-from coordinator.fleet.rows import WorkerRow
+from coordinator.fleet import hosts
+from coordinator.fleet.rows import DiskRow, GpuRow, WorkerRow
+
+
+class DeviceRow(TypedDict):
+    uuid: str
+    index: int | None
+    name: str
+    worker: str
+    job: str | None
+    idle: bool
+    utilization_ratio: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    temperature_celsius: float | None
+    power_watts: float | None
 
 
 class HostRow(TypedDict):
@@ -18,10 +33,22 @@ class HostRow(TypedDict):
     seen_seconds_ago: float
     cpus: int | None
     cpu_ratio: float | None
+    load1: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
+    network_receive_bytes_per_second: float | None
+    network_transmit_bytes_per_second: float | None
+    disks: list[DiskRow]
     gpus: list[str]
+    devices: list[DeviceRow]
     labels: list[str]
+    versions: dict[str, list[str]]
+    clock_offset_seconds: float | None
+    score: float | None
+
+
+class HostDetailRow(HostRow):
+    worker_rows: list[WorkerRow]
 
 
 def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
@@ -29,22 +56,60 @@ def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
     latest_first = sorted(workers, key=lambda row: (not row["live"], row["seen_seconds_ago"], row["id"]))
     live = [row for row in latest_first if row["live"]]
     latest = latest_first[0]
+    devices = _devices(live)
     return {
         "host": name, "live": bool(live), "workers": [row["id"] for row in latest_first],
         "lanes": sum(row["lanes"] for row in live), "busy_lanes": sum(row["busy_lanes"] for row in live),
         "draining": bool(live) and all(row["draining"] for row in live), "seen_seconds_ago": latest["seen_seconds_ago"],
-        "cpus": latest.get("cpus"), "cpu_ratio": latest["cpu_ratio"] if live else None,
+        "cpus": latest.get("cpus"), "cpu_ratio": latest["cpu_ratio"] if live else None, "load1": hosts.load1(live),
         "memory_used_bytes": latest.get("memory_used_bytes") if live else None,
-        "memory_total_bytes": latest.get("memory_total_bytes"), "gpus": _gpus(live), "labels": _labels(live),
+        "memory_total_bytes": latest.get("memory_total_bytes"),
+        "network_receive_bytes_per_second": _speed(live, "network_receive_bytes_per_second"),
+        "network_transmit_bytes_per_second": _speed(live, "network_transmit_bytes_per_second"),
+        "disks": hosts.disks(live), "gpus": [device["name"] for device in devices], "devices": devices,
+        "labels": _labels(live), "versions": _versions(live), "clock_offset_seconds": hosts.clock_offset(live),
+        "score": hosts.score(live),
     }  # fmt: skip
 
 
-def _gpus(workers: Sequence[WorkerRow]) -> list[str]:
-    """Return the models of the GPUs, each GPU once whoever reports it, by its place."""
-    seen = {gpu["uuid"]: gpu for row in workers for gpu in row.get("gpus", [])}
-    by_place = sorted(seen.values(), key=lambda gpu: (gpu.get("index", 0), gpu["uuid"]))
-    return [gpu.get("name", "GPU") for gpu in by_place]
+def detail_row(row: HostRow, workers: Sequence[WorkerRow]) -> HostDetailRow:
+    """Return a host with the rows of its workers, those that live first."""
+    by_id = {worker["id"]: worker for worker in workers}
+    return {**row, "worker_rows": [by_id[name] for name in row["workers"]]}
 
 
-def _labels(workers: Sequence[WorkerRow]) -> list[str]:
-    return sorted({label for row in workers for label in (row["offer"]["labels"] if "offer" in row else [])})
+def _speed(live: Iterable[WorkerRow], figure: str) -> float | None:
+    """Return a speed of the host's networks together, each as the worker heard of last says; None where none does."""
+    speakers = hosts.speakers(live, ("network",)).values()
+    known = [row[figure] for row in speakers if row.get(figure) is not None]
+    return sum(known) if known else None
+
+
+def _devices(live: Iterable[WorkerRow]) -> list[DeviceRow]:
+    """Return the GPUs, each once whoever reports it, by their places."""
+    seen = {gpu["uuid"]: _device(gpu, row) for row in live for gpu in row.get("gpus", [])}
+    return sorted(seen.values(), key=lambda one: (one["index"] or 0, one["uuid"]))
+
+
+def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
+    used = gpu.get("utilization_ratio")
+    return {
+        "uuid": gpu["uuid"], "index": gpu.get("index"), "name": gpu.get("name", "GPU"), "worker": worker["id"],
+        "job": worker["job"], "idle": not worker["job"] and not worker["busy_lanes"] and used == 0,
+        "utilization_ratio": used, "memory_used_bytes": gpu.get("memory_used_bytes"),
+        "memory_total_bytes": gpu.get("memory_total_bytes"), "temperature_celsius": gpu.get("temperature_celsius"),
+        "power_watts": gpu.get("power_watts"),
+    }  # fmt: skip
+
+
+def _labels(live: Iterable[WorkerRow]) -> list[str]:
+    return sorted({label for row in live for label in (row["offer"]["labels"] if "offer" in row else [])})
+
+
+def _versions(live: Iterable[WorkerRow]) -> dict[str, list[str]]:
+    """Return the versions of each part that the host's workers name, sorted: several while it is being updated."""
+    found: dict[str, set[str]] = {}
+    for row in live:
+        for part, version in row.get("versions", {}).items():
+            found.setdefault(part, set()).add(version)
+    return {part: sorted(several) for part, several in sorted(found.items())}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from coordinator.fleet import hosts
 from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.jobs import scheduler
 from coordinator.telemetry.rows import AlertRow
@@ -36,6 +37,7 @@ def rules(settings: Settings) -> dict[str, Rule]:
         "jobs-failed": Rule(severity="warning", threshold=0, unit="jobs"),
         "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
         "heartbeat-late": Rule(severity="warning", threshold=settings.alert_heartbeat_seconds, unit="seconds"),
+        "clock-offset": Rule(severity="warning", threshold=0.5, unit="seconds", rounds=10),
         "redis-memory": Rule(severity="critical", threshold=settings.alert_redis_memory_ratio, unit="ratio", rounds=5),
         "broken": Rule(severity="warning", threshold=0, unit="entries"),
         "audit-file": Rule(severity="warning", threshold=5, unit="seconds", rounds=60),
@@ -77,7 +79,7 @@ class Finding:
 
 def figures(facts: Facts) -> list[Finding]:
     """The figure of every rule and subject."""
-    findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds)]
+    findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds), *_clocks(facts.workers)]
     for kind, count in facts.failed.items():
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
@@ -123,6 +125,14 @@ def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Find
         late = seen if worker["live"] else 0.0
         text = f"the worker {name} was last heard of {late:.1f} s ago; a heartbeat comes each second"
         yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
+
+
+def _clocks(workers: Sequence[WorkerRow]) -> Iterable[Finding]:
+    for host, live in hosts.by_host(worker for worker in workers if worker["live"]).items():
+        offset = hosts.clock_offset(live) or 0.0
+        where = "ahead of" if offset > 0 else "behind"
+        text = f"the clock of the host {host} is {abs(offset):.1f} s {where} Redis' clock; have it follow NTP"
+        yield Finding(rule="clock-offset", subject=host, value=abs(offset), text=text)
 
 
 Alert = AlertRow

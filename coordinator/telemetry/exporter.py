@@ -191,7 +191,18 @@ class ClusterCollector(Collector):
             speakers = hosts.speakers(live, figure.metric.labels)
             known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
             yield _filled(figure.metric, known)
+        yield from self._derived(live)
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
+
+    def _derived(self, live: list[WorkerRow]) -> Iterator[Metric]:
+        """Figures of hosts that are made of several of their workers'."""
+        by_host = hosts.by_host(live)
+        for metric, made in ((metrics.HOST_SCORE, hosts.score), (metrics.HOST_CLOCK, hosts.clock_offset)):
+            known = {(name,): value for name, of_it in by_host.items() if (value := made(of_it)) is not None}
+            yield _filled(metric, known)
+        disks = {(name, disk["disk"]): disk for name, of_it in by_host.items() for disk in hosts.disks(of_it)}
+        yield _filled(metrics.HOST_DISK_FREE, {place: disk["free_bytes"] for place, disk in disks.items()})
+        yield _filled(metrics.HOST_DISK_TOTAL, {place: disk["total_bytes"] for place, disk in disks.items()})
 
     def _gpus(self, gpus: list[tuple[str, Mapping[str, Any]]]) -> Iterator[Metric]:
         info, throttled = _family(metrics.GPU_INFO), _family(metrics.GPU_THROTTLED)

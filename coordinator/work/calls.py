@@ -7,7 +7,16 @@ import json
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_core import from_json
 
 from jobs import errors, queues
@@ -201,6 +210,44 @@ def _are_running(text: str) -> str:
     return text
 
 
+class Disk(BaseModel):
+    """Room on a disk of a worker's machine."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    disk: str = Field(pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")
+    places: list[Annotated[str, Field(pattern=r"^[a-z]{1,32}$")]] = Field(max_length=16)
+    free_bytes: int = Field(ge=0, le=MAX_UNITS)
+    total_bytes: int = Field(ge=0, le=MAX_UNITS)
+
+
+_DISKS = TypeAdapter(Annotated[list[Disk], Field(max_length=16)])
+_VERSIONS = TypeAdapter(
+    Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")], Annotated[str, Field(max_length=64)]],
+        Field(max_length=16),
+    ]
+)
+
+
+def _are_disks(text: str) -> str:
+    """Return a JSON text. ValueError unless it is a list of at most 16 disks."""
+    return _is_one(_DISKS, text, "list of at most 16 disks")
+
+
+def _are_versions(text: str) -> str:
+    """Return a JSON text. ValueError unless it is an object of at most 16 versions by name."""
+    return _is_one(_VERSIONS, text, "object of at most 16 versions by name")
+
+
+def _is_one(sort: TypeAdapter[Any], text: str, what: str) -> str:
+    try:
+        sort.validate_json(text)
+    except ValidationError as error:
+        raise ValueError(f"must be a JSON {what}: {error.errors()[0]['msg']}") from None
+    return text
+
+
 class Next(Call):
     """A question for work."""
 
@@ -326,6 +373,13 @@ class Row(BaseModel):
     memory_total_bytes: int = Field(ge=0, le=MAX_UNITS)
     network_receive_bytes_total: int = Field(ge=0, le=2**64)
     network_transmit_bytes_total: int = Field(ge=0, le=2**64)
+    network_receive_bytes_per_second: float | None = Field(None, ge=0, le=1e18)
+    network_transmit_bytes_per_second: float | None = Field(None, ge=0, le=1e18)
+    load1: float | None = Field(None, ge=0, le=1e9)
+    disks: Annotated[str, Field(max_length=16_384), AfterValidator(_are_disks)] | None = None
+    versions: Annotated[str, Field(max_length=4096), AfterValidator(_are_versions)] | None = None
+    clock: float | None = Field(None, ge=0, le=1e12)
+    round_trip_seconds: float | None = Field(None, ge=0, le=1e6)
     cpu_energy_joules_total: float | None = Field(None, ge=0, le=1e18)
     cpu_level: str | None = Field(None, pattern=r"^[A-Za-z0-9_]{1,32}$")
     gpus: Annotated[str, Field(max_length=65_536), AfterValidator(_are_gpus)] | None = None

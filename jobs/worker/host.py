@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 
 import psutil
 
+from jobs import VERSION
+
 RAPL = Path("/sys/class/powercap")
+#: What NVIDIA's kernel module says of itself, where it is loaded.
+DRIVER = Path("/proc/driver/nvidia/version")
+#: Seconds for which what was read of disks counts.
+DISKS_SECONDS = 10.0
 
 
 class Host:
     """CPU, memory and network of this host under its name (inside a container: what the kernel shows there)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, places: Mapping[str, Path] | None = None) -> None:
         self.name = name
+        self.clock = Clock()
+        self.disks = Disks(places or {})
+        self._versions = json.dumps(versions())
+        self._speed = Speed()
         self.network = network_namespace()
         psutil.cpu_percent(None)
         self.packages = Packages()
@@ -22,6 +42,7 @@ class Host:
         memory = psutil.virtual_memory()
         network = psutil.net_io_counters()
         joules = self.packages.joules()
+        received, sent = (network.bytes_recv, network.bytes_sent) if network else (0, 0)
         return {
             "host": self.name,
             "network": self.network,
@@ -29,10 +50,104 @@ class Host:
             "cpus": psutil.cpu_count() or 1,
             "memory_used_bytes": memory.total - memory.available,
             "memory_total_bytes": memory.total,
-            "network_receive_bytes_total": network.bytes_recv if network else 0,
-            "network_transmit_bytes_total": network.bytes_sent if network else 0,
+            "network_receive_bytes_total": received,
+            "network_transmit_bytes_total": sent,
+            **self._speed.of(received, sent),
+            "load1": round(psutil.getloadavg()[0], 2),
+            "disks": json.dumps(self.disks.read()),
+            "versions": self._versions,
             **({} if joules is None else {"cpu_energy_joules_total": round(joules, 3)}),
         }
+
+
+def versions(driver: Path = DRIVER) -> dict[str, str]:
+    """Return the versions of what computes here: ours, Python's, numba's, that of NVIDIA's driver; what there is."""
+    found = {"threads_cluster": VERSION, "python": platform.python_version()}
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        found["numba"] = metadata.version("numba")
+    try:
+        number = re.search(r"Kernel Module\D*?(?:\bfor \S+)?\s+(\d+(?:\.\d+)+)", driver.read_text())
+    except OSError:
+        return found
+    return found | ({"driver": number[1]} if number else {})
+
+
+class Speed:
+    """Bytes/s of the network between two calls."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: tuple[float, int, int] | None = None
+
+    def of(self, received: int, sent: int) -> dict[str, float]:
+        """Return both speeds since the last call; nothing at the first one, and where a counter began anew."""
+        before, self._last = self._last, (self._clock(), received, sent)
+        if before is None or self._last[0] <= before[0] or received < before[1] or sent < before[2]:
+            return {}
+        seconds = self._last[0] - before[0]
+        return {
+            "network_receive_bytes_per_second": round((received - before[1]) / seconds),
+            "network_transmit_bytes_per_second": round((sent - before[2]) / seconds),
+        }
+
+
+class Clock:
+    """Clock of this machine, told with each heartbeat beside how long the answer to the one before took.
+
+    A coordinator compares it with Redis' clock: the heartbeat was on its way for about half of that time.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._clock = wall, clock
+        self._asked: float | None = None
+        self._took: float | None = None
+
+    def told(self) -> dict[str, float]:
+        """Return the time, seconds since 1970, to be sent now; nothing before a heartbeat was answered."""
+        self._asked = self._clock()
+        return {} if self._took is None else {"clock": round(self._wall(), 4), "round_trip_seconds": self._took}
+
+    def answered(self) -> None:
+        """Note that the heartbeat was answered now."""
+        if self._asked is not None:
+            self._took, self._asked = round(self._clock() - self._asked, 4), None
+
+
+class Disks:
+    """Room on the disks of some folders by name. One that does not answer holds nobody up: what was known is told."""
+
+    def __init__(self, places: Mapping[str, Path], clock: Callable[[], float] = time.monotonic) -> None:
+        self._places, self._clock = dict(places), clock
+        self._known: list[dict[str, object]] = []
+        self._read_at = -DISKS_SECONDS
+        self._reading: threading.Thread | None = None
+
+    def read(self) -> list[dict[str, object]]:
+        """Return disk (its number), places, free_bytes and total_bytes of each, as last read; read again in time."""
+        due = self._clock() - self._read_at >= DISKS_SECONDS
+        if due and not (self._reading and self._reading.is_alive()):
+            self._read_at = self._clock()
+            self._reading = threading.Thread(target=self._look, name="disks", daemon=True)
+            self._reading.start()
+        return self._known
+
+    def settle(self) -> None:
+        """Wait for the look that is under way, if one is."""
+        if self._reading:
+            self._reading.join()
+
+    def _look(self) -> None:
+        found: dict[str, dict[str, object]] = {}
+        places: dict[str, list[str]] = {}
+        for name, folder in self._places.items():
+            try:
+                number, room = folder.stat().st_dev, shutil.disk_usage(folder)
+            except OSError:
+                continue  # it is made later, or not for this worker
+            disk = f"{os.major(number)}:{os.minor(number)}"
+            places.setdefault(disk, []).append(name)
+            found[disk] = {"disk": disk, "places": places[disk], "free_bytes": room.free, "total_bytes": room.total}
+        self._known = list(found.values())
 
 
 def network_namespace(file: Path = Path("/proc/self/ns/net")) -> str:

@@ -48,7 +48,7 @@ class Worker:
         self.room, self.shutdown_seconds, self.asked = room, shutdown_seconds, asked
         self.name = ""
         self.born = ""
-        self.host = Host(settings.host_name())
+        self.host = Host(settings.host_name(), settings.data_places())
         self.server: Server | None = None
         #: What its row says before it is ready: starting, or parked while programs have its GPU.
         self.phase = "starting"
@@ -77,6 +77,7 @@ class Worker:
             "kinds": json.dumps(dict(self.kinds)),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
+            **self.host.clock.told(),  # last: it is sent now
         }  # fmt: skip
 
     def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
@@ -123,7 +124,12 @@ class Worker:
             saying.join()
 
     def _serve(self, server: Server, link: Link) -> None:
-        settings, heard = self.settings, sign_of_life(self.settings.heartbeat_file)
+        settings, touch = self.settings, sign_of_life(self.settings.heartbeat_file)
+
+        def heard() -> None:
+            self.host.clock.answered()
+            touch()
+
         beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.asked)
         with links.on_signals(server.stop):  # from the first beat that says ready to the last one
             beats.start()

@@ -675,6 +675,25 @@ def test_calls_of_runners_are_within_bounds(
         runner.api.call(call, bodies[call] | change)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"disks": '[{"disk": "8:1"}]'}, {"disks": "[1]"}, {"disks": '[{"disk": "x", "places": [], "free_bytes": 1,'
+     ' "total_bytes": 1}]'}, {"versions": '{"python": 3}'}, {"versions": '{"a b": "1"}'}, {"load1": -1.0},
+     {"clock": -1.0}, {"round_trip_seconds": -0.1}, {"network_receive_bytes_per_second": -1.0}],
+)  # fmt: skip
+def test_what_a_worker_says_of_its_host_is_within_bounds(served: Served, store: Store, wrong: dict[str, Any]) -> None:
+    worker = served.worker("worker-1", Device.CPU)
+    disk = {"disk": "8:1", "places": ["data"], "free_bytes": 1, "total_bytes": 2}
+    told = ROW | {"load1": 1.5, "disks": json.dumps([disk]), "versions": '{"python": "3.11.2"}', "clock": 1e9,
+                  "round_trip_seconds": 0.1}  # fmt: skip
+    assert worker.fleet.heartbeat("", "0000000000001-00000000", told) == "ok"
+    [shown] = served.app.state.cluster.queries.fleet.workers()
+    assert (shown["load1"], shown["disks"], shown["versions"]) == (1.5, [disk], {"python": "3.11.2"})
+    assert shown["clock_offset_seconds"] < -1e6
+    with pytest.raises(CoordinatorRejects, match=next(iter(wrong))):
+        worker.fleet.heartbeat("", "0000000000001-00000000", told | wrong)
+
+
 def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
     runner = served.worker("runner-1", Device.RUNNER)
     gpu = {"memory_mib": 1000, "compute_capability": "8.0", "name": "one"}

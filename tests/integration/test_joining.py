@@ -109,6 +109,14 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     assert door.live.result(door.live.submit("faulty", {"units": 100})) == {"sum": 4950, "count": 100}
     [host] = [row for row in door.live.get("/api/hosts")["hosts"] if row["host"] == "attic"]
     assert host["live"] and host["workers"] == ["attic-cpu-1"] and host["lanes"] == 1
+
+    def told() -> Any:
+        row = door.live.get("/api/hosts/attic")
+        return row if row["clock_offset_seconds"] is not None and row["disks"] else None
+
+    row = until(told, 60)
+    assert abs(row["clock_offset_seconds"]) <= 1 and row["score"] >= 0 and row["versions"]["python"]
+    assert [one["id"] for one in row["worker_rows"]] == ["attic-cpu-1"]
     door.live.kill("worker-attic", signal.SIGTERM)
     assert door.tokens() >= {"attic-cpu-1", "attic-cpu-2"}
     assert membership.end(joined) == []

@@ -23,7 +23,7 @@ def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> dict[str, Any]:
 
 
 def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
-    return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen}
+    return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen, "host": None}
 
 
 #: What is far beyond and what is just within, by the alert's id.
@@ -46,6 +46,10 @@ CASES: dict[str, tuple[Facts, Facts]] = {
         Facts(workers=[worker("stopped", False, 20), worker("lost", False, 601)]),
     ),
     "heartbeat-late/w": (Facts(workers=[worker(seen=3.4)]), Facts(workers=[worker(seen=2.9)])),
+    "clock-offset/h": (
+        Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": -0.7}]),
+        Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": 0.5}, worker() | {"host": "new"}]),
+    ),
     "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
     "broken": (Facts(broken=1), Facts(broken=0)),
     "audit-file": (Facts(unexported_seconds=6), Facts(unexported_seconds=5)),

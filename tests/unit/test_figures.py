@@ -18,6 +18,9 @@ from tests.unit.monitoring import ROOT
 
 TABLES = {"host": (figures.HOST, schemas.Worker), "gpu": (figures.GPU, schemas.Gpu)}
 #: Of a GPU, but no figure: what it is, and reasons, which are a metric by reason.
+DERIVED = {
+    metrics.HOST_SCORE, metrics.HOST_CLOCK, metrics.HOST_DISK_FREE, metrics.HOST_DISK_TOTAL
+}  # fmt: skip
 FACTS = {"uuid", "index", "name", "throttle_reasons"}
 
 
@@ -42,7 +45,7 @@ def test_names_and_metrics_are_told_apart_and_say_their_unit(table: str) -> None
 
 
 def unit(name: str) -> str:
-    [word] = re.findall(r"ratio|bytes_per_second|bytes|celsius|watts|joules|hertz|cpus", name)
+    [word] = re.findall(r"ratio|bytes_per_second|bytes|celsius|watts|joules|hertz|cpus|load1", name)
     return str(word)
 
 
@@ -60,13 +63,18 @@ def test_a_worker_reports_each_figure_of_its_host() -> None:
 
 def test_each_figure_of_a_metric_is_in_the_table() -> None:
     declared = {metric for metric in metrics.ALL if metric.name.startswith(("cluster_gpu_", "cluster_host_"))}
-    others = {metrics.GPU_INFO, metrics.GPU_THROTTLED}
+    others = {metrics.GPU_INFO, metrics.GPU_THROTTLED, *DERIVED}
     assert {figure.metric for figure in (*figures.HOST, *figures.GPU)} == declared - others
 
 
 def test_what_the_history_keeps_is_described() -> None:
     for figure in (*figures.HOST, *figures.GPU):
         assert not figure.history or f".{figure.history} ({figure.unit}" in _FIGURES
+
+
+@pytest.mark.parametrize("metric", DERIVED, ids=lambda metric: metric.name)
+def test_a_panel_shows_what_is_made_of_several(metric: metrics.Metric) -> None:
+    assert metric.name in {name for asked in every_query() for name in metric_names(asked.expr)}
 
 
 @pytest.mark.parametrize("figure", [*figures.HOST, *figures.GPU], ids=lambda figure: figure.metric.name)

@@ -35,7 +35,9 @@ GPU = {
 }  # fmt: skip
 NODE = {
     "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "network": "7", "pid": 1,
-    "cpu_ratio": 0.25, "cpus": 4, "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
+    "cpu_ratio": 0.25, "cpus": 4, "load1": 2, "round_trip_seconds": 0.002,
+    "disks": json.dumps([{"disk": "8:1", "places": ["data"], "free_bytes": 3, "total_bytes": 9}]),
+    "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
     "network_transmit_bytes_total": 6, "rates": json.dumps({"collatz": 1e6}),
 }  # fmt: skip
 
@@ -51,7 +53,7 @@ class Shown:
         self.exporter = Exporter(self.queries, lambda: True)
 
     def beat(self, worker: str, **facts: object) -> None:
-        given: Mapping[str, object] = {**NODE, **facts}
+        given: Mapping[str, object] = {**NODE, "clock": time.time(), **facts}
         self.store.fleet.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
 
     def scale(self) -> None:
@@ -127,7 +129,7 @@ def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
         "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
-        "version", "method", "route", "status", "what", "tenant", "model",
+        "version", "method", "route", "status", "what", "tenant", "model", "disk",
     }  # fmt: skip
 
 

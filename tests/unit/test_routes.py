@@ -125,9 +125,9 @@ def test_the_old_path_hides_no_route_registered_after_it(marked: FastAPI) -> Non
     later.get("/boxes/{name}")(lambda name: {"box": name})
     anybody = [http.needs()]
     later.post("/boxes/{name}/{verb}", dependencies=anybody)(lambda name, verb: {"box": name})
-    later.post("/hosts/{name}", dependencies=anybody)(lambda name: {"host": name})
+    later.post("/shelves/{name}", dependencies=anybody)(lambda name: {"shelf": name})
     marked.include_router(later)
     assert run(answers(marked, "/api/boxes/one", "/api/collatz/verified")) == [
         {"box": "one"}, {"type": "collatz", "mark": "verified"},
     ]  # fmt: skip
-    assert run(_asked(marked, "GET", "/api/hosts/one")).status_code == 405
+    assert run(_asked(marked, "GET", "/api/shelves/one")).status_code == 405

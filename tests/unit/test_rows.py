@@ -22,6 +22,8 @@ from coordinator.events import rows as event_rows
 from coordinator.events import schemas as event_schemas
 from coordinator.fleet import rows as fleet_rows
 from coordinator.fleet import schemas as fleet_schemas
+from coordinator.hosts import rows as host_rows
+from coordinator.hosts import schemas as host_schemas
 from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
 from coordinator.logs import rows as log_rows
@@ -67,7 +69,11 @@ PAIRS: dict[type, type[BaseModel]] = {
     fleet_rows.OfferRow: fleet_schemas.Offer,
     fleet_rows.OfferedGpuRow: fleet_schemas.OfferedGpu,
     fleet_rows.FleetGpuRow: fleet_schemas.FleetGpu,
+    fleet_rows.DiskRow: fleet_schemas.Disk,
     fleet_rows.WorkerRow: fleet_schemas.Worker,
+    host_rows.DeviceRow: host_schemas.Device,
+    host_rows.HostRow: host_schemas.Host,
+    host_rows.HostDetailRow: host_schemas.HostDetail,
     fleet_rows.QueueRow: fleet_schemas.Queue,
     fleet_rows.WorkerCountsRow: fleet_schemas.WorkerCounts,
     fleet_rows.StatusRow: fleet_schemas.Status,
@@ -99,8 +105,8 @@ PAIRS: dict[type, type[BaseModel]] = {
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
 MODULES = [
-    access_rows, tenant_rows, secret_rows, artifact_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows,
-    usage_rows, attachment_rows, workflow_rows,
+    access_rows, tenant_rows, secret_rows, artifact_rows, job_rows, fleet_rows, host_rows, telemetry_rows, event_rows,
+    audit_rows, usage_rows, attachment_rows, workflow_rows,
 ]  # fmt: skip
 
 
