@@ -166,7 +166,8 @@ class JobQueries:
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.names(job_id for several in numbered for job_id, _ in several)
         with_dead = [job for job, count in zip(ids, self._store.job_reads.dead_counts(ids), strict=True) if count]
-        return [row for row in self.dead(with_dead, _DEAD_EACH) if tenant in (None, row["tenant"])]
+        rows = [row for row in self.dead(with_dead, _DEAD_EACH) if _is_listed(row["type"])]
+        return [row for row in rows if tenant in (None, row["tenant"])]
 
     def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
         """Return the state of each job; None for one that does not exist, or is not of this tenant."""

@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 #: Seconds in which a replica takes a connection, and for which an idle one is kept: engines close theirs after five.
 _CONNECT_SECONDS, _KEEP_SECONDS = 3.0, 4.0
 #: Bytes of an answer that is no stream.
-MAX_ANSWER = 64 << 20
+MAX_ANSWER = 32 << 20
+#: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
+_TYPES = ("application/json", "text/plain", "text/event-stream")
 #: Answers after which another replica is asked.
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
-#: Headers of an answer that are passed on.
-_PASSED = ("content-type",)
 _BROKEN = (httpx.TransportError, httpx.StreamError)
 
 
@@ -205,7 +205,9 @@ class _Call:
             raise BadUpstream(f"the replica answers {answer.status_code}")  # it is counted where that is caught
         self._note(answer.status_code, _usage(content))
         self._gateway.end(self._exchange)
-        return Response(bytes(content), answer.status_code, media_type=answer.headers.get("content-type"))
+        kind = answer.headers.get("content-type", "")
+        safe = kind if kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
+        return Response(bytes(content), answer.status_code, media_type=safe)
 
     def _note(self, status: int, usage: Any) -> None:
         self._exchange.status = status

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import openai, routing
+from coordinator.services import gateway, openai, routing
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
 from coordinator.services.gateway import Exchange, Gateway
@@ -421,6 +421,34 @@ def test_errors_of_the_engine_are_the_clients(status: int) -> None:
         assert answer.status_code == status and json.loads(answer.body)["error"]["message"] == "too long"
 
     with_engines(1, work, wrong)
+
+
+@pytest.mark.parametrize(("given", "passed"), [
+    ("application/json; charset=utf-8", "application/json; charset=utf-8"), ("text/plain", "text/plain; charset=utf-8"),
+    ("text/html", "application/octet-stream"), ("image/svg+xml", "application/octet-stream"),
+])  # fmt: skip
+def test_no_answer_of_an_engine_is_a_page_of_this_origin(given: str, passed: str) -> None:
+    async def page(asked: Asked) -> None:
+        await asked.send(f"HTTP/1.1 200 OK\r\nContent-Type: {given}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        answer = await client.ask({"model": "chat"})
+        assert (answer.headers["content-type"], bytes(answer.body)) == (passed, b"{}")
+
+    with_engines(1, work, page)
+
+
+def test_an_answer_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "MAX_ANSWER", 1000)
+
+    async def long(asked: Asked) -> None:
+        await asked.answer(200, {"choices": "x" * 1000})
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        with pytest.raises(BadUpstream, match="over 1000 bytes"):
+            await client.ask({"model": "chat"})
+
+    with_engines(1, work, long)
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
