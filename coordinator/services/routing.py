@@ -60,6 +60,12 @@ class Route:
 Key = tuple[str, str]
 
 
+def _heard(reading: asyncio.Task[None]) -> None:
+    """Look at the error of a read: nobody may be left who waits for it."""
+    if not reading.cancelled():
+        reading.exception()
+
+
 class Routes:
     """Services by tenant and name, read anew when somebody asks and it is not fresh. For one event loop."""
 
@@ -136,6 +142,7 @@ class Routes:
         while self._read_at < since:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
+                self._reading.add_done_callback(_heard)
             await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
