@@ -97,6 +97,11 @@ export function submits(kind: string, scopes: readonly string[]): boolean {
   return !kept && scopes.includes("submit") && (!programs || scopes.includes("run"));
 }
 
+/** Whether jobs of a kind are listed beside others: those that the cluster keeps are listed with what they are of. */
+export function isListed(kind: string): boolean {
+  return !KINDS[kind]?.kept;
+}
+
 /** The page of a kind; the generic one where it has none of its own. */
 export function pageOf(kind: string): PageEntry {
   return KINDS[kind]?.page ?? GENERIC;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { KINDS, submits } from "../src/kinds";
+import { isListed, KINDS, submits } from "../src/kinds";
 
 test("who may submit what: programs take a scope of their own, and what the cluster keeps takes none", () => {
   const kinds = Object.keys(KINDS);
@@ -9,4 +9,11 @@ test("who may submit what: programs take a scope of their own, and what the clus
   expect(may("submit", "run")).toEqual(kinds.filter((kind) => !KINDS[kind]?.kept));
   expect(may("admin")).toEqual(may("submit", "run"));
   expect(may("run")).toEqual([]);
+});
+
+test("jobs that belong to something else are not listed beside others, and those of an unknown kind are", () => {
+  const apart = Object.keys(KINDS).filter((kind) => !isListed(kind));
+  expect(apart).toHaveLength(1);
+  expect(KINDS[apart[0] as string]?.command).toContain("cluster serve");
+  expect(isListed("nosuch")).toBe(true);
 });

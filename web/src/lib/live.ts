@@ -1,6 +1,7 @@
 /** The state of the cluster as signals, fed by one stream of events a tab. `start()` once; everything else is read. */
 
 import { batch, computed, signal, type Signal } from "@preact/signals";
+import { isListed } from "../kinds";
 import { ageOf, OLD_MS, type Connection } from "./age";
 import {
   ask as askOnce,
@@ -159,7 +160,7 @@ async function askNow(): Promise<void> {
   try {
     const answered =
       wanted.length <= ASK_EACH ? await each(wanted) : (await get<Jobs>("/api/jobs", { limit: 200 })).jobs;
-    for (const job of answered) adopt(job);
+    for (const job of answered) if (isListed(job.type) || watched.has(job.job_id)) adopt(job);
   } catch {
     // The stream notices the same and says so; its next snapshot has what is missing.
   }
