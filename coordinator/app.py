@@ -262,7 +262,9 @@ class Figures:
         try:
             await self._app(scope, receive, watched)
         finally:
-            self._count(scope, status, time.perf_counter() - started)
+            # Once the answer is on its way: what was written leaves the process when this turn of the loop ends.
+            seconds = time.perf_counter() - started
+            asyncio.get_running_loop().call_soon(lambda: self._count(scope, status, seconds))
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         matched = scope.get("route")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import rq
-from rq.exceptions import DequeueTimeout, StopRequested
+from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
@@ -36,6 +36,8 @@ RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
 #: The only function name that a bell carries; any other is dropped. Workers of other versions know it by this name.
 BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
+#: The beginning of the ids that the scripts give their copies.
+RUNG = "bell-"
 
 
 def place_bells(store: Store) -> None:
@@ -141,16 +143,8 @@ class BellWorker(rq.SimpleWorker):
         while not (self._stop_requested or self._stopped()):  # a signal may come before RQ's handlers are there
             try:
                 self.heartbeat()
-                return self.queue_class.dequeue_any(
-                    self._ordered_queues,
-                    BLOCK_SECONDS,
-                    connection=self.connection,
-                    job_class=self.job_class,
-                    serializer=self.serializer,
-                    death_penalty_class=self.death_penalty_class,
-                )
-            except DequeueTimeout:
-                self._answer("", "")
+                if (found := self._dequeued()) is not None:
+                    return found
             except SilenceError:
                 log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
                 self._silent()
@@ -159,6 +153,24 @@ class BellWorker(rq.SimpleWorker):
                 log.warning("redis cannot be reached: %s", error)
                 time.sleep(0.5)
         raise StopRequested
+
+    def _dequeued(self) -> tuple[Job, rq.Queue] | None:
+        """Answer the next bell; return what RQ executes, where another than our scripts has put it into a queue.
+
+        A bell of our scripts is known by its id: that it is read as a job of RQ would keep the work waiting.
+        """
+        popped = self.connection.blpop([queue.key for queue in self._ordered_queues], BLOCK_SECONDS)
+        if popped is None:
+            self._answer("", "")
+            return None
+        key, bell = (word.decode(errors="replace") for word in popped)
+        queue = next(queue for queue in self._ordered_queues if queue.key == key)
+        if bell.startswith(RUNG):
+            self._answer(queue.name, bell)
+            return None
+        with contextlib.suppress(NoSuchJobError):
+            return self.job_class.fetch(bell, connection=self.connection, serializer=self.serializer), queue
+        return None
 
     @property
     def connection_timeout(self) -> int:
