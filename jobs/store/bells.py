@@ -14,7 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import rq
 from rq.exceptions import NoSuchJobError, StopRequested
@@ -163,7 +163,7 @@ class BellWorker(rq.SimpleWorker):
         if popped is None:
             self._answer("", "")
             return None
-        key, bell = (word.decode(errors="replace") for word in popped)
+        key, bell = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
         queue = next(queue for queue in self._ordered_queues if queue.key == key)
         if bell.startswith(RUNG):
             self._answer(queue.name, bell)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 from rq.exceptions import StopRequested
+from rq.job import Job
+from rq.serializers import JSONSerializer
 
 from jobs.store import Store, bells, connection
 from tests.integration.live import Live, until
@@ -123,3 +125,24 @@ def test_a_worker_that_was_stopped_before_it_listened_does_not_begin(any_redis_u
     worker.work(logging_level="WARNING")
     listening.close()
     assert not served
+
+
+def test_a_bell_of_the_scripts_is_answered_as_it_is_and_what_else_is_in_a_queue_is_dropped(any_redis_url: str) -> None:
+    """A bell is known by its id: nothing is read of it, so that one whose copy is gone still has work looked for."""
+    listening, heard = connection.connect(any_redis_url, retries=0, timeout=None), list[tuple[str, str]]()
+    bells.place_bells(Store(listening))
+    foreign = Job.create("os.getcwd", connection=listening, serializer=JSONSerializer, id="foreign")
+    foreign.save()
+    for bell in ("bell-1", "gone", "foreign", "bell-2"):
+        listening.rpush("rq:queue:any.high", bell)
+
+    def serve(queue: str, bell: str) -> None:
+        heard.append((queue, bell))
+        if bell == "bell-2":
+            raise StopRequested
+
+    bells.BellWorker(("cpu.high", "any.high"), listening, serve, lambda: None).work(logging_level="WARNING")
+    left = listening.exists(foreign.key)
+    listening.close()
+    assert heard == [("any.high", "bell-1"), ("any.high", "bell-2")]
+    assert not left, "what names another function is deleted and not executed"
