@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from threads_cluster.errors import UnexpectedAnswer
 
@@ -336,6 +336,52 @@ class Trace(Answer):
     """Trace of one replica, in the form that Perfetto reads."""
 
     traceEvents: Many[dict[str, Any]]  # noqa: N815 - the format's name
+
+
+class Traced(Answer):
+    """Job, as far as its trace needs it."""
+
+    job_id: Id
+    type: str
+    state: str
+    created: Moment
+    started: Moment | None = None
+    ended: Moment | None = None
+
+
+class LaneSpan(Answer):
+    lane: Count
+    job_id: str | None
+    type: str | None
+    start: Annotated[float, Field(ge=0)]
+    end: Annotated[float, Field(ge=0)]
+    busy_seconds: Annotated[float, Field(ge=0)]
+    units: Whole
+    leases: Count
+    open: bool
+    lost: bool = False
+
+
+class SpanLane(Answer):
+    lane: str
+    worker: str
+    device: str | None
+
+
+class Stream(Answer):
+    """Spans of work by lane."""
+
+    to: float
+    complete_since: float
+    resolution_seconds: Annotated[float, Field(ge=0)]
+    lanes: Many[SpanLane]
+    spans: Many[LaneSpan]
+
+    @model_validator(mode="after")
+    def _lanes_are_there(self) -> Stream:
+        if any(span.lane >= len(self.lanes) for span in self.spans):
+            raise ValueError("a span is of a lane that is not listed")
+        return self
 
 
 class Span(Answer):

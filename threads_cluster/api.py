@@ -431,6 +431,13 @@ class Cluster:
         host: Json = self._get(f"hosts/{quote(name)}", shape=answers.HostDetail)
         return host
 
+    def stream(self, seconds: int = 600) -> Json:
+        """`{from, to, lanes, spans, ...}`: which lane computed which job when, at most of the last hour.
+
+        Over 20,000 spans are joined, within `resolution_seconds`.
+        """
+        return self._get("stream", shape=answers.Stream, seconds=seconds, spans=20_000)
+
     def drain(self, worker: str, on: bool = True) -> Json:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})

@@ -59,6 +59,20 @@ def test_the_id_of_a_submission_goes_through_every_command(cluster: Live) -> Non
     assert run(cluster, "job", job_id)[0] == 2
 
 
+def test_the_trace_of_a_job_has_all_its_units_within_its_time(cluster: Live) -> None:
+    job_id = cluster.submit("faulty", {"units": 60, "seconds_per_unit": 0.05})
+    cluster.result(job_id)
+    code, out, err = run(cluster, "profile", "kernels", job_id, "--output", "-")
+    assert code == 0, err
+    slices = [event for event in json.loads(out)["traceEvents"] if event.get("cat") == "leases"]
+    assert sum(int(each["args"]["units"]) for each in slices) == 60
+    assert sum(each["args"]["leases"] for each in slices) >= 2
+    runs = next(event for event in json.loads(out)["traceEvents"] if event["name"] == "runs")
+    ends = runs["ts"] + runs["dur"]
+    assert all(runs["ts"] <= each["ts"] + 2000 and each["ts"] + each["dur"] <= ends + 2000 for each in slices)
+    assert "open it in https://ui.perfetto.dev" in err
+
+
 def test_a_failed_job_is_exit_code_1_with_its_reason(cluster: Live) -> None:
     code, out, err = run(cluster, "submit", "faulty", "--units", "3", "--fault", "raise", "--at", "1", "--wait")
     assert (code, out) == (1, "")
