@@ -81,8 +81,11 @@ def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: f
 
 
 def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """Compute small jobs: each is a Whole or the KernelFailed."""
-    return [_whole(kind, spec, total) for kind, spec, total in jobs]
+    """Compute small jobs: each is a Whole or the KernelFailed. UPTO is the place of the one that is computed."""
+    answers = []
+    for shared[UPTO], (kind, spec, total) in enumerate(jobs):
+        answers.append(_whole(kind, spec, total))
+    return answers
 
 
 def _whole(kind: str, spec: Spec, total: int) -> Any:

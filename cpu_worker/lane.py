@@ -56,6 +56,11 @@ class ChildLane:
         """True while its child is alive, warm and without work."""
         return self._free and self._process.is_alive()
 
+    @property
+    def at(self) -> int:
+        """Place of the small job that its child is at, or was when it died."""
+        return int(self._shared[child.UPTO])
+
     def _start(self) -> None:
         """Raises OSError where no process can be had; the lane keeps the one that ended."""
         #: The child is warm and waits for work.

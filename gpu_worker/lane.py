@@ -33,6 +33,8 @@ class StreamLane:
         self.name = name
         self._most = most_units
         self._retire = retire
+        #: Place of the small job that it is at.
+        self.at = 0
 
     @property
     def ready(self) -> bool:
@@ -58,7 +60,10 @@ class StreamLane:
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
     ) -> list[Whole | errors.KernelFailed]:
-        return [self._whole(fact) for fact in facts]
+        answers = []
+        for self.at, fact in enumerate(facts):
+            answers.append(self._whole(fact))
+        return answers
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)

@@ -25,6 +25,9 @@ LOOK_SECONDS = 1.0
 class GuardLane:
     """Runs programs under a guard; as `jobs.worker.lanes.Lane`."""
 
+    #: It computes no small jobs.
+    at = 0
+
     def __init__(self, host: Host, place: Workplace) -> None:
         self.name = place.slot.name
         self._host, self._place = host, place

@@ -74,6 +74,10 @@ class Lane(Protocol):
     def ready(self) -> bool:
         """Tell whether work would start at once. Cheap, and asked from any thread."""
 
+    @property
+    def at(self) -> int:
+        """Place of the small job that it computes, or last computed, among those of its last call."""
+
     def mend(self) -> None:
         """Block until the lane is ready again, for seconds. Raises LaneDied when that did not work out."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -40,30 +40,38 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
     """Compute the jobs on one lane, end each, and give the lane back."""
     tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
     wanted = dict(tasks)
+    places = {token: place for place, (_, token) in enumerate(work)}
     state.tasks.update(tasks)
     try:
         with state.meter.lease() as share:
-            results = lane.compute_small([fact for fact, _ in work], lambda: _let_go(state, wanted))
+            results = lane.compute_small([fact for fact, _ in work], lambda: _let_go(state, lane, wanted, places))
         _finish(state, work, results, share)
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
-        left = [claimed for claimed in work if claimed[1] in wanted]
-        _hand_back(state, left, state.store.leases.crash if died.touched else state.store.leases.release)
+        for fact, token in (claimed for claimed in work if claimed[1] in wanted):
+            blamed = died.touched and places[token] == lane.at
+            _hand_back(state, [(fact, token)], _way_back(state, blamed=blamed))
     finally:
         for token in tasks:
             state.tasks.pop(token, None)
         state.pool.give_back(lane)
 
 
-def _let_go(state: WorkerState, wanted: dict[str, Task]) -> bool:
+def _let_go(state: WorkerState, lane: Lane, wanted: dict[str, Task], places: Mapping[str, int]) -> bool:
     """Give the leases back of those that are to be dropped, since the lane may be long at another; True when all are.
 
-    `wanted` has the tasks by token; what is given back is taken out.
+    `wanted` has the tasks by token; what is given back is taken out. The one that the lane is at counts as having
+    broken it, unless it was cancelled: one that never ends would else be tried for ever.
     """
     for token in [token for token, task in wanted.items() if task.stop == 2]:
-        job = wanted.pop(token).facts.job_id
-        state.tolerate(partial(state.store.leases.release, job, token), False)
+        job, blamed = wanted.pop(token).facts.job_id, places[token] == lane.at
+        state.tolerate(partial(_way_back(state, blamed=blamed), job, token), False)
     return not wanted
+
+
+def _way_back(state: WorkerState, *, blamed: bool) -> Callable[[str, str], bool]:
+    """Return the call that gives a lease back; `blamed`: the lane was at it when it had to be given up."""
+    return state.store.leases.crash if blamed else state.store.leases.release
 
 
 def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str], bool]) -> None:

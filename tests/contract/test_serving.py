@@ -31,7 +31,7 @@ class FakeLane:
     """Computes in steps of 10 ms; `die` ends it as a kill would, and `healed` lets it be mended."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.at = name, 0
         self.ready = True
         self.healed = threading.Event()
         self.computed: list[tuple[int, int]] = []
@@ -201,6 +201,59 @@ def test_a_small_job_that_is_cancelled_waits_neither_for_its_lane_nor_for_its_le
         cancel("c")
         until(lambda: lane in server.pool.idle and lane.ready)
     assert not store.client.hexists("ct:outcomes", "crashed")
+
+
+def test_of_small_jobs_that_are_dropped_the_one_that_a_lane_is_at_counts_as_crashed(
+    store: Store, reach: Reach
+) -> None:
+    """A job that never ends was handed back untouched at its longest lease, again and again."""
+    lane = FakeLane("0")
+    lane.healed.set()
+    computes, hangs = lane.compute_small, [True]
+
+    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+        lane.at = min(1, len(facts) - 1)
+        while hangs:
+            if dropped():
+                hangs.clear()
+                lane.die()
+                raise LaneDied("nobody wants it")
+            time.sleep(0.01)
+        return computes(facts)
+
+    lane.compute_small = compute_small  # type: ignore[method-assign]
+    server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
+    jobs = ["a", "b", "c"]
+    store.jobs.submit([new_job(job, 10, "any.normal", small=True, estimate_ms=10) for job in jobs])
+    with serving(server):
+        until(lambda: len(server.tasks) == 3)
+        for task in list(server.tasks.values()):
+            task.ask_to_stop(2)  # as a beat does of a lease that is older than its kind allows
+        until(lambda: all(state(store, job) == "done" for job in jobs))
+    assert store.client.hget("ct:outcomes", "crashed") == b"1"
+    assert store.client.hget("ct:outcomes", "released") == b"2"
+
+
+def test_a_lane_that_dies_over_small_jobs_is_held_against_the_one_that_it_was_at(store: Store, reach: Reach) -> None:
+    lane = FakeLane("0")
+    lane.healed.set()
+    computes, alive = lane.compute_small, [False]
+
+    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+        if alive:
+            alive.clear()
+            lane.at = 2
+            lane.die()
+            raise LaneDied("killed")
+        return computes(facts)
+
+    lane.compute_small = compute_small  # type: ignore[method-assign]
+    jobs = ["a", "b", "c", "d"]
+    store.jobs.submit([new_job(job, 10, "any.normal", small=True, estimate_ms=10) for job in jobs])
+    with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
+        until(lambda: all(state(store, job) == "done" for job in jobs))
+    assert store.client.hget("ct:outcomes", "crashed") == b"1"
+    assert store.client.hget("ct:outcomes", "released") == b"3"
 
 
 def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store, reach: Reach) -> None:

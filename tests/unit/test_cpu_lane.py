@@ -33,6 +33,18 @@ def test_a_kernel_that_returns_numpys_integers_fails_its_job_and_not_its_lane(mo
     assert "k on cpu: the partial cannot be stored as JSON: TypeError: Object of type int64" in str(answer)
 
 
+def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, seen = [0, 0], []
+
+    def whole(kind: str, *_: Any) -> str:
+        seen.append((kind, shared[child.UPTO]))
+        return kind
+
+    monkeypatch.setattr(execution, "whole", whole)
+    assert child._small(shared, [("a", {}, 1), ("b", {}, 1), ("c", {}, 1)]) == ["a", "b", "c"]
+    assert seen == [("a", 0), ("b", 1), ("c", 2)]
+
+
 @pytest.fixture
 def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
     """A lane whose child sleeps."""
