@@ -203,9 +203,7 @@ def test_a_small_job_that_is_cancelled_waits_neither_for_its_lane_nor_for_its_le
     assert not store.client.hexists("ct:outcomes", "crashed")
 
 
-def test_of_small_jobs_that_are_dropped_the_one_that_a_lane_is_at_counts_as_crashed(
-    store: Store, reach: Reach
-) -> None:
+def test_of_small_jobs_that_are_dropped_the_one_that_a_lane_is_at_counts_as_crashed(store: Store, reach: Reach) -> None:
     """A job that never ends was handed back untouched at its longest lease, again and again."""
     lane = FakeLane("0")
     lane.healed.set()
