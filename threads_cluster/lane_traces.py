@@ -101,7 +101,8 @@ def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
     changes: dict[float, int] = {}
     for span in spans:
         changes[span["start"]] = changes.get(span["start"], 0) + 1
-        changes[span["end"]] = changes.get(span["end"], 0) - 1
+        end = max(span["start"], span["end"])
+        changes[end] = changes.get(end, 0) - 1
     busy = 0
     for moment, change in sorted(changes.items()):
         busy += change

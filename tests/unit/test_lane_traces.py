@@ -71,6 +71,7 @@ def test_no_time_of_a_trace_is_negative_although_clocks_differ() -> None:
     timed = [event for event in trace["traceEvents"] if "ts" in event]
     assert all(event["ts"] >= 0 and event.get("dur", 0) >= 0 for event in timed)
     assert events(trace, "X", "job")[0]["ts"] == 2_000_000
+    assert [each["args"]["lanes"] for each in events(trace, "C")] == [1, 0, 0], "no moment has less than no lane"
 
 
 def test_what_is_open_or_lost_says_so_and_units_stay_exact() -> None:
