@@ -69,15 +69,22 @@ install_requirements() {
   fi
 }
 
-write_command() { # .venv/bin/cluster, and the checkout on the environment's path
+write_commands() { # .venv/bin/cluster and its other faces, and the checkout on the environment's path
   local packages
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   pwd >"$packages/threads-cluster.pth"
+  write_command cluster cli main
+  write_command gswarm faces gswarm
+  write_command grid-cli faces grid_cli
+}
+
+write_command() { # NAME MODULE FUNCTION
   {
     printf '#!/bin/sh\n'
-    printf 'exec %q -c "import sys; from threads_cluster.cli import main; sys.exit(main())" "$@"\n' "$PWD/.venv/bin/python"
-  } >.venv/bin/cluster
-  chmod +x .venv/bin/cluster
+    printf 'exec %q -c "import sys; from threads_cluster.%s import %s; sys.exit(%s())" "$@"\n' \
+      "$PWD/.venv/bin/python" "$2" "$3" "$3"
+  } >".venv/bin/$1"
+  chmod +x ".venv/bin/$1"
 }
 
 main() {
@@ -88,7 +95,7 @@ main() {
   python=$(find_python "$@")
   make_environment "$python"
   install_requirements "$group"
-  write_command
+  write_commands
   [[ "$group" != dev ]] || fingerprint local >.venv/local.stamp # dev holds all that local does, same pins
   fingerprint "$group" >".venv/$group.stamp"
 }

@@ -1,0 +1,133 @@
+"""`gswarm` and `grid-cli`: what their words become, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from threads_cluster import cli, faces
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def there(_words: object) -> bool:
+    return True
+
+
+def gswarm(text: str) -> str:
+    return " ".join(faces.translated(faces.GSWARM, text.split(), there))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("nodes", "hosts"),
+        ("node status gpu1 --json", "host gpu1 --json"),
+        ("profiler start --name night --freq 200", "profile start night --hz 5"),
+        ("profiler start --freq=1000", "profile start --hz 1"),
+        ("profiler stop --name night", "profile stop night"),
+        ("profiler analyze --data F.json --plot OUT.pdf", "profile analyze --data F.json --plot OUT.pdf"),
+        ("model move M --from disk --to gpu0 --keep-source", "model move M --from disk --to gpu0 --keep-source"),
+        ("model serve M --device gpu0 --node gpu1", "serve M --gpus 1 --host gpu1"),
+        ("model serve M --device cpu", "serve M"),
+        ("model status M --node gpu1", "service show M"),
+        ("model stop M", "service stop M"),
+        ("queue tasks --status running", "queue tasks --status running"),
+        ("queue history --limit 20", "queue history --limit 20"),
+        ("queue tasks --help", "queue tasks --help"),
+    ],
+)
+def test_words_of_gswarm_become_ours(theirs: str, ours: str) -> None:
+    assert gswarm(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        ("queue tasks --sort age", "--sort is not known; there are --status, --json; ours: cluster queue tasks --help"),
+        ("queue tasks --status", "--status needs a value"),
+        ("queue cancel a b", "'b' is one word too many; ours: cluster queue cancel --help"),
+        ("queue status --keep-source", "--keep-source is not known"),
+        ("profiler start --freq 3", "milliseconds from 10 to 1000; got 3"),
+        ("profiler start --freq ²", "milliseconds from 10 to 1000"),
+        ("profiler start --freq " + "9" * 5000, "milliseconds from 10 to 1000"),
+        ("model serve M --port 8080", "asked at the cluster's /v1 by its name; leave it out"),
+        ("model serve M --device disk", "must be cpu, or a GPU such as gpu0; got disk"),
+        ("host start --port 8090", "host start is ./deploy-cluster.sh local"),
+        ("client connect h:8090 --resilient", "client connect is ./deploy-cluster.sh join TOKEN"),
+        ("fly away", "there is no command fly away; there are status, nodes,"),
+    ],
+)
+def test_what_has_no_meaning_here_is_refused_and_names_ours(theirs: str, why: str) -> None:
+    with pytest.raises(faces.Refused) as refused:
+        gswarm(theirs)
+    assert why in str(refused.value)
+
+
+def test_a_command_that_this_version_lacks_is_said_to_be_missing() -> None:
+    with pytest.raises(faces.Refused, match=r"health is cluster health, which this version does not have"):
+        faces.translated(faces.GRID_CLI, ["health"], lambda _words: False)
+
+
+def test_a_line_of_shell_runs_on_a_runner_or_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "a | b", "--log-level", "DEBUG"]
+    assert faces.translated(faces.GRID_CLI, words, there) == ["run", "--shell", "a | b"]
+    (tmp_path / "cluster.yaml").write_text("nodes: [gpu1]\n")
+    over_ssh = ["run", "--on", "ssh", "--", "/bin/sh", "-c", "a | b"]
+    assert faces.translated(faces.GRID_CLI, words, there) == over_ssh
+    with pytest.raises(faces.Refused, match=r"cluster\.yaml"):
+        faces.translated(faces.GRID_CLI, words, lambda words: "--on" not in words)
+    for wrong in (["run"], ["run", "true", "--log-level", "LOUD"], ["run", "true", "twice"]):
+        with pytest.raises(faces.Refused):
+            faces.translated(faces.GRID_CLI, wrong, there)
+
+
+@pytest.mark.parametrize("row", [*faces.GSWARM, *faces.GRID_CLI], ids=lambda row: row.theirs)
+def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None:
+    """A row whose command is there gives it only flags that it has; --json too, but to a program."""
+    if not faces.has(row.ours.split()):
+        return
+    command = typer.main.get_command(cli.app)
+    for word in row.ours.split():
+        command = command.commands[word]
+    known = {option for parameter in command.params for option in parameter.opts}
+    values = {"--freq": "100", "--device": "gpu0", "--log-level": "DEBUG"}
+    given = [
+        word
+        for flag, translate in row.flags.items()
+        if flag != "--port"
+        for word in translate(values.get(flag, "x"))
+        if word.startswith("--")
+    ]
+    assert known.issuperset({*given, *(() if row.theirs == "run" else ("--json",))})
+
+
+def test_they_are_installed_beside_cluster() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    text = (ROOT / "deploy/environment.sh").read_text()
+    for name, place in scripts.items():
+        module, _, function = place.removeprefix("threads_cluster.").partition(":")
+        assert f"write_command {name} {module} {function}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        (["--help"], 0, "gswarm queue cancel", ""),
+        ([], 2, "gswarm queue cancel", ""),
+        (["queue", "tasks", "--sort", "\x1b[31m"], 2, "", "error: gswarm queue tasks: --sort is not known"),
+        (["queue", "status"], 3, "", "error: "),
+    ],
+)
+def test_it_ends_as_cluster_does(words: list[str], code: int, out: str, err: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from threads_cluster.faces import gswarm; gswarm()", *words]
+    environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "CLUSTER_URL": "http://127.0.0.1:1"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, out in done.stdout, err in done.stderr) == (code, True, True), done.stderr
+    assert "\x1b[31m" not in done.stderr and "Traceback" not in done.stderr
