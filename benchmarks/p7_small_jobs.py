@@ -1,11 +1,16 @@
-"""P7: 1,000 trivial jobs as a batch, until every result is in the client's hand, beside Celery doing the same."""
+"""P7: trivial jobs until every result is in the client's hand, beside Celery doing the same: 1,000 as a batch, and 8
+clients at once that submit one after the other and wait for each.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks import guarded
@@ -14,6 +19,8 @@ from tests.integration.live import TOP, Live
 from threads_cluster.api import Cluster
 
 JOBS = 1000
+#: Clients at once, threads of one process on both sides, and the jobs of each.
+CLIENTS, EACH = 8, 50
 BODY = {"start_number": 1, "number_count": 10}
 
 
@@ -38,6 +45,34 @@ def _celery(task: Any) -> float:
     return JOBS / (time.perf_counter() - started)
 
 
+def _at_once(call: Callable[[], None]) -> float:
+    """Return jobs/s of CLIENTS threads that each make EACH calls, one after the other."""
+    started = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        for client in [threads.submit(lambda: [call() for _ in range(EACH)]) for _ in range(CLIENTS)]:
+            client.result()
+    return CLIENTS * EACH / (time.perf_counter() - started)
+
+
+def _ours_single(live: Live) -> float:
+    """Return the same of our client, of which each thread has one of its own."""
+    own = threading.local()
+
+    def call() -> None:
+        if not hasattr(own, "cluster"):
+            own.cluster = Cluster(live.url(), token="")
+        assert own.cluster.run("collatz", BODY)["count"] == 10
+
+    return _at_once(call)
+
+
+def _celery_single(task: Any) -> float:
+    def call() -> None:
+        assert task.delay(BODY).get(timeout=120)["count"] == 10
+
+    return _at_once(call)
+
+
 def _start_celery(live: Live) -> subprocess.Popen[bytes]:
     os.environ["CELERY_REDIS_URL"] = f"redis://127.0.0.1:{live.redis_port}/1"
     command = [sys.executable, "-m", "celery", "-A", "benchmarks.celery_peer", "worker", "-c", "2", "-l", "warning"]
@@ -46,6 +81,7 @@ def _start_celery(live: Live) -> subprocess.Popen[bytes]:
 
 
 def run() -> list[Row]:
+    """Measure the batch, and the clients at once where the cluster is open."""
     with guarded.cluster() as (live, cluster):
         worker = _start_celery(live)
         from benchmarks.celery_peer import statistics
@@ -53,8 +89,16 @@ def run() -> list[Row]:
         try:
             statistics.delay(BODY).get(timeout=120)
             _ours(cluster), _celery(statistics)
-            ours, peer = in_turns(lambda: _ours(cluster), lambda: _celery(statistics), 5, "P7")
+            rows = [_row("P7@1000", *in_turns(lambda: _ours(cluster), lambda: _celery(statistics), 5, "P7"))]
+            if not os.environ.get("GUARDED"):
+                _ours_single(live), _celery_single(statistics)
+                single = in_turns(lambda: _ours_single(live), lambda: _celery_single(statistics), 5, "P7 single")
+                rows.append(_row("P7@8-clients", *single))
         finally:
             worker.terminate()
             worker.wait(30)
-    return [Row(id="P7@1000", ours=ours, peer=peer, ratio=ours / peer, unit="jobs/s", peer_name="Celery, prefork 2")]
+    return rows
+
+
+def _row(name: str, ours: float, peer: float) -> Row:
+    return Row(id=name, ours=ours, peer=peer, ratio=ours / peer, unit="jobs/s", peer_name="Celery, prefork 2")
