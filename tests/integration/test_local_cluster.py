@@ -115,10 +115,8 @@ def ready(url: str) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A copy of the code in a folder with a space in its name; its environment is this checkout's."""
-    path = tmp_path_factory.mktemp("a user's") / "100% threads"
+def copied(path: Path) -> Checkout:
+    """Return a copy of the code in a new folder; its environment is this checkout's."""
     path.mkdir()
     for name in COPIED:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, path / name)
@@ -130,8 +128,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     (environment / "place").write_text(f"{path}\n")
     (path / "web/dist").mkdir(parents=True)
     (path / "web/dist/index.html").write_text("<!doctype html><title>Pages</title>")
-    yield Checkout(path)
-    processes.sweep(f"@{path / '.cluster'}")
+    return Checkout(path)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A copy in a folder with a space in its name."""
+    made = copied(tmp_path_factory.mktemp("a user's") / "100% threads")
+    yield made
+    processes.sweep(f"@{made.folder}")
 
 
 @pytest.fixture(scope="module", autouse=True)

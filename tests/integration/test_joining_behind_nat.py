@@ -1,0 +1,249 @@
+"""A host behind NAT joins over TLS, loses its network while it computes, and comes back by itself.
+
+Three network namespaces: the cluster's, a router's that masquerades, and the host's. Nothing reaches the host, and
+of the cluster the host reaches the door alone. With CUT_SECONDS=55 the network is away for a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from deploy.local import processes
+from tests import kernels
+from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+#: Seconds for which the network stays away once the host counts as lost, which it does after five.
+CUT_SECONDS = float(os.environ.get("CUT_SECONDS", "3"))
+CLUSTER, HOST = "10.77.1.2", "10.77.2.2"
+API = 3000
+_CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
+
+
+class Networks:
+    """The namespaces, by what is in them."""
+
+    def __init__(self) -> None:
+        mark = f"{os.getpid() % 100_000:05}"
+        self.cluster, self.router, self.host = (f"{name}{mark}" for name in ("tcc", "tcr", "tch"))
+
+    def make(self) -> None:
+        """Make them, with a router that hides the host."""
+        for name in (self.cluster, self.router, self.host):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for name, network in ((self.cluster, "10.77.1"), (self.host, "10.77.2")):
+            ip("link", "add", "up0", "netns", name, "type", "veth", "peer", "name", name, "netns", self.router)
+            for place, link, end in ((name, "up0", 2), (self.router, name, 1)):
+                ip("-n", place, "addr", "add", f"{network}.{end}/24", "dev", link)
+                ip("-n", place, "link", "set", link, "up")
+        ip("-n", self.host, "route", "add", "default", "via", "10.77.2.1")
+        self.on_router("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.on_router("iptables", "-t", "nat", "-A", "POSTROUTING", "-o", self.cluster, "-j", "MASQUERADE")
+
+    def remove(self) -> None:
+        for name in (self.host, self.router, self.cluster):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def on_router(self, *command: str) -> None:
+        done = subprocess.run(["ip", "netns", "exec", self.router, *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def cut(self) -> None:
+        """Have the router drop everything, without a word to either side."""
+        self.on_router("iptables", "-I", "FORWARD", "-j", "DROP")
+
+    def mend(self) -> None:
+        self.on_router("iptables", "-D", "FORWARD", "-j", "DROP")
+
+    def reaches(self, namespace: str, address: str, port: int) -> bool:
+        command = ["ip", "netns", "exec", namespace, shutil.which("python3") or "python3", "-c", _CONNECT]
+        return subprocess.run([*command, address, str(port)], capture_output=True).returncode == 0
+
+
+def ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def networks() -> Iterator[Networks]:
+    made = Networks()
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if lacking := [name for name in ("ip", "iptables", "sysctl") if not shutil.which(name)]:
+        pytest.skip(f"{', '.join(lacking)}: not installed (Debian: apt-get install iproute2 iptables procps)")
+    try:
+        made.make()
+        yield made
+    finally:
+        made.remove()
+
+
+class Machine:
+    """A checkout in a namespace."""
+
+    def __init__(self, checkout: Checkout, namespace: str) -> None:
+        self.checkout, self.namespace = checkout, namespace
+        self.said = checkout.path / "said"
+        self._starter: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> None:
+        """Start a command of the script that stays."""
+        with self.said.open("wb") as said:
+            command = ["ip", "netns", "exec", self.namespace, *self.checkout.command(*arguments)]
+            self._starter = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+
+    def says(self, words: str) -> bool:
+        assert self._starter is not None and (words in self.said.read_text() or self._starter.poll() is None), (
+            self.said.read_text()
+        )
+        return words in self.said.read_text()
+
+    def run(self, *command: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["ip", "netns", "exec", self.namespace, *command], cwd=self.checkout.path, capture_output=True, text=True,
+            timeout=seconds,
+        )  # fmt: skip
+
+    def script(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(*self.checkout.command(*arguments))
+
+    def stop(self) -> None:
+        if self._starter and self._starter.poll() is None:
+            self._starter.send_signal(signal.SIGTERM)
+            self._starter.wait(90)
+        processes.sweep(f"@{self.checkout.folder}")
+
+    def asked(self, *arguments: str) -> Any:
+        """Return what the `cluster` command answers, of which this is the cluster's machine."""
+        done = self.run(*self.checkout.client("--url", f"http://127.0.0.1:{API}", *arguments, "--json"))
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        return answers[0] if len(answers) == 1 else answers
+
+
+@pytest.fixture(scope="module")
+def machines(networks: Networks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Machine]]:
+    """The cluster's machine, which is up, and one that may join."""
+    folder = tmp_path_factory.mktemp("nat")
+    here = Machine(copied(folder / "here"), networks.cluster)
+    there = Machine(copied(folder / "there"), networks.host)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(kernels.CACHE))
+        try:
+            here.start("local", "--no-samples", "--port", str(API))
+            until(lambda: here.says("cluster is up"), START_SECONDS)
+            yield here, there
+        finally:
+            there.stop()
+            here.stop()
+
+
+def invited(here: Machine, *options: str) -> list[str]:
+    """Return the arguments of the script that an invitation is, as it is printed."""
+    done = here.script("invite", "--address", CLUSTER, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[1:]
+
+
+def altered(join: list[str], pattern: str, to: str) -> list[str]:
+    return [join[0], re.sub(pattern, to, join[1]), *join[2:]]
+
+
+def host(here: Machine) -> Any:
+    rows = here.asked("hosts")
+    return next((row for row in (rows if isinstance(rows, list) else [rows]) if row["host"] == "attic"), None)
+
+
+def collatz(here: Machine, count: int) -> str:
+    return str(here.asked("submit", "collatz", "--start-number", "1", "--number-count", str(count))["job_id"])
+
+
+def result(here: Machine, job: str) -> Any:
+    until(lambda: here.asked("job", job)["state"] == "done", 300)
+    return here.asked("result", job)["result"]
+
+
+def computed_by(here: Machine, job: str, worker: str) -> int:
+    share = here.asked("job", job)["usage"]["workers"].get(worker)
+    return int(share["units"]) if share else 0
+
+
+def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
+    networks: Networks, machines: tuple[Machine, Machine]
+) -> None:
+    here, there = machines
+    join = invited(here)
+    # What is wrong joins nothing, and uses nothing up.
+    for pattern, to, words in (
+        ("[A-Za-z0-9_-]{43}$", "x" * 43, "was used, or has expired"),
+        ("/[0-9a-f]{64}/", f"/{'0' * 64}/", "is not the one of the invitation"),
+    ):
+        refused = there.script(*altered(join, pattern, to))
+        assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+    short = invited(here, "--ttl", "1s")
+
+    there.start(*join, "--name", "attic")
+    until(lambda: there.says("all work for the cluster"), START_SECONDS)
+    _only_the_door_is_reached(networks, here, there)
+
+    before = until(lambda: host(here), 60)
+    assert before["live"] and before["workers"] == ["attic-cpu-1"]
+    pid = here.asked("host", "attic")["worker_rows"][0]["pid"]
+    small = 2_000_000_000
+    first = collatz(here, small)
+    result(here, first)
+    seconds = max(0.5, here.asked("job", first)["seconds"])
+    count = int(small / seconds * (CUT_SECONDS + 8))
+
+    job = collatz(here, count)
+    until(lambda: computed_by(here, job, "attic-cpu-1"), 60)
+    networks.cut()
+    try:
+        until(lambda: not host(here)["live"], 60)  # its leases have gone to others by now
+        time.sleep(CUT_SECONDS)
+    finally:
+        networks.mend()
+    until(lambda: host(here)["live"], 90)
+    exact = result(here, job)
+
+    again = collatz(here, count)
+    assert result(here, again) == exact and int(exact["count"]) == count
+    assert computed_by(here, again, "attic-cpu-1") > 0, "it works again"
+    assert here.asked("host", "attic")["worker_rows"][0]["pid"] == pid, "the same process has come back"
+
+    left = there.script("leave")
+    assert left.returncode == 0 and "has left" in left.stderr, left.stderr
+    assert not psutil.pid_exists(pid)
+    until(lambda: not host(here)["live"], 30)
+    for used, words in ((join, "was used, or has expired"), (short, "was used, or has expired")):
+        refused = there.script(*used)
+        assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+
+
+def _only_the_door_is_reached(networks: Networks, here: Machine, there: Machine) -> None:
+    configuration = (here.checkout.folder / "redis.conf").read_text()
+    redis = int(re.search(r"^port (\d+)", configuration, re.MULTILINE)[1])  # type: ignore[index]
+    door = json.loads((here.checkout.folder / "door.json").read_text())["port"]
+    assert networks.reaches(networks.cluster, "127.0.0.1", redis), "it is there"
+    assert networks.reaches(networks.host, CLUSTER, door)
+    for port in (redis, API):
+        assert not networks.reaches(networks.host, CLUSTER, port)
+        assert not networks.reaches(networks.host, "127.0.0.1", port)
+    routes = here.run("ip", "route", "get", HOST)
+    assert routes.returncode != 0, "the cluster has no way to a host behind NAT"
+    kept = [path for path in (there.checkout.folder / "joined").rglob("*") if path.is_file()]
+    assert not any(b"redis://" in path.read_bytes() for path in kept)
