@@ -58,6 +58,19 @@ def worker(name: str, state: str = "busy", device: str = "cpu", **more: Any) -> 
     }  # fmt: skip
 
 
+def host(name: str, workers: list[str], **more: Any) -> dict[str, Any]:
+    """Return a row of GET /api/hosts."""
+    return {
+        "host": name, "live": True, "workers": workers, "lanes": 8, "busy_lanes": 4, "draining": False,
+        "seen_seconds_ago": 0.4, "cpus": 8, "cpu_ratio": 0.5, "load1": 3.9, "memory_used_bytes": 9 << 30,
+        "memory_total_bytes": 64 << 30, "network_receive_bytes_per_second": 1.5e6,
+        "network_transmit_bytes_per_second": 2e4, "gpus": [], "devices": [], "labels": ["ssd", "trusted"],
+        "disks": [{"disk": "8:1", "places": ["data", "temporary"], "free_bytes": 80 << 30, "total_bytes": 500 << 30}],
+        "versions": {"threads_cluster": ["0.17.0"], "python": ["3.11.9"]}, "clock_offset_seconds": 0.012, "score": 48.8,
+        **more,
+    }  # fmt: skip
+
+
 def span(lane: int, name: str | None, start: float, end: float | None = None, **more: Any) -> dict[str, Any]:
     """Return a span of work from `start` to `end` seconds ago, or to now; of several small jobs for no name."""
     now = time.time()
@@ -76,6 +89,7 @@ class Fleet(Programs):
         self.jobs = {row["job_id"]: row for row in jobs}
         self.workers = {row["id"]: row for row in workers}
         self.queues: list[dict[str, Any]] = []
+        self.hosts: list[dict[str, Any]] = []
         self.spans: list[dict[str, Any]] = []
         self.silent: dict[str, float] = {}
         self.series: dict[str, list[float]] = {}
@@ -149,6 +163,8 @@ class Fleet(Programs):
             return self.history(), {}
         if path == "/api/jobs":
             return {"jobs": [*self.jobs.values()], "cursor": None}, {}
+        if path == "/api/hosts":
+            return {"hosts": self.hosts}, {}
         if path == "/api/usage":
             return {"usage": []}, {}
         if path.startswith("/api/jobs/"):

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations
-from tests.browser.fleets import Fleet, busy, job, worker
+from tests.browser.fleets import Fleet, busy, host, job, worker
 from tests.browser.programs import served
 
 PAST = 500
@@ -56,7 +56,10 @@ def test_three_things_to_run_where_nothing_has_run(open_address: Open, stack: Ex
     fleet = Fleet([], [worker("cpu-1", "idle")])
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE, has_touch=True)
     welcome = page.get_by_role("region", name="Nothing has run here yet")
-    expect(welcome.get_by_role("button", name="Run")).to_have_count(3)
+    # Who is not logged in runs no programs: that is said, not tried.
+    expect(welcome.get_by_role("listitem")).to_have_count(3)
+    expect(welcome.get_by_role("button", name="Run")).to_have_count(2)
+    expect(welcome).to_contain_text("a token with the scope run")
     expect(welcome).to_contain_text("waits until a runner is started")
     expect(page.get_by_role("button", name="New job")).to_be_visible()
     settled(page)
@@ -80,6 +83,21 @@ def test_a_job_that_somebody_else_deleted_is_gone_once_it_is_looked_at(open_addr
     expect(page.get_by_role("complementary")).to_contain_text("There is no job 5c7b3fb0a1d24e6f")
     expect(rows).to_have_count(1)
     shot(page, "deleted-job")
+
+
+def test_a_job_that_somebody_else_deletes_goes_at_once_and_is_told(open_address: Open, stack: ExitStack) -> None:
+    fleet = Fleet(
+        [job("5c7b3fb0a1d24e6f", "done", age=PAST), job("81d2c3b4a5968778", "done")], [worker("cpu-1", "idle")]
+    )
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs&job=5c7b3fb0a1d24e6f")
+    rows = page.locator(".job-table tbody tr")
+    expect(rows).to_have_count(2)
+    gone = fleet.jobs.pop("5c7b3fb0a1d24e6f")
+    fleet.move({"type": "deleted", "job": gone["job_id"], "kind": "collatz", "state": "deleted", "done": 1, "total": 1})
+    expect(rows).to_have_count(1)
+    expect(page.get_by_role("complementary")).to_contain_text("was deleted")
+    page.get_by_role("tab", name="Overview").click()
+    expect(page.locator(".events.lines li").first).to_contain_text("deleted")
 
 
 def test_events_of_a_job_have_the_times_at_which_they_happened(open_address: Open, stack: ExitStack) -> None:
@@ -111,3 +129,30 @@ def test_the_oldest_wait_goes_on_between_the_cluster_s_words(open_address: Open,
     fleet.jobs["5c7b3fb0a1d24e6f"]["waiting_because"] = "it is next in the queue any.normal"
     fleet.set_worker(worker("cpu-1", "idle"))
     expect(page.locator(".now li")).to_contain_text("it is next", timeout=20_000)
+
+
+def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack: ExitStack) -> None:
+    """One as it should be; one whose clock and version differ, with a name of markup; one that was lost and is old."""
+    bold, nothing = "<b>attic</b>", {"cpu_ratio": None, "memory_used_bytes": None, "load1": None, "disks": []}
+    fleet = busy()
+    fleet.hosts = [
+        host("desk", ["cpu-1", "cpu-2"]),
+        host(bold, ["cpu-3"], clock_offset_seconds=3600.0, versions={"threads_cluster": ["0.16.0"]}, labels=[]),
+        host("cellar", ["cpu-4"], live=False, clock_offset_seconds=None, versions={},
+             network_receive_bytes_per_second=None, **nothing),
+    ]  # fmt: skip
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=hosts")
+    rows = page.get_by_role("region", name="Hosts").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("ssd, trusted")
+    expect(rows.nth(0).locator(".bad")).to_have_count(0)
+    expect(rows.nth(1)).to_contain_text(bold)
+    expect(rows.nth(1).locator("dd.bad")).to_have_text(["0.16.0, coordinators 0.17.0", re.compile("1.h ahead")])
+    expect(rows.nth(2).locator(".col-state")).to_contain_text("lost")
+    expect(rows.nth(2).get_by_text("not known")).to_have_count(6)
+    expect(page.get_by_text("./deploy-cluster.sh invite")).to_be_visible()
+    for size, name in ((DESKTOP, "desktop"), (PHONE, "phone"), ({"width": 1440, "height": 900}, "wide")):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        settled(page)
+        shot(page, f"hosts-{name}")
+        assert violations(page) == [] and overflow(page) == 0, name

@@ -464,7 +464,11 @@ def test_files_hold_what_is_on_screen(desk: Page, pages: Live, job: str, tmp_pat
     assert sum(row["stolen"] == "1" and row["kind"] == "run" for row in rows) == sum(
         each["args"]["ok"] for each in slices(found, kind="steal")
     )
-    assert saved(desk, "PNG", tmp_path).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    desk.get_by_role("button", name="Save", exact=True).click()
+    desk.get_by_role("dialog").get_by_role("button", name="Picture").click()
+    with desk.expect_download() as waiting:
+        desk.get_by_role("dialog", name="Save picture").get_by_role("button", name="PNG").click()
+    assert Path(waiting.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     drag(desk, 0.3, 0.4, shift=True)
     state = hash_of(desk)
     part = slices(json.loads(saved(desk, "Perfetto", tmp_path).read_text()), kind="")

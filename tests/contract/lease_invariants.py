@@ -19,15 +19,16 @@ TERMINAL = {"done", "failed", "cancelled", "skipped"}
 FOLLOWS = {
     "": {"queued", "blocked"},
     "blocked": {"queued", "skipped", "cancelled"},
-    "skipped": {"queued", "blocked"},
+    "skipped": {"queued", "blocked", "deleted"},
     "queued": {"running", "paused", "cancelling", "cancelled", "finishing"},
     "running": {"finishing", "paused", "cancelling", "cancelled", "failed", "done"},
     "paused": {"queued", "running", "finishing", "cancelling", "cancelled"},
     "finishing": {"done", "failed"},
     "cancelling": {"cancelled"},
-    "cancelled": {"queued", "blocked"},
-    "failed": {"queued", "finishing"},
-    "done": set(),
+    "cancelled": {"queued", "blocked", "deleted"},
+    "failed": {"queued", "finishing", "deleted"},
+    "done": {"deleted"},
+    "deleted": set(),
 }
 
 

@@ -70,3 +70,11 @@ def test_a_retried_job_goes_on_with_its_story(bench: Bench, end: str) -> None:
     assert found[-1][1]["type"] == "done" and [place for place, _ in found] == sorted(
         (place for place, _ in found), key=lambda place: tuple(map(int, place.split("-")))
     )
+
+
+def test_a_delete_is_told_and_leaves_nothing(bench: Bench) -> None:
+    job = bench.submit(1)
+    assert bench.store.jobs.cancel(job) == ["ok", "cancelled"] and bench.store.jobs.delete(job) == ["ok", "cancelled"]
+    told = [fields for _, fields in bench.look().stream("ct:events") if fields.get("job") == job]
+    assert [fields["type"] for fields in told] == ["queued", "cancelled", "deleted"]
+    assert told[-1]["tenant"] == "default" and not bench.client.keys(f"ct:job:{job}*")

@@ -103,6 +103,15 @@ test("an end asks for the whole view, and an error stands at once", () => {
   expect(model.jobs.get("a")).toMatchObject({ state: "failed", error: "unit 4 kills", rate: null, eta_seconds: null });
 });
 
+test("a job that somebody deleted goes, and one that is not known is not asked for", () => {
+  const deleted = (id: string) =>
+    frame("deleted", { job: id, type: "deleted", state: "deleted", done: 1, total: 100 }, "9999-0");
+  expect(apply(model, deleted("a"))).toMatchObject({ deleted: "a", event: { type: "deleted" } });
+  expect(model.jobs.has("a")).toBe(false);
+  const unknown = apply(model, deleted("z"));
+  expect([unknown.event?.type, unknown.deleted, unknown.ask]).toEqual(["deleted", undefined, undefined]);
+});
+
 test("a job that is not known is asked for", () => {
   expect(
     apply(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0")),

@@ -93,6 +93,9 @@ test("a job that runs does not wait", () => {
 
 test("a job of a workflow leads to it", () => {
   expect(workflowOf("w-a1f90f4531c5-train-large-1")).toBe("/cluster.html#tab=workflows&workflow=a1f90f4531c5");
+  expect(workflowOf("f-a1f90f4531c5-0-train-1"), "an item of a foreach").toBe(
+    "/cluster.html#tab=workflows&workflow=a1f90f4531c5",
+  );
   expect(workflowOf("5c7b3fb0a1d24e6f")).toBeUndefined();
   expect(workflowOf("w-mine")).toBeUndefined();
 });

@@ -15,6 +15,10 @@ if j.ties ~= '' then
   if waiting > 0 then return { 'waited', num(waiting) } end
 end
 if j.state == 'blocked' then set_state(j, 'cancelled', now()) end
+local was = j.state
+even_if_full()
+j.state = 'deleted'
+emit(j, 'deleted')
 purge(j.id)
-log_change(now(), tenant, token, 'delete', id, j.state)
-return { 'ok', j.state }
+log_change(now(), tenant, token, 'delete', id, was)
+return { 'ok', was }

@@ -10,6 +10,7 @@ export type Jobs = Schemas["Jobs"];
 export type Related = Schemas["Relations"];
 export type RelatedJob = Schemas["Related"];
 export type Worker = Schemas["Worker"];
+export type Host = Schemas["Host"];
 export type Gpu = Schemas["FleetGpu"];
 export type Queue = Schemas["Queue"];
 export type Alert = Schemas["Alert"];

@@ -56,6 +56,8 @@ export interface Change {
   job?: string;
   /** A job whose whole view must be asked for: unknown, or changed in what events do not tell. */
   ask?: string;
+  /** A job that somebody deleted, which was known. */
+  deleted?: string;
   /** Rows of workers, queues or alerts changed. */
   rows?: boolean;
   /** More or fewer jobs wait than before. */
@@ -199,6 +201,11 @@ export function apply(model: Model, frame: Frame, at = Date.now()): Change {
 
 function happened(model: Model, heard: LiveEvent, id: string): Change {
   const known = model.jobs.get(id);
+  if (heard.type === "deleted") {
+    model.jobs.delete(id);
+    model.paces.delete(id);
+    return known ? { event: heard, deleted: id } : { event: heard };
+  }
   if (!known) return { event: heard, ask: id };
   const progress = heard.type === "progress";
   if (progress && Number(heard.done) < Number(known.done)) return { event: heard };

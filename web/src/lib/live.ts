@@ -178,11 +178,16 @@ async function each(ids: string[]): Promise<Job[]> {
 
 /** Forgets a job that the cluster no longer has. */
 export function lose(id: string, why: Problem): void {
-  gone.value = new Map(gone.peek()).set(id, why);
+  forget(id, why);
+  flush();
+}
+
+function forget(id: string, why: Problem): void {
+  // That it was deleted says more than that there is none.
+  if (!gone.peek().has(id)) gone.value = new Map(gone.peek()).set(id, why);
   model.jobs.delete(id);
   watched.delete(id);
   touched.add(id);
-  flush();
 }
 
 let countTimer = 0;
@@ -247,7 +252,7 @@ export async function keep(id: string): Promise<void> {
   if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));
 }
 
-/** Asks for an ended job that is known: somebody may have deleted it, which no event tells. */
+/** Asks for an ended job that is known: it may have expired, which no event tells. */
 export function askAgain(id: string): void {
   const job = model.jobs.get(id);
   if (job && (ended(job) || job.state === "blocked")) ask(id);
@@ -288,6 +293,7 @@ function receive(frame: Frame): Change {
     logTouched = logTouched || change.event.type !== "progress";
   }
   if (change.job) touched.add(change.job);
+  if (change.deleted) forget(change.deleted, new Problem(404, "Deleted", `job ${change.deleted} was deleted`));
   if (change.ask) ask(change.ask);
   if (change.rows) fleetTouched = true;
   if (change.waits || (change.event && change.event.type !== "progress")) countSoon();

@@ -18,6 +18,11 @@ export function shortId(id: string): string {
   return id.length <= 2 * SHORT ? id : `${id.slice(0, SHORT)}…${id.slice(-SHORT)}`;
 }
 
+/** The workflow that a job is of, which its id begins with, be it an action's or an item's; undefined for any other. */
+export function workflowIdOf(job: string): string | undefined {
+  return /^[wf]-([0-9a-f]+)-./.exec(job)?.[1];
+}
+
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /** A moment in the reader's time zone: 14:03:27 on the day of `now`, else 21 Nov 14:03, or 21 Nov 2025 14:03. */

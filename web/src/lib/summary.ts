@@ -3,6 +3,7 @@
 import { clusterAddress, KINDS } from "../kinds";
 import type { Job } from "./api";
 import { integer } from "./format";
+import { workflowIdOf } from "./naming";
 
 /** A job's parameters in one line; `show` writes a value. */
 export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unknown) => string = shortened): string {
@@ -43,7 +44,7 @@ export function waits({ state, waiting_because: why }: Pick<Job, "state" | "wait
 
 /** Where the workflow of a job is shown; undefined for a job of none. */
 export function workflowOf(job: string): string | undefined {
-  const [, id] = /^w-([0-9a-f]+)-./.exec(job) ?? [];
+  const id = workflowIdOf(job);
   return id && workflowAddress(id);
 }
 

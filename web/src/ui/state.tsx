@@ -33,6 +33,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   cancelling: ["warn", BAR],
   cancelled: ["soft", BAR],
   skipped: ["soft", CHEVRONS],
+  deleted: ["soft", BAR],
   // workers
   starting: ["soft", DASHED],
   parked: ["soft", PAUSE],
@@ -54,6 +55,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   critical: ["bad", TRIANGLE],
   resolved: ["good", SOLID],
   up: ["good", SOLID],
+  online: ["good", SOLID],
   down: ["bad", CROSS],
   // the connection
   connecting: ["soft", DASHED],

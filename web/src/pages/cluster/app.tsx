@@ -1,4 +1,4 @@
-/** The cluster page: six tabs, one stream, one set of keys. */
+/** The cluster page: seven tabs, one stream, one set of keys. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
@@ -28,6 +28,7 @@ import {
 import { Workers } from "./workers";
 
 const Gpus = later(() => import("./gpus").then((part) => part.Gpus));
+const Hosts = later(() => import("./hosts").then((part) => part.Hosts));
 const Monitoring = later(() => import("./monitoring").then((part) => part.Monitoring));
 const Workflows = later(() => import("./workflows").then((part) => part.Workflows));
 const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
@@ -35,6 +36,7 @@ const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDi
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
   overview: Overview,
   gpus: () => <Gpus />,
+  hosts: () => <Hosts />,
   workers: Workers,
   jobs: Jobs,
   workflows: () => <Workflows />,
@@ -58,6 +60,7 @@ function act(verb: "cancel" | "retry"): void {
 const KEYS: Keys = {
   "g o": { text: "overview", run: () => go("overview") },
   "g g": { text: "GPUs", run: () => go("gpus") },
+  "g h": { text: "hosts", run: () => go("hosts") },
   "g w": { text: "workers", run: () => go("workers") },
   "g j": { text: "jobs", run: () => go("jobs") },
   "g f": { text: "workflows", run: () => go("workflows") },
@@ -104,6 +107,7 @@ export function ClusterPage() {
             tabs={[
               { id: "overview", title: "Overview" },
               { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
+              { id: "hosts", title: "Hosts" },
               { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
               { id: "jobs", title: "Jobs", note: running || "" },
               { id: "workflows", title: "Workflows" },

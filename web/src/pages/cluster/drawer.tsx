@@ -70,7 +70,9 @@ export function Drawer({ id }: { id: string }) {
         <Body job={job.value} />
       ) : missing.value?.status === 404 ? (
         <p class="trouble" role="alert">
-          There is no job {id}, or it is another tenant's.
+          {missing.value.title === "Deleted"
+            ? `Job ${id} was deleted.`
+            : `There is no job ${id}, or it is another tenant's.`}
         </p>
       ) : missing.value ? (
         <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />

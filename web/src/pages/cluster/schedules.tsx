@@ -21,7 +21,6 @@ import { usePolled } from "./model/polled";
 import {
   deleteSchedule,
   lacking,
-  runAt,
   schedule,
   schedules,
   scheduleVerbs,
@@ -202,7 +201,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
       </div>
       {next && next.length > 0 && (
         <p>
-          Next runs: <span class="num">{next.map((at) => runAt(at)).join(", ")}</span>
+          Next runs: <span class="num">{next.map((at) => moment(at)).join(", ")}</span>
         </p>
       )}
       <p class="soft small">

@@ -41,7 +41,8 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
   const served = fleet.value.workers.some(
     (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
-  const allowed = submits(type, who.value?.scopes ?? []);
+  // A program runs for somebody: who is not logged in runs none, whatever the scopes of everybody.
+  const allowed = submits(type, who.value?.scopes ?? []) && !(programs && who.value?.token_id === null);
   const title = page?.title ?? "A program";
   const run = async () => {
     busy.value = true;

@@ -5,8 +5,7 @@ import { copy, download } from "../../lib/export";
 import { assembled, chromeTrace, csvPieces } from "./model/export";
 import { us } from "./model/log";
 import { Dialog } from "../../ui/dialog";
-import type { Picture } from "../../ui/saving";
-import { savePicture, type Format } from "../../ui/sheet";
+import { offer, type Picture } from "../../ui/saving";
 import { failed, toast } from "../../ui/toast";
 import type { Loaded } from "../../timeline/load";
 import { drawNamed, tallOf } from "./lanes";
@@ -60,14 +59,9 @@ function pictureOf(opened: Loaded): Picture {
   };
 }
 
-async function saveDrawn(format: Format): Promise<void> {
+function offerDrawn(): void {
   const opened = loaded.peek();
-  if (!opened) return;
-  try {
-    await savePicture(nameOf("").slice(0, -1), pictureOf(opened), format);
-  } catch (error) {
-    failed("The picture was not saved", error);
-  }
+  if (opened) offer(nameOf("").slice(0, -1), pictureOf(opened));
 }
 
 export function SaveDialog() {
@@ -108,11 +102,8 @@ export function SaveDialog() {
           >
             CSV: a row for each slice
           </button>
-          <button type="button" disabled={busy.value} onClick={act(() => saveDrawn("png"))}>
-            PNG: the picture at twice the size
-          </button>
-          <button type="button" disabled={busy.value} onClick={act(() => saveDrawn("svg"))}>
-            SVG: the picture at any size
+          <button type="button" disabled={busy.value} onClick={act(offerDrawn)}>
+            Picture: PNG or SVG
           </button>
           <button
             type="button"

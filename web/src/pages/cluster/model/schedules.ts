@@ -1,8 +1,7 @@
 /** Schedules as the API tells them. Pure but for the questions. */
 
 import { del, get, post, type Schedule } from "../../../lib/api";
-import { clock, seconds } from "../../../lib/format";
-import { moment } from "../../../lib/naming";
+import { seconds } from "../../../lib/format";
 
 export type ScheduleVerb = "pause" | "resume" | "run";
 
@@ -51,12 +50,6 @@ export function lacking({ skipped, missed, failed }: Schedule): string {
     .filter(([count]) => count)
     .map(([count, word]) => `${count} ${word}`)
     .join(", ");
-}
-
-/** When a run is: its day and hour, also in another year. */
-export function runAt(at: string, now = Date.now()): string {
-  const same = new Date(at).getFullYear() === new Date(now).getFullYear();
-  return same ? moment(at, now) : `${moment(at, now)} ${clock(at).slice(0, 5)}`;
 }
 
 /** How long it is until a moment: `in 3 min`, or `due` once it has passed. */

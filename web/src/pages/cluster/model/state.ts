@@ -7,7 +7,7 @@ import { events, snapshot, type Fleet } from "../../../lib/live";
 import { EMPTY, type Draft } from "../../../lib/submission";
 import { matches, parse } from "./filter";
 
-export const TABS = ["overview", "gpus", "workers", "jobs", "workflows", "monitoring"] as const;
+export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "monitoring"] as const;
 export type TabName = (typeof TABS)[number];
 
 export const state = hashState({

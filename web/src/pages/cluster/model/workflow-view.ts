@@ -4,6 +4,7 @@ import { computed, effect, signal, untracked, type ReadonlySignal } from "@preac
 import { Problem, type Workflow } from "../../../lib/api";
 import { follow } from "../../../lib/follow";
 import { connection, events } from "../../../lib/live";
+import { workflowIdOf } from "../../../lib/naming";
 import type { Boxes } from "../../../graph/fold";
 import { layoutOf, type Layout } from "../../../graph/layout";
 import { state } from "./state";
@@ -29,8 +30,8 @@ export interface WorkflowView {
 }
 
 /** Whether an event is about a workflow or a job of it. */
-function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
-  return event.workflow === id || (event.job?.startsWith(`w-${id}-`) ?? false);
+export function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
+  return event.workflow === id || (event.job !== undefined && workflowIdOf(event.job) === id);
 }
 
 export function viewOf(id: string): WorkflowView {

@@ -1,0 +1,196 @@
+/** Hosts: machines with what runs there, how loaded they are, and what differs from the rest of the cluster. */
+
+import type { ComponentChildren } from "preact";
+import { get, type Host } from "../../lib/api";
+import { bytes, percent, seconds } from "../../lib/format";
+import { Bar } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { GpuStrip } from "./gpu-strip";
+import { clockOf, cordonsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
+import { usePolled } from "./model/polled";
+import { fleet } from "./model/state";
+import { shownState } from "./model/workers";
+
+const REFRESH_SECONDS = 5;
+
+const unknown = () => <span class="soft">not known</span>;
+
+function Share({ ratio, label, children }: { ratio: number; label: string; children: ComponentChildren }) {
+  return (
+    <span class="progress">
+      <Bar ratio={ratio} label={label} />
+      <span class="num">{children}</span>
+    </span>
+  );
+}
+
+function Workers({ host }: { host: Host }) {
+  const known = new Map(fleet.value.workers.map((worker) => [worker.id, worker]));
+  return (
+    <ul class="host-workers">
+      {host.workers.map((id) => {
+        const worker = known.get(id);
+        return (
+          <li key={id}>
+            <span class="mono">{id}</span> <State of={worker ? shownState(worker) : "lost"} />
+          </li>
+        );
+      })}
+      {cordonsOf(host, fleet.value.workers).map((why) => (
+        <li key={why} class="bad wrap">
+          {why}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Cpu({ host }: { host: Host }) {
+  const load = loadOf(host);
+  if (!host.live || host.cpu_ratio === null) return unknown();
+  return (
+    <>
+      <Share ratio={host.cpu_ratio} label={`CPU of ${host.host}`}>
+        {percent(host.cpu_ratio)}
+      </Share>
+      <div class="small soft num">load {load ?? "not known"}</div>
+    </>
+  );
+}
+
+function Memory({ host }: { host: Host }) {
+  const { memory_used_bytes: used, memory_total_bytes: total } = host;
+  if (used === null || !total) return unknown();
+  return (
+    <Share ratio={used / total} label={`memory of ${host.host}`}>
+      {bytes(used)} of {bytes(total)}
+    </Share>
+  );
+}
+
+function Disks({ host }: { host: Host }) {
+  if (!host.disks.length) return unknown();
+  return (
+    <ul class="host-disks">
+      {host.disks.map(({ disk, places, free_bytes: free, total_bytes: total }) => (
+        <li key={disk}>
+          <Share ratio={total ? 1 - free / total : 0} label={`disk of ${places.join(", ")} of ${host.host}`}>
+            {bytes(free)} free
+          </Share>
+          <div class="small soft">{places.join(", ")}</div>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Network({ host }: { host: Host }) {
+  const { network_receive_bytes_per_second: receives, network_transmit_bytes_per_second: sends } = host;
+  if (receives === null || receives === undefined || sends === null || sends === undefined) return unknown();
+  return (
+    <span class="num">
+      in {bytes(receives)}/s
+      <br />
+      out {bytes(sends)}/s
+    </span>
+  );
+}
+
+function Gpus({ host }: { host: Host }) {
+  const own = fleet.value.gpus.filter((gpu) => host.workers.includes(gpu.worker));
+  if (own.length) return <GpuStrip gpus={own} />;
+  return <span class="soft">{host.gpus.join(", ") || "none"}</span>;
+}
+
+function Software({ host }: { host: Host }) {
+  const clock = clockOf(host);
+  const versions = versionsOf(host, fleet.value.status?.version);
+  return (
+    <dl class="host-facts small">
+      {versions.map(({ name, text, other }) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd class={`num ${other ? "bad" : ""}`}>
+            {text}
+            {other && `, coordinators ${fleet.value.status?.version}`}
+          </dd>
+        </div>
+      ))}
+      {!versions.length && (
+        <div>
+          <dt>versions</dt>
+          <dd class="soft">not known</dd>
+        </div>
+      )}
+      <div>
+        <dt>clock</dt>
+        <dd class={`num ${clock?.wrong ? "bad" : clock ? "" : "soft"}`}>{clock?.text ?? "not known"}</dd>
+      </div>
+    </dl>
+  );
+}
+
+const COLUMNS: Column<Host>[] = [
+  {
+    id: "host",
+    title: "host",
+    cell: (host) => (
+      <>
+        <span class="mono">{host.host}</span>
+        {host.labels.length > 0 && <div class="small soft">{host.labels.join(", ")}</div>}
+      </>
+    ),
+  },
+  {
+    id: "state",
+    title: "state",
+    cell: (host) => (
+      <>
+        <State of={stateOf(host)} />
+        {!host.live && <div class="small bad num">heard {seconds(host.seen_seconds_ago)} ago</div>}
+      </>
+    ),
+  },
+  { id: "workers", title: "workers", cell: (host) => <Workers host={host} /> },
+  {
+    id: "lanes",
+    title: "busy lanes",
+    end: true,
+    cell: (host) => <span class="num">{host.live ? `${host.busy_lanes} of ${host.lanes}` : ""}</span>,
+  },
+  { id: "cpu", title: "CPU", cell: (host) => <Cpu host={host} /> },
+  { id: "memory", title: "memory", cell: (host) => <Memory host={host} /> },
+  { id: "disks", title: "disks", cell: (host) => <Disks host={host} /> },
+  { id: "network", title: "network", cell: (host) => <Network host={host} /> },
+  { id: "gpus", title: "GPUs", cell: (host) => <Gpus host={host} /> },
+  { id: "software", title: "versions and clock", cell: (host) => <Software host={host} /> },
+];
+
+export function Hosts() {
+  const { value, problem } = usePolled("hosts", REFRESH_SECONDS, (control) =>
+    get<{ hosts: Host[] }>("/api/hosts", {}, control),
+  ).value;
+  if (!value && problem) return <Trouble what="List of hosts" problem={problem} />;
+  if (!value) return <Skeleton rows={4} />;
+  return (
+    <div class="stack hosts">
+      <div class="ages">
+        <Table
+          label="Hosts"
+          columns={COLUMNS}
+          rows={value.hosts}
+          name={(host) => host.host}
+          empty={<Empty title="No worker has told its host yet" />}
+          class="cards host-table"
+        />
+      </div>
+      <p class="soft small">
+        A host is known by its workers; one that was lost is shown for an hour. One more machine: run{" "}
+        <code>./deploy-cluster.sh invite</code> where the cluster was started, and on that machine the line that it
+        prints.
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import type { Worker } from "../src/lib/api";
+import { clockOf, cordonsOf, loadOf, stateOf, versionsOf } from "../src/pages/cluster/model/hosts";
+
+const plain = (text: string | undefined) => text?.replaceAll("\u202f", " ");
+
+test("a host is online, draining or lost", () => {
+  expect(stateOf({ live: true, draining: false })).toBe("online");
+  expect(stateOf({ live: true, draining: true })).toBe("draining");
+  expect(stateOf({ live: false, draining: true })).toBe("lost");
+});
+
+test.each([
+  [0.0004, "within 1 ms", false],
+  [0.5, "500 ms ahead", false],
+  [-0.501, "501 ms behind", true],
+  [3600, "1 h ahead", true],
+  [-3600, "1 h behind", true],
+])("a clock that is %s s off is %s", (offset, text, wrong) => {
+  const found = clockOf({ clock_offset_seconds: offset });
+  expect([plain(found?.text), found?.wrong]).toEqual([text, wrong]);
+});
+
+test("what is not known has no words, and older coordinators tell nothing of it", () => {
+  expect(clockOf({ clock_offset_seconds: null })).toBeUndefined();
+  expect(loadOf({ load1: null, cpus: 8 })).toBeUndefined();
+  const old = {} as Parameters<typeof clockOf>[0] & Parameters<typeof loadOf>[0] & Parameters<typeof versionsOf>[0];
+  expect([clockOf(old), loadOf(old), versionsOf(old, "1.0")]).toEqual([undefined, undefined, []]);
+  expect([loadOf({ load1: 3.14, cpus: 8 }), loadOf({ load1: 12.4, cpus: null })]).toEqual(["3.1 of 8", "12"]);
+});
+
+test("ours stands first, and differs where one worker has another version than the coordinators", () => {
+  const versions = { numba: ["0.62.1"], threads_cluster: ["1.0", "1.1"], driver: [] };
+  expect(versionsOf({ versions }, "1.1")).toEqual([
+    { name: "cluster", text: "1.0, 1.1", other: true },
+    { name: "numba", text: "0.62.1", other: false },
+  ]);
+  expect(versionsOf({ versions: { threads_cluster: ["1.1"] } }, "1.1")[0]?.other).toBe(false);
+  expect(versionsOf({ versions: { threads_cluster: ["1.0"] } }, undefined)[0]?.other, "nobody knows").toBe(false);
+});
+
+test("why workers of a host take nothing new is told of those that live there", () => {
+  const worker = (id: string, cordoned: string, live = true) => ({ id, cordoned, live }) as Worker;
+  const all = [worker("gpu-1", "Xid 79"), worker("gpu-2", "ECC", false), worker("runner-9", "disk is full")];
+  expect(cordonsOf({ workers: ["gpu-1", "gpu-2"] }, all)).toEqual(["gpu-1: Xid 79"]);
+});
