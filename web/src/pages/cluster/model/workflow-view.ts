@@ -30,7 +30,7 @@ export interface WorkflowView {
 }
 
 /** Whether an event is about a workflow or a job of it. */
-export function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
+function concerns(id: string, event: { job?: string; workflow?: unknown }): boolean {
   return event.workflow === id || (event.job !== undefined && workflowIdOf(event.job) === id);
 }
 
