@@ -29,7 +29,8 @@ More machines for that cluster, without Docker or Kubernetes; they reach this on
               --port P       serve HTTPS there on port P (default: 3443, or the next free one)
               --ttl T        how long the invitation counts, such as 30m (default: 1h)
               --gpu, --runner  put these options into the command
-  join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on
+  join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on; join - reads it
+              from stdin, so that no list of processes shows it
               --name N       name of this machine in the cluster (default: its own)
               --workers N    N CPU workers that share the cores (default: 1; 0: none)
               --gpu          and a GPU worker for each GPU
@@ -128,7 +129,7 @@ check_host_options() { # check_host_options COMMAND ARGUMENT...
       invite--port) number --port "${2:-}" 1 65535 && shift ;;
       join--workers) number --workers "${2:-}" 0 64 && shift ;;
       invite--gpu | invite--runner | join--gpu | join--runner | join--service | leave--anyway) ;;
-      join[!-]*) ;;
+      join[!-]* | join-) ;;
       *) wrong "$command has no option '$1'." ;;
     esac
     shift

@@ -57,6 +57,8 @@ TimeoutStopSec=90
 [Install]
 WantedBy=default.target
 """
+#: Characters of an invitation on stdin at most.
+_LONGEST_LINE = 1000
 _SYSTEMD = Path.home() / ".config" / "systemd" / "user"
 _SERVICE = "threads-cluster-{name}.service"
 
@@ -65,7 +67,7 @@ _SERVICE = "threads-cluster-{name}.service"
 class Asked:
     """Wishes of who joins."""
 
-    #: As it was printed; empty: go on with what was joined before.
+    #: As it was printed; -: it comes on stdin; empty: go on with what was joined before.
     invitation: str = ""
     #: Name of this host in the cluster; empty: the machine's.
     name: str = ""
@@ -108,7 +110,7 @@ def _joined(asked: Asked) -> Membership:
             " ./deploy-cluster.sh join; to join elsewhere, first: ./deploy-cluster.sh leave",
         )
     try:
-        given = invitation.parsed(asked.invitation)
+        given = invitation.parsed(sys.stdin.readline(_LONGEST_LINE) if asked.invitation == "-" else asked.invitation)
     except invitation.NoInvitation as error:
         raise Trouble(USAGE, str(error)) from None
     settings = _checked(asked)

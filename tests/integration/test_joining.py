@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deploy.local import authority, invitation, inviting, membership
+from deploy.local import authority, invitation, inviting, joining, membership
 from deploy.local.invitation import Invitation
 from deploy.local.membership import Membership
 from deploy.local.outcome import Trouble
@@ -340,6 +340,17 @@ def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pyte
         broken.write_bytes(b"")  # a power cut
         authority.certify(["127.0.0.1"])
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(authority.CERTIFICATE, authority.KEY)
+
+
+@pytest.mark.usefixtures("here")
+def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{door.invited()}\n"))
+    assert joining._joined(joining.Asked(invitation="-", name="typed")).name == "typed"
+    membership.forget()
+    for text in ("", "x" * 10_000):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        with pytest.raises(Trouble, match="this is no invitation"):
+            joining._joined(joining.Asked(invitation="-", name="typed"))
 
 
 def test_addresses_are_written_in_one_way() -> None:
