@@ -98,6 +98,16 @@ def test_nothing_is_lost_between_its_calls(
         assert view.number("done") == UNITS - left, "all but what others still have"
 
 
+def test_one_unit_that_somebody_retries_between_its_calls_leaves_no_other_behind(bench: Bench) -> None:
+    job, _ = failed(bench, [("dead", 1)] * 5)
+    assert step(bench, job) == "more"
+    assert bench.store.jobs.retry_dead(job, bench.job(job).dead[0][0], 1)[0] == "ok"
+    answers = [step(bench, job)]
+    while answers[-1] == "more":
+        answers.append(step(bench, job))
+    assert answers[-1] == "ok" and bench.job(job).dead == [] and "again" not in bench.job(job).fields
+
+
 def test_what_touches_is_one_range_again_and_counts_begin_anew(bench: Bench) -> None:
     job = bench.submit(UNITS, "runner.normal", max_lease_seconds=3600)
     bench.hold("runner-1", RUNNER, lanes=UNITS, offer=OFFER)

@@ -100,11 +100,31 @@ local function move_all(j)
   put_free(is_program(j) and joined(ranges) or ranges)
 end
 
+-- Somebody let one unit be leased again between two calls: the job is under way, and the rest follows as that unit did.
+-- Returns whether there is more.
+local function follow(j)
+  if call('HEXISTS', key(id), 'again') == 0 or j.version ~= version then return false end
+  even_if_full()
+  local pieces = taken(key(id, 'dead'))
+  if #pieces == 0 then
+    call('HDEL', key(id), 'again')
+    return false
+  end
+  reclaim(j, t)
+  forget_texts(pieces)
+  put_free(ranges_of(pieces))
+  rest(j, t)
+  return true
+end
+
 local goes = workflow and workflow_state(workflow, attempt)
 if workflow and goes ~= 'running' and goes ~= 'waiting' then return { 'stale' } end
 local j = job(id)
 if not j then return { 'missing' } end
-if PENDABLE[j.state] then return { 'ok', j.state } end
+if PENDABLE[j.state] then
+  if follow(j) then return { 'more' } end
+  return { 'ok', j.state }
+end
 if j.state == 'blocked' then return { 'ok', j.state } end
 if j.state ~= 'failed' and j.state ~= 'cancelled' and j.state ~= 'skipped' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
