@@ -68,8 +68,10 @@ def test_what_the_api_refuses_stands_at_its_field(page: Page) -> None:
     form.get_by_label("kind", exact=True).select_option("thread")
     form.get_by_label("cores").fill("8, 99")
     form.get_by_role("button", name="Submit").click()
-    expect(form.get_by_role("alert")).to_contain_text("parameters.cores")
+    expect(form.get_by_role("alert")).to_contain_text("Refused: cores")
+    expect(form).not_to_contain_text("parameters.cores")
     expect(form.get_by_label("cores")).to_have_attribute("aria-invalid", "true")
+    expect(form.get_by_label("cores")).to_be_focused()
     shot(page, "new-job-refused-light")
     form.get_by_label("cores").fill("8")
     # The form is kept while it is closed.

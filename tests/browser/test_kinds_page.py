@@ -84,7 +84,7 @@ def test_what_the_api_refuses_stands_at_its_field(open_page: Open) -> None:
     )
     new.get_by_label("max lease seconds").fill("a while")
     new.get_by_role("button", name="Submit").click()
-    expect(new.get_by_role("alert")).to_contain_text("parameters.max_lease_seconds")
+    expect(new.get_by_role("alert")).to_contain_text("Refused: max_lease_seconds")
     expect(new.get_by_label("max lease seconds")).to_have_attribute("aria-invalid", "true")
     # A text that looks like a number stays a text.
     new.get_by_label("max lease seconds").fill("")

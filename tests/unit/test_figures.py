@@ -72,7 +72,7 @@ def test_what_the_history_keeps_is_described() -> None:
         assert not figure.history or f".{figure.history} ({figure.unit}" in _FIGURES
 
 
-@pytest.mark.parametrize("metric", DERIVED, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", sorted(DERIVED, key=lambda metric: metric.name), ids=lambda metric: metric.name)
 def test_a_panel_shows_what_is_made_of_several(metric: metrics.Metric) -> None:
     assert metric.name in {name for asked in every_query() for name in metric_names(asked.expr)}
 

@@ -1,6 +1,7 @@
 /** The form of a new job: made of the kind's schema, refused in the API's words, copied for a shell and for Python. */
 
 import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import { KINDS } from "../kinds";
 import { loggedIn, Problem, type Kind } from "../lib/api";
 import { copy } from "../lib/export";
@@ -14,10 +15,22 @@ import { toast } from "./toast";
 
 const ProgramForm = later(() => import("./program-form").then((part) => part.ProgramForm));
 
-/** "parameters.spawn.mean" belongs to the field "spawn.mean". */
+/** A name as the form has it: "parameters.spawn.mean" is its field "spawn.mean". */
+function named(text: string): string {
+  return text.replace(/^parameters\./, "");
+}
+
 function errorsOf(problem: Problem | undefined): Record<string, string> {
   if (!problem?.field) return {};
-  return { [problem.field.replace(/^parameters\./, "")]: problem.detail };
+  return { [named(problem.field)]: named(problem.detail) };
+}
+
+/** Puts the cursor into the field that was refused, wherever it is folded away. */
+function goToRefused(form: HTMLFormElement | null): void {
+  const field = form?.querySelector<HTMLElement>("[aria-invalid='true']");
+  const folded = field?.closest("details");
+  if (folded) folded.open = true;
+  field?.focus();
 }
 
 interface KindFormProps {
@@ -33,6 +46,10 @@ interface KindFormProps {
 export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: KindFormProps) {
   const problem = useSignal<Problem | undefined>(undefined);
   const busy = useSignal(false);
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (problem.value) goToRefused(form.current);
+  }, [problem.value]);
   const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
   const schema = kind.schema as Schema;
   // Programs run on runners: there is no device to pick.
@@ -60,7 +77,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
     busy.value = false;
   };
   return (
-    <form class="stack" onSubmit={(event) => void send(event)} noValidate>
+    <form ref={form} class="stack" onSubmit={(event) => void send(event)} noValidate>
       <div class="fields">
         {all && (
           <Option
@@ -109,12 +126,12 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
       )}
       {problem.value && (!placed || !problem.value.field) && (
         <p class="trouble" role="alert">
-          {problem.value.detail}
+          {named(problem.value.detail)}
         </p>
       )}
       {problem.value && placed && (
         <p class="bad" role="alert">
-          Refused: {problem.value.detail}
+          Refused: {named(problem.value.detail)}
         </p>
       )}
       <div class="dialog-foot">
