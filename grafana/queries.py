@@ -18,7 +18,7 @@ class Asked:
     dashboard: str
     panel: str
     expr: str
-    #: "gpu" or "dcgm": empty answers are right without GPU workers, or without the DCGM exporter.
+    #: "gpu", "dcgm" or "model": empty answers are right without GPU workers, the DCGM exporter, or requests to one.
     needs: str
 
 

@@ -348,15 +348,16 @@ REQUESTS = (
 MODELS = (
     panel("Requests to models", "reqps", "By model and status. 499: the client left. 503: no replica was ready.",
           ("sum by (model, status) (rate(cluster_inference_requests_total[$__rate_interval]))",
-           "{{model}} {{status}}"), stacked=True),
+           "{{model}} {{status}}"), stacked=True, needs="model"),
     panel("Time to the first token", "s", "Of requests that stream, from their arrival at a coordinator.",
           *quantiles("sum by (model, le) (rate(cluster_inference_first_token_seconds_bucket[$__rate_interval]))",
-                     "{{model}}")),
+                     "{{model}}"), needs="model"),
     panel("Time of a request to a model", "s", "To its last byte.",
           *quantiles("sum by (model, le) (rate(cluster_inference_duration_seconds_bucket[$__rate_interval]))",
-                     "{{model}}")),
+                     "{{model}}"), needs="model"),
     panel("Tokens per second", "short", "Of prompts and of answers, as the engines count them.",
-          ("sum by (model, what) (rate(cluster_inference_tokens_total[$__rate_interval]))", "{{model}} {{what}}")),
+          ("sum by (model, what) (rate(cluster_inference_tokens_total[$__rate_interval]))", "{{model}} {{what}}"),
+          needs="model"),
 )  # fmt: skip
 
 ANSWER_TIMES = (

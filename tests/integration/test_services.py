@@ -14,6 +14,7 @@ import openai
 import psutil
 import pytest
 
+from grafana import queries
 from tests import tiny_model
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
@@ -85,6 +86,19 @@ def test_openais_client_chats_streams_completes_and_lists(client: openai.OpenAI)
     assert client.completions.create(model="chat", prompt="once", max_tokens=3).usage
     assert [model.id for model in client.models.list()] == ["chat"]
     assert client.models.retrieve("chat").owned_by == "default"
+
+
+def test_every_panel_about_models_reads_what_a_coordinator_exports(served: Live, client: openai.OpenAI) -> None:
+    read = {name for one in queries.every_query() if one.needs == "model" for name in queries.metric_names(one.expr)}
+    assert len(read) == 4
+    asked: Any = [{"role": "user", "content": "hello"}]
+    assert list(client.chat.completions.create(model="chat", messages=asked, max_tokens=2, stream=True))
+
+    def exported() -> bool:
+        text = served.metrics()
+        return all(f"\n{name}{{" in text for name in read)
+
+    until(exported)
 
 
 def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenAI) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import secrets
@@ -230,6 +231,7 @@ def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
         for thread in threading.enumerate():
             if thread.name.startswith("shell-"):
                 thread.join(15)
+        gc.collect()  # tests before this one may have left what is still to be closed
         return (
             len(list(Path("/proc/self/fd").iterdir())),
             threading.active_count(),
