@@ -95,10 +95,14 @@ def test_no_panel_adds_up_what_every_coordinator_shows_alike() -> None:
         assert not added_over_replicas(asked.expr), f"{asked.dashboard}, {asked.panel}: take max over replicas"
 
 
-def test_only_panels_about_gpus_may_stay_empty() -> None:
+#: Beginnings of metrics of which a cluster may have none, and what panels that read them need.
+MAY_LACK = {"DCGM_": "dcgm", "cluster_gpu_": "gpu", "cluster_inference_": "model"}
+
+
+def test_only_panels_about_gpus_and_models_may_stay_empty() -> None:
     for asked in every_query():
         names = " ".join(metric_names(asked.expr))
-        needs = "dcgm" if "DCGM_" in names else "gpu" if "cluster_gpu_" in names else ""
+        needs = next((needs for start, needs in MAY_LACK.items() if start in names), "")
         assert asked.needs == needs, f"{asked.dashboard}, {asked.panel}"
 
 
