@@ -389,7 +389,7 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
     slot: Slot, written: Written, tmp_path: Path
 ) -> None:
     """As where the runner is stopped by a signal for longer than a lease; it goes on as soon as the lease is kept."""
-    ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 1.0], list[float]()
+    ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 4.0], list[float]()
     ended: list[Ended] = []
     order = Order(argv=["sh", "-c", _BUSY], folder=str(tmp_path), environment={"PATH": os.defpath}, timeout_seconds=60)
 
