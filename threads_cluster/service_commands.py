@@ -237,7 +237,7 @@ def logs(
     job = replica or next(iter(running), None) or row.get("last_dead_job_id")
     if job is None:
         raise errors.BadArgument(f"no replica of {name} has begun; see: cluster services")
-    program_commands.logs(ctx, job, follow=follow or job in running)
+    program_commands.logs(ctx, job, follow=follow)
 
 
 def _said(row: Mapping[str, Any], *, as_json: bool) -> None:

@@ -92,9 +92,8 @@ export const PAGES: readonly PageEntry[] = [
 
 /** Whether somebody with these scopes may submit jobs of a kind. */
 export function submits(kind: string, scopes: readonly string[]): boolean {
-  const { programs, kept } = KINDS[kind] ?? {};
-  if (scopes.includes("admin")) return !kept;
-  return !kept && scopes.includes("submit") && (!programs || scopes.includes("run"));
+  const needed = KINDS[kind]?.programs ? ["submit", "run"] : ["submit"];
+  return scopes.includes("admin") || needed.every((each) => scopes.includes(each));
 }
 
 /** Whether jobs of a kind are listed beside others: those that the cluster keeps are listed with what they are of. */

@@ -24,13 +24,6 @@ function field(value: Cell): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Saves a canvas as it is now. A WebGL canvas must have been drawn in this very task. */
-export function png(canvas: HTMLCanvasElement, name: string): void {
-  canvas.toBlob((blob) => {
-    if (blob) download(name, blob, "image/png");
-  }, "image/png");
-}
-
 /** Copies a text; false where the browser does not allow it. */
 export async function copy(text: string): Promise<boolean> {
   try {

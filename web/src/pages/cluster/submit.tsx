@@ -2,7 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { KINDS } from "../../kinds";
 import { Problem, type Kind } from "../../lib/api";
 import { kinds } from "../../lib/jobs";
 import type { Draft } from "../../lib/submission";
@@ -27,7 +26,7 @@ function Form({ given }: { given: Draft }) {
   const load = () => {
     trouble.value = undefined;
     kinds().then(
-      (list) => (listed.value = list.filter(({ type }) => !KINDS[type]?.kept)),
+      (list) => (listed.value = list),
       (error: unknown) => (trouble.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
     );
   };

@@ -18,9 +18,7 @@ export function Welcome() {
       () => undefined, // the page says why nobody answers
     );
   }, []);
-  const shown = Object.keys(KINDS)
-    .filter((name) => !KINDS[name]?.kept)
-    .flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
+  const shown = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
   if (!shown.length) return null;
   return (
     <section class="welcome" aria-labelledby="welcome-title">

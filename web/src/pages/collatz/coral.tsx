@@ -4,10 +4,11 @@ import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { bounds, coral, svg, upright } from "./model/coral";
 import { colours, PALETTES, type Palette } from "./model/palette";
-import { download, png } from "../../lib/export";
+import { download } from "../../lib/export";
 import { integer } from "../../lib/format";
-import { calm, dark, token } from "../../lib/theme";
+import { calm, dark } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
+import { savePicture } from "./model/acts";
 import { useSaved } from "./model/save";
 import { useCanvas } from "../../ui/canvas";
 import type { Picture } from "../../ui/saving";
@@ -16,8 +17,8 @@ import { state } from "./model/state";
 const MOST = 30_000;
 /** ms from the root to the last tip. */
 const GROWTH_MS = 2400;
-/** Pixels of the picture that is saved: 4K. */
-const SAVED = { width: 3840, height: 2160 };
+/** Size of the coral in the picture that is saved, in pixels of the page. */
+const SAVED = { width: 1888, height: 999 };
 
 const segments = computed(() =>
   upright(
@@ -83,32 +84,16 @@ function grow(): () => void {
   return stop;
 }
 
-function title(): string {
+function described(): string {
   return (
-    `Collatz coral: trajectories of 2 to ${integer(state.numbers.value)} back from 1, even turns left by ` +
+    `trajectories of 2 to ${integer(state.numbers.value)} back from 1, even turns left by ` +
     `${state.even.value}°, odd right by ${state.odd.value}°`
   );
 }
 
-/** The whole coral in 4K on the page's ground, with its parameters below. */
-function large(): HTMLCanvasElement | undefined {
-  const canvas = Object.assign(document.createElement("canvas"), SAVED);
-  const context = canvas.getContext("2d");
-  if (!context) return undefined;
-  context.fillStyle = token("bg");
-  context.fillRect(0, 0, SAVED.width, SAVED.height);
-  draw(context, SAVED.width, SAVED.height - 90);
-  context.fillStyle = token("ink-soft");
-  context.font = `40px ${getComputedStyle(document.body).fontFamily}`;
-  context.textAlign = "center";
-  context.fillText(title(), SAVED.width / 2, SAVED.height - 34);
-  return canvas;
-}
-
-/** The coral as a picture of half its size in 4K, which a file doubles. */
+/** The whole coral with its parameters; a file of it is twice as fine, and with its edges and words 3840 x 2160. */
 function sheet(): Picture {
-  const [width, height] = [SAVED.width / 2, SAVED.height / 2];
-  return { title: "Collatz coral", lines: [title()], width, height, draw };
+  return { title: "Collatz coral", lines: [described()], ...SAVED, draw };
 }
 
 function Slider({
@@ -166,13 +151,9 @@ export function CoralView() {
   useSaved("coral", sheet);
   useEffect(grow, []);
   const canvas = useCanvas((context, width, height) => draw(context, width, height, grown.value));
-  const words = `${title()}; ${integer(segments.value.length)} numbers`;
+  const words = `Collatz coral: ${described()}; ${integer(segments.value.length)} numbers`;
   const save = () =>
     download("collatz-coral.svg", svg(segments.value, colours(palette.value, dark.value), words), "image/svg+xml");
-  const save4k = () => {
-    const picture = large();
-    if (picture) png(picture, "collatz-coral.png");
-  };
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
@@ -190,7 +171,7 @@ export function CoralView() {
             Grow
           </button>
         )}
-        <button type="button" onClick={save4k}>
+        <button type="button" onClick={() => void savePicture("coral")}>
           PNG, 4K
         </button>
         <button type="button" onClick={save}>

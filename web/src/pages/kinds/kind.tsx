@@ -24,13 +24,7 @@ export function KindView({ kind }: { kind: Kind }) {
     <div class="kind">
       <section class="kind-form" aria-label="New job">
         <Heading kind={kind} />
-        {KINDS[kind.type]?.kept ? (
-          <p>
-            The cluster submits these jobs itself: <code>{KINDS[kind.type]?.command}</code>
-          </p>
-        ) : (
-          <KindForm kind={kind} given={draft.value} onChange={keepDraft} onSubmitted={open} />
-        )}
+        <KindForm kind={kind} given={draft.value} onChange={keepDraft} onSubmitted={open} />
       </section>
       <div class="kind-job">
         {state.job.value ? <JobView key={state.job.value} /> : <Welcome />}
