@@ -16,7 +16,7 @@ from jobs.store import Store, connection
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
-TABS = ("overview", "gpus", "workers", "jobs", "monitoring")
+TABS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
 #: Hours of work, and next to none.
 LONG = {"start_number": 10**15, "number_count": 10**13}
 SHORT = {"start_number": 1, "number_count": 1000}

@@ -120,7 +120,12 @@ function Labelled({
       <label for={id}>{field.label}</label>
       {children({ id, about: `${id}-hint` })}
       <p id={`${id}-hint`} class="small">
-        {error && <span class="error">{error} </span>}
+        {error && (
+          <span class="error">
+            {error}
+            <br />
+          </span>
+        )}
         <span class="hint">{hint(field)}</span>
       </p>
     </div>

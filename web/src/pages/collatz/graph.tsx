@@ -351,7 +351,7 @@ function useScene() {
 /** Title of the picture as a file. */
 function heading(): string {
   const { first, end } = seen(view.value, limits);
-  return `Collatz: steps to 1 of ${integer(first)} to ${integer(end - 1n)}`;
+  return `Collatz: steps to 1 for n from ${integer(first)} to ${integer(end - 1n)}`;
 }
 
 function summaryText(): string {
