@@ -125,9 +125,12 @@ class Cluster:
         """Have a model continue a text, as `services.infer`; `{text, usage, deployment_id}`."""
         return self.services.infer(deployment_id, prompt, **how)
 
-    def notify(self, notice: Callable[[ClientError], None]) -> None:
-        """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""
-        self._connection.notice = notice
+    def notify(self, notice: Callable[[ClientError], None], silence: Callable[[float], None] | None = None) -> None:
+        """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s.
+
+        `silence` is given, from another thread, for how many seconds a call goes on at most whose answer is 3 s late.
+        """
+        self._connection.notice, self._connection.silence = notice, silence
 
     @property
     def submitted(self) -> bool:

@@ -6,10 +6,11 @@ import json
 import random
 import re
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -36,6 +37,8 @@ BUSY = frozenset({429, 502, 503, 504})
 LONGEST_PAUSE = 2.0
 #: Calls that have not worked for this many seconds are worth a word to whoever waits.
 NOTICE_SECONDS = 3.0
+#: Seconds of silence that break an open answer.
+_QUIET_SECONDS = 60.0
 _OCTETS = "application/octet-stream"
 #: What a body or a stream can fail with on its way; worth another attempt.
 _BROKEN = (httpx.TransportError, ApiError)
@@ -88,6 +91,9 @@ class Connection:
         self.timeout = timeout
         #: Is given the error once when calls that are repeated have not worked for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
+        #: Is given for how many seconds a call goes on at most, NOTICE_SECONDS after its answer could have come; from
+        #: another thread.
+        self.silence: Callable[[float], None] | None = None
         #: Set by the first answer, a problem such as "Redis is away" included: only a cluster that has answered is
         #: worth waiting for.
         self.answered = False
@@ -136,18 +142,36 @@ class Connection:
             request["content"] = encoded(body)
             request["headers"]["Content-Type"] = "application/json"
         self.submitted = self.submitted or (method == "POST" and bool(_SUBMITS.fullmatch(path)))
-        while True:
-            try:
-                with self._open(method, path, **request) as answer:
-                    return self._read(answer, self.timeout + extra_seconds)
-            except _BROKEN as error:
-                self.endure(error, enduring)
+        with self._watched(extra_seconds, self.timeout - NOTICE_SECONDS + (patience if self.answered else 0.0)):
+            while True:
+                try:
+                    with self._open(method, path, **request) as answer:
+                        return self._read(answer, self.timeout + extra_seconds)
+                except _BROKEN as error:
+                    self.endure(error, enduring)
+
+    @contextmanager
+    def _watched(self, extra_seconds: float, left: float) -> Iterator[None]:
+        """Tell `silence` when what is within takes too long, and `left`: a call that hangs looks like work."""
+        if self.silence is None:
+            yield
+            return
+        timer = threading.Timer(NOTICE_SECONDS + extra_seconds, self.silence, (max(left, 0.0),))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
         """The bytes of an open answer of events; silence of a minute breaks it. NothingMore where none come (204)."""
-        timeout = httpx.Timeout(self.timeout, read=60.0)
-        with self._open("GET", path, headers={"Accept-Encoding": "identity", **headers}, timeout=timeout) as answer:
+        timeout = httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
+        request: dict[str, Any] = {"headers": {"Accept-Encoding": "identity", **headers}, "timeout": timeout}
+        with ExitStack() as opening:
+            with self._watched(0.0, _QUIET_SECONDS - NOTICE_SECONDS):
+                answer = opening.enter_context(self._open("GET", path, **request))
             if answer.status_code != httpx.codes.OK:
                 self._read_problem(answer, bodies.read(answer, self.timeout))
             if answer.status_code == httpx.codes.NO_CONTENT:
@@ -162,7 +186,9 @@ class Connection:
     def download(self, path: str, start: int = 0) -> Iterator[Iterator[bytes]]:
         """The bytes of a file from `start` on; silence of a minute breaks it."""
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        with self._open("GET", path, headers=headers, timeout=httpx.Timeout(self.timeout, read=60.0)) as answer:
+        with self._open(
+            "GET", path, headers=headers, timeout=httpx.Timeout(self.timeout, read=_QUIET_SECONDS)
+        ) as answer:
             wanted = httpx.codes.PARTIAL_CONTENT if start else httpx.codes.OK
             if answer.status_code != wanted:
                 self._read_problem(answer, bodies.read(answer, self.timeout))

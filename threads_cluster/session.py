@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +34,7 @@ class Session:
         if self._url == "":
             raise errors.Misconfigured("--url is empty; it has the form http://host:port")
         cluster = Cluster(self._url)
-        cluster.notify(say_trouble)
+        cluster.notify(say_trouble, partial(say_silence, cluster.url))
         return cluster
 
     def another(self) -> Cluster:
@@ -97,6 +97,13 @@ def say_trouble(error: errors.ClientError) -> None:
     from threads_cluster import show
 
     show.say(f"{error}; still trying")
+
+
+def say_silence(url: str, seconds: float) -> None:
+    """One line on stderr while an answer is late: a coordinator that hangs keeps its port open."""
+    from threads_cluster import show
+
+    show.say(f"no answer from {url} yet; waiting for up to {seconds:.0f} s more")
 
 
 def known_here() -> list[Json]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from threads_cluster import answers, errors, show
-from threads_cluster.api import LONG_POLL_SECONDS, Json
+from threads_cluster.api import Json
 from threads_cluster.session import Session
 from threads_cluster.terminal import visible
 
 #: Shows the job as it is now.
 Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
 
-#: Seconds between two looks: smooth for eyes, rare for a log.
-_LIVE_STEP = 0.5
-_LOG_STEP = 10.0
-#: Seconds until a log's first line, which says why a job waits; many have ended by then.
-_LOG_FIRST = 4.0
+#: Seconds between two looks: smooth for eyes; elsewhere so that a cluster that hangs is noticed soon.
+_LIVE_STEP, _STEP = 0.5, 4.0
+#: Seconds between two lines of a log about a job in the same state. The first comes after a look: many have ended then.
+_LOG_SECONDS = 10.0
 
 
 class Interrupted(errors.ClientError):
@@ -31,9 +31,9 @@ class Interrupted(errors.ClientError):
 def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
     """The job when it has ended, shown on stderr meanwhile; `soon`: at once for the first time. Ctrl-C: Interrupted."""
     live = sys.stderr.isatty() and not quiet
-    step = LONG_POLL_SECONDS if quiet else _LIVE_STEP if live else _LOG_STEP
+    step = _LIVE_STEP if live else _STEP
     shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
-    first = _LIVE_STEP if soon else None if quiet or live else _LOG_FIRST
+    first = _LIVE_STEP if soon else None
     job: Json = {}
     try:
         with shown as report:
@@ -58,16 +58,18 @@ def _nothing(job: Mapping[str, Any]) -> None:
 
 
 class Lines:
-    """For logs: a line when something has changed."""
+    """For logs: a line when the state has changed, and now and then when something else has."""
 
     def __init__(self) -> None:
-        self.last = ""
+        self._last, self._state, self._next = "", "", 0.0
 
     def __call__(self, job: Mapping[str, Any]) -> None:
-        line = show.job_line(job)
-        if line != self.last and not job.get("ended"):
-            show.say(f"{job['job_id']} {line}")
-        self.last = line
+        line, now = show.job_line(job), time.monotonic()
+        early = job["state"] == self._state and now < self._next
+        if line == self._last or job.get("ended") or early:
+            return
+        show.say(f"{job['job_id']} {line}")
+        self._last, self._state, self._next = line, job["state"], now + _LOG_SECONDS
 
 
 class bar(AbstractContextManager[Reporter]):  # noqa: N801 - used like the function nullcontext

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,23 @@ def test_who_waits_hears_once_an_outage_that_calls_are_tried_again(fake: Fake, c
     assert [next(states)["state"], next(states)["state"], heard] == ["running", "running", []]
     assert [one["state"] for one in states] == ["done"]
     assert len(heard) == 1 and "no cluster answers at http://cluster.test" in heard[0]
+
+
+def test_a_call_without_an_answer_says_how_long_it_goes_on(
+    fake: Fake, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "NOTICE_SECONDS", 0.01)
+    known(fake, cluster)
+    heard: queue.Queue[float] = queue.Queue()
+
+    def late(request: httpx.Request) -> dict[str, Any]:
+        monkeypatch.setattr(connection, "NOTICE_SECONDS", 60)  # the second call is answered in time
+        return {"job_id": "j1", "state": "done", "seconds": heard.get(timeout=30)}
+
+    cluster.notify(lambda error: None, heard.put)
+    fake.on("GET", "/api/jobs/j1", late, {"job_id": "j1", "state": "done"})
+    assert cluster.job("j1")["seconds"] == pytest.approx(20, abs=0.1), "a timeout, and the patience after it"
+    assert cluster.job("j1")["state"] == "done" and heard.empty()
 
 
 def test_waiting_with_a_timeout_ends_in_timed_out(

@@ -240,7 +240,8 @@ def test_a_job_that_ends_badly_is_exit_code_1(fake: Fake, run: Run, state: str) 
 
 def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> None:
     waiting = job("queued", waiting_because="2 jobs are before it")
-    fake.on("GET", "/api/jobs/j1", waiting, job("running"), job("running"), job("done"))
+    further = job("running", progress=0.5)  # too soon for a line of its own
+    fake.on("GET", "/api/jobs/j1", waiting, job("running"), further, job("done"))
     ran = run("submit", "sums", "--start", "1", "--wait")
     assert ran.out == f"sum  {'9' * 30}\n"
     assert ran.err.splitlines()[1:] == [
@@ -250,13 +251,13 @@ def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> N
         "j1 done in 500 ms, 1 k units at 2 k/s",
     ]
     looks = [one for one in fake.asked if one.url.path.endswith("/jobs/j1")]
-    assert [one.url.params["wait_seconds"] for one in looks] == ["4", "10", "10", "10"]
+    assert [one.url.params["wait_seconds"] for one in looks] == ["4", "4", "4", "4"]
 
 
 def test_watch_without_a_terminal_says_something_at_once(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs/j1", job("running"), job("running"), job("done"))
     assert run("watch", "j1").err.startswith("j1 running  25.0 %")
-    assert [one.url.params["wait_seconds"] for one in fake.asked] == ["0.5", "10", "10"]
+    assert [one.url.params["wait_seconds"] for one in fake.asked] == ["0.5", "4", "4"]
 
 
 @pytest.mark.parametrize(
