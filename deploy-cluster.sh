@@ -20,7 +20,8 @@ On this machine as plain processes; needs Python 3.11 or later, and redis-server
               --workers N    N CPU workers that share the cores (default: 1 with all cores)
               --runner       and a runner of programs (cluster run -- COMMAND); every call of the API then needs a token,
                              which the cluster command of this folder finds. Programs may do what you may: docs/operations.md
-              --once         run the two sample jobs, print one JSON object for each on stdout, and stop
+              --once         run the two sample jobs, print their figures, and stop; where stdout is no terminal, or with
+                             --json, one JSON object for each
               --no-samples   start no sample job
 
 More machines for that cluster, without Docker or Kubernetes; they reach this one, nothing reaches them (docs/hosts.md):
@@ -95,15 +96,18 @@ version() { cat jobs/VERSION; }
 # -- the local cluster ------------------------------------------------------------------------------------------------
 
 check_local_options() {
+  local json=no all=" $* "
   while (($#)); do
     case $1 in
       --port) number --port "${2:-}" 1 65535 && shift ;;
       --workers) number --workers "${2:-}" 1 64 && shift ;;
       --once | --no-samples | --runner) ;;
+      --json) json=yes ;;
       *) wrong "local has no option '$1'." ;;
     esac
     shift
   done
+  [[ $json == no || $all == *" --once "* ]] || wrong "--json goes with --once."
 }
 
 cmd_local() {

@@ -60,6 +60,7 @@ make_environment() {
 }
 
 install_requirements() {
+  local began=$SECONDS
   say "Installing requirements/$1.txt (once; a minute or two) ..."
   if ! .venv/bin/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r "requirements/$1.txt" \
     >.venv/install.log 2>&1; then
@@ -67,6 +68,7 @@ install_requirements() {
     fail 1 "pip could not install requirements/$1.txt (all lines: .venv/install.log)." \
       "It needs a way to a package index, or PIP_INDEX_URL or PIP_FIND_LINKS set to one; then run the same command again."
   fi
+  say "Installed after $((SECONDS - began)) s."
 }
 
 write_commands() { # .venv/bin/cluster and its other faces, and the checkout on the environment's path

@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run")
     run.add_argument("--port", type=int)
     run.add_argument("--workers", type=int, default=1)
-    for flag in ("--once", "--no-samples", "--runner"):
+    for flag in ("--once", "--json", "--no-samples", "--runner"):
         run.add_argument(flag, action="store_true")
     verbs.add_parser("stop")
     verbs.add_parser("status")
@@ -47,8 +47,9 @@ def _parser() -> argparse.ArgumentParser:
 def _called(given: argparse.Namespace) -> int:
     if given.command == "run":
         wanted = commands.Wanted(
-            port=given.port, workers=given.workers, runner=given.runner, once=given.once, samples=not given.no_samples
-        )
+            port=given.port, workers=given.workers, runner=given.runner, once=given.once, as_json=given.json,
+            samples=not given.no_samples,
+        )  # fmt: skip
         return commands.run(wanted)
     if given.command in ("stop", "status"):
         return commands.stop() if given.command == "stop" else commands.status()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +54,8 @@ class Wanted:
     runner: bool
     once: bool
     samples: bool
+    #: Print results as JSON, also on a terminal.
+    as_json: bool = False
 
 
 def run(wanted: Wanted) -> int:
@@ -65,16 +69,25 @@ def run(wanted: Wanted) -> int:
         with alone(), LocalCluster(settings, parts) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
-            results = [
-                samples.submit(cluster.run, cluster.api.url, sample, as_json=wanted.once)
-                for sample in (samples.SAMPLES if wanted.samples else ())
-            ]
+            done = _compute_samples(cluster, wanted)
             if wanted.once:
-                return OK if all(results) else FAILED
+                return OK if done else FAILED
             up = True
             cluster.stay()
     except Stopped:
         return OK if up else INTERRUPTED
+
+
+def _compute_samples(cluster: LocalCluster, wanted: Wanted) -> bool:
+    """Compute the samples, if they are wanted; True unless one of them is not done."""
+    began = time.monotonic()
+    as_json = wanted.once and (wanted.as_json or not sys.stdout.isatty())
+    kept = "./deploy-cluster.sh local, and then " if wanted.once else ""
+    several = samples.SAMPLES if wanted.samples else ()
+    done = [samples.submit(cluster.run, cluster.api.url, sample, as_json=as_json, kept=kept) for sample in several]
+    if several:
+        say(f"{len(several)} sample jobs took {time.monotonic() - began:.1f} s.")
+    return all(done)
 
 
 def _announce(parts: shape.Shape) -> None:

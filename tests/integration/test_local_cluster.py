@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from coordinator.secrets.keys import Keys
-from deploy.local import ports, processes, shape
+from deploy.local import ports, processes, samples, shape
 from tests import kernels, packages
 from tests.ports import free_port
 
@@ -156,6 +156,7 @@ def _shared_kernels() -> Iterator[None]:
         (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
         (("local", "--workers"), 2, "--workers needs a number"),
         (("local", "--onec"), 2, "local has no option '--onec'"),
+        (("local", "--json"), 2, "--json goes with --once"),
         (("stop", "now"), 2, "stop takes no options"),
         (("status",), 1, "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"),
         (("stop",), 0, "No local cluster of this checkout runs."),
@@ -203,9 +204,31 @@ def test_once_prints_one_object_a_job_and_leaves_nothing_running(checkout: Check
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(job["type"], job["state"]) for job in found] == [("collatz", "done"), ("thread", "done")]
-    assert all(job["result"] for job in found)
+    for job, sample in zip(found, samples.SAMPLES, strict=True):
+        assert all(samples.figure(job["result"], place) is not None for place in sample.figures.values())
+    assert re.search(r"2 sample jobs took [0-9.]+ s\.", done.stderr)
     assert not checkout.processes()
     assert not (checkout.folder / "url").exists()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_terminal_gets_figures_and_not_everything(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    job = {"job_id": "j1", "title": "A title", "state": "done", "seconds": 2.0, "done": 10, "result": {"a": [{"b": 7}]}}
+    monkeypatch.setattr(samples, "_call", lambda command: (0, json.dumps(job)))
+    sample = samples.Sample(("kind",), {"name": ("a", 0, "b"), "of another version": ("a", 1, "b")})
+    made = processes.Run.new(checkout.folder)
+    assert samples.submit(made, "http://127.0.0.1:1", sample, as_json=as_json, kept="start it: ")
+    out = capsys.readouterr().out
+    if as_json:
+        assert json.loads(out) == job
+    else:
+        assert out.splitlines() == [
+            "A title: j1 done in 2.0 s, 10 units at 5/s",
+            "  name  7",
+            "  All of it: start it: .venv/bin/cluster result j1",
+        ]
 
 
 @pytest.fixture(scope="class")
