@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -50,10 +51,16 @@ def read_history(
 @routes.get("/stream", tags=["cluster"], **http.answers(schemas.Spans))
 def read_stream(
     cluster: http.ClusterDep,
+    asker: http.AskerDep,
     seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
     most: Annotated[
         int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")
     ] = 5000,
 ) -> Response:
-    """Spans of work: the lane that computed a job, from when to when, in the last hour and up to now."""
-    return shown(spans.read(cluster.queries.store, seconds, most))
+    """Spans of work: the lane that computed a job, from when to when, in the last hour and up to now.
+
+    Of other tenants' jobs the time is shown and nothing else, unless the token has the scope operate.
+    """
+    tenant = asker.only_tenant
+    hidden = partial(cluster.queries.jobs.hidden, tenant=tenant) if tenant else None
+    return shown(spans.read(cluster.queries.store, seconds, most, hidden))

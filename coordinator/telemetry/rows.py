@@ -51,10 +51,11 @@ class SpanRow(TypedDict):
     start: float
     end: float
     busy_seconds: float
-    units: int | str
+    units: int | str | None
     leases: int
     open: bool
     lost: NotRequired[bool]
+    untold: NotRequired[bool]
 
 
 SpansRow = TypedDict(

@@ -56,16 +56,19 @@ class Span(Answer):
     """Leases of one lane that followed each other, of one job or, if small, of jobs of one kind."""
 
     lane: int = required("Its number in lanes.")
-    job_id: str | None = required("null: several jobs.")
-    type: str | None = required("null: of several kinds.")
+    job_id: str | None = required("null: several jobs, or untold.")
+    type: str | None = required("null: of several kinds, or untold.")
     jobs: int = required("One that came again is counted again.")
     start: float = required("Seconds since 1970.")
     end: float
     busy_seconds: float = required("Computing, as the lane measured it; unknown while open.")
-    units: int | str
+    units: int | str | None = required("null: untold.")
     leases: int
     open: bool = required("Being computed: it ends now.")
     lost: bool | None = optional("true: its worker was lost meanwhile; it ends at the worker's last heartbeat.")
+    untold: bool | None = optional(
+        "true: of another tenant, or of several small jobs whose tenants are not kept; told to tokens with operate."
+    )
 
 
 class Spans(Answer):

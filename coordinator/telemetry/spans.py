@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from coordinator.telemetry.rows import SpanLaneRow, SpanRow, SpansRow
 from jobs.numbers import exact
@@ -35,6 +35,8 @@ class Span:
     open: bool = False
     #: Its worker was lost while it computed this.
     lost: bool = False
+    #: Whoever asks is told neither the jobs nor their kinds, nor how many units: some may be of other tenants.
+    untold: bool = False
 
 
 def _span(lane: str, text: str) -> Span:
@@ -46,14 +48,23 @@ def _span(lane: str, text: str) -> Span:
     )  # fmt: skip
 
 
-def read(store: Store, seconds: int, most: int) -> SpansRow:
-    """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`."""
+#: Those of some jobs that are not told.
+Hidden: TypeAlias = Callable[[Sequence[str]], Set[str]]
+
+
+def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) -> SpansRow:
+    """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`.
+
+    With `hidden`, the time of hidden jobs is shown, and nothing else of them. Of several small jobs nobody knows whose
+    they are: they are hidden too.
+    """
     stored = store.telemetry.spans(seconds)
     since = stored.now - seconds * 1000
     leased = list(_open(store, stored.running, stored.now))
     heard = store.fleet_reads.last_heard(_worker(span.lane) for span in leased)
     computing = (_until(span, heard.get(_worker(span.lane))) for span in leased)
     spans = [span for span in chain(_ended(stored), computing) if span.end >= since]
+    spans = _told(spans, hidden) if hidden else spans
     complete = stored.now - MAX_SECONDS * 1000
     joined, resolution = _joined(spans, seconds, most)
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
@@ -73,13 +84,23 @@ def _ended(stored: StoredSpans) -> Iterator[Span]:
     yield from skipped.readable("span", stored.latest, lambda lane, text: _span(lane.decode(), text.decode()))
 
 
+def _told(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
+    """The same spans; those that are not told without their jobs and kinds."""
+    veiled = {None, *hidden(sorted({span.job for span in spans if span.job}))}
+    return [replace(span, job=None, kind=None, untold=True) if span.job in veiled else span for span in spans]
+
+
 def _shown(span: Span, lane: int) -> SpanRow:
     row: SpanRow = {
         "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
-        "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": exact(span.units), "leases": span.leases,
-        "open": span.open,
+        "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": None if span.untold else exact(span.units),
+        "leases": span.leases, "open": span.open,
     }  # fmt: skip
-    return {**row, "lost": True} if span.lost else row
+    if span.lost:
+        row["lost"] = True
+    if span.untold:
+        row["untold"] = True
+    return row
 
 
 def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> SpanLaneRow:
@@ -140,7 +161,7 @@ def _both(left: Span, right: Span) -> Span:
         start=min(left.start, right.start), end=max(left.end, right.end),
         busy=left.busy + right.busy, units=left.units + right.units, leases=left.leases + right.leases,
         jobs=left.jobs + right.jobs if left.job is None or left.job != right.job else left.jobs,
-        open=left.open or right.open, lost=left.lost and right.lost,
+        open=left.open or right.open, lost=left.lost and right.lost, untold=left.untold or right.untold,
     )  # fmt: skip
 
 

@@ -315,8 +315,10 @@ def test_a_window_is_counted_by_a_job_when_it_is_told_to(open_page: Open, pages:
 
 
 def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
+    pages.result(pages.submit("collatz", {"start_number": 1, "number_count": MILLION, "mode": "verify"}))
     page = open_page(ADDRESS)
     whole(page, MILLION)
+    expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
     field = page.get_by_label("to", exact=True)
     field.fill("10^11")
     # what comes from the cluster meanwhile takes nothing out of the field
@@ -327,6 +329,10 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     found = drawn(page, "sample")
     until(lambda: int(found.get_attribute("data-numbers") or 0) >= 20_000)
     expect(page.locator(".missing.note")).to_contain_text("of 100\u202fG numbers, spread evenly")
+    # What the page lacks is said as that: a cluster that has verified some of these numbers does not know nothing.
+    expect(page.locator(".missing")).to_have_count(1)
+    expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
+    expect(page.locator("main")).not_to_contain_text(re.compile("nothing is known|no number", re.IGNORECASE))
     page.get_by_label("colour").select_option("residue")
     expect(page.locator(".under-picture .legend")).to_contain_text("several")
     page.get_by_role("tab", name="Histogram").click()

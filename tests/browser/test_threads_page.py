@@ -207,6 +207,22 @@ def test_progress_is_seen_and_a_job_can_be_cancelled(open_page: Open, pages: Liv
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
+def test_a_job_that_was_cancelled_before_it_began_waits_for_nothing(open_page: Open, pages: Live) -> None:
+    first = pages.submit("thread", {"replicas": 1_000_000, "seed": 4})
+    body = {"type": "thread", "parameters": PROGRAM, "after": [first]}
+    never = pages.post("/api/submit", body).json()["job_id"]
+    page = open_page(f"/#job={never}", viewport=DESK)
+    expect(page.get_by_role("status").filter(has_text="The picture comes with the result")).to_be_visible()
+    pages.post(f"/api/jobs/{never}/cancel")
+    pages.post(f"/api/jobs/{first}/cancel")
+    for _ in ("seen live", "opened later"):
+        expect(page.get_by_text("The job was cancelled, so there is no picture of it")).to_be_visible()
+        expect(page.locator(".summary")).not_to_contain_text("took")  # it took no time: it never began
+        expect(page.locator("[aria-busy=true], .skeleton")).to_have_count(0)
+        expect(page.get_by_role("button", name="Retry")).to_be_visible()
+        page.reload()
+
+
 # -- replicas ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from jobs.store.keys import SPANS
 from jobs.store.tokens import MAX_LOGINS
 from tests.integration.live import Live, guarded, until
 
@@ -207,6 +208,29 @@ def test_lists_and_snapshots_leave_other_tenants_out_and_operators_see_all(admin
         assert mine in listed(ours, path) and other not in listed(ours, path)
         assert {mine, other} <= listed(operator, path) and {mine, other} <= listed(admin, path)
     assert operator.json("POST", f"/api/jobs/{mine}/cancel")["state"] == "cancelled"
+
+
+def test_spans_of_work_tell_no_other_tenants_jobs(cluster: Live, admin: Bearer) -> None:
+    ours, _ = minted(admin, "read", "submit", tenant="red")
+    theirs, _ = minted(admin, "read", "submit", tenant="blue")
+    operator, _ = minted(admin, "read", "operate", tenant="green")
+    mine, other = ours.submit(), theirs.submit()
+    now = cluster.redis().time()[0] * 1000
+    for job in (mine, other):
+        span = f"{job}:paced:cpu:{now - 500}:{now}:400:1:1:1:0"
+        cluster.redis().xadd(SPANS, {"lane": f"of-{job}/0", "span": span})
+
+    def told(bearer: Bearer, replica: int) -> set[tuple[Any, ...]]:
+        """Lane, job and kind of the two spans."""
+        stream = bearer.json("GET", "/api/stream", replica=replica)
+        found = {(stream["lanes"][span["lane"]]["lane"], span["job_id"], span["type"]) for span in stream["spans"]}
+        return {row for row in found if row[0] in (f"of-{mine}/0", f"of-{other}/0")}
+
+    every = {(f"of-{job}/0", job, "paced") for job in (mine, other)}
+    for replica in (0, 1):
+        assert told(ours, replica) == {(f"of-{mine}/0", mine, "paced"), (f"of-{other}/0", None, None)}
+        assert told(theirs, replica) == {(f"of-{other}/0", other, "paced"), (f"of-{mine}/0", None, None)}
+        assert told(operator, replica) == told(admin, replica) == every
 
 
 def test_thousands_of_another_tenants_jobs_do_not_hide_ones_own(admin: Bearer) -> None:

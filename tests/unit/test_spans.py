@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -125,3 +126,31 @@ def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
     assert resolution and len(joined) <= 4
     assert {(span.lane, span.job, span.jobs) for span in joined} == {("a", "x", 1), ("b", "x", 1)}
     assert sum(span.units for span in joined) == 20
+
+
+def test_hidden_jobs_keep_their_time_and_nothing_else_also_where_spans_are_joined(store: Store) -> None:
+    put(store, 300)
+    now = round(time.time() * 1000)
+    store.client.xadd(f"{keys.PREFIX}spans", {"lane": "w0/0", "span": f":sum:cpu:{now - 5}:{now}:5:9:3:3:1"})
+    asked: list[str] = []
+
+    def hidden(ids: Sequence[str]) -> set[str]:
+        asked.extend(ids)
+        return set(ids) - {"job7"}
+
+    every, found = spans.read(store, 600, 5000), spans.read(store, 600, 5000, hidden)
+    assert sorted(asked) == sorted(f"job{number}" for number in range(300))
+    told = [span for span in found["spans"] if not span.get("untold")]
+    assert [(span["job_id"], span["type"], span["units"]) for span in told] == [("job7", "sum", 7)]
+    assert len(found["spans"]) == len(every["spans"]) == 301, "a lane at work is not shown idle"
+    veiled = [span for span in found["spans"] if span.get("untold")]
+    assert {(span["job_id"], span["type"], span["units"]) for span in veiled} == {(None, None, None)}
+    few = spans.read(store, 600, 100, hidden)["spans"]
+    assert {(span["job_id"], span["type"], span["units"]) for span in few} <= {
+        (None, None, None), ("job7", "sum", 7)
+    }  # fmt: skip
+
+
+def test_nobody_who_sees_all_is_told_less(store: Store) -> None:
+    put(store, 3)
+    assert all("untold" not in span and span["units"] == 7 for span in spans.read(store, 600, 5000)["spans"])

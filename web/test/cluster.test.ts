@@ -4,7 +4,7 @@ import { counts, desiredText } from "../src/pages/cluster/model/counts";
 import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
 import { summary } from "../src/lib/summary";
 import { curl, literal, python } from "../src/lib/submission";
-import { busy, edges, spanAt } from "../src/pages/cluster/model/spans";
+import { busy, edges, runsOf, spanAt, UNTOLD, worksOf } from "../src/pages/cluster/model/spans";
 
 const JOB = {
   job_id: "5c7b3fb0",
@@ -97,6 +97,20 @@ test("spans are cut at the edges, open ones reach to now, old ones are gone", ()
     STREAM.spans[1],
   ]);
   expect(busy(STREAM, 0, 100)).toEqual([0.5, 0.1]);
+});
+
+test("what this token is not told is work of a name of its own, and no small job of a kind", () => {
+  const spans = [
+    { lane: 0, job_id: null, type: null, untold: true, start: 0, end: 30, open: false },
+    { lane: 0, job_id: null, type: "collatz", start: 40, end: 50, open: false },
+  ];
+  const stream = { ...STREAM, spans } as unknown as Stream;
+  expect(worksOf(stream, 0, 100)).toEqual([
+    { job: "", kind: UNTOLD, share: 0.75 },
+    { job: "", kind: "collatz", share: 0.25 },
+  ]);
+  expect(runsOf(stream, 100).map(({ kind }) => kind)).toEqual([UNTOLD, "collatz"]);
+  expect(busy(stream, 0, 100)[0], "the lane is not drawn idle").toBe(0.4);
 });
 
 const CPU = { device: "cpu", live: true } as const;

@@ -14,7 +14,19 @@ import { Trouble } from "../../ui/trouble";
 import { colourOf, takeColours } from "./model/colours";
 import { titleOfJob } from "./model/names";
 import { usePolled } from "./model/polled";
-import { busy, edges, knownUntil, laneHeight, runsOf, spanAt, worksOf, xOf, type Frame, type Run } from "./model/spans";
+import {
+  busy,
+  edges,
+  knownUntil,
+  laneHeight,
+  runsOf,
+  spanAt,
+  UNTOLD,
+  worksOf,
+  xOf,
+  type Frame,
+  type Run,
+} from "./model/spans";
 import { fleet, open, paused } from "./model/state";
 import { Swatch } from "./swatch";
 
@@ -78,14 +90,20 @@ function describe({ stream, to, known }: Shown, span: Span): string {
   const until = known[span.lane] ?? to;
   const end = span.open ? until : span.end;
   const sees = until >= to - 1;
-  const what = span.job_id ? titleOfJob(span.job_id, span.type) : counted(span.jobs, "small job");
+  const what = span.untold
+    ? UNTOLD
+    : span.job_id
+      ? titleOfJob(span.job_id, span.type)
+      : counted(span.jobs, "small job");
   const fate = span.open
     ? sees
       ? "computing now"
       : "not known since"
     : span.lost
       ? "its worker was lost"
-      : amount(span.units, "unit");
+      : span.untold
+        ? counted(span.leases, "lease")
+        : amount(span.units ?? "", "unit");
   return (
     `${lane}: ${what}, ${clock(span.start * 1000)} to ${span.open && sees ? "now" : clock(end * 1000)}, ` +
     `${seconds(end - span.start)}, ${fate}`
@@ -145,8 +163,8 @@ function twinOf({ stream, to, known }: Shown) {
       .toReversed()
       .map((span) => [
         stream.lanes[span.lane]?.lane ?? "",
-        span.type ?? "several",
-        span.job_id ?? counted(span.jobs, "job"),
+        span.type ?? (span.untold ? "not told" : "several"),
+        span.job_id ?? (span.untold ? "not told" : counted(span.jobs, "job")),
         clock(span.start * 1000),
         span.open && end(span) >= to - 1 ? "now" : clock(end(span) * 1000),
         seconds(end(span) - span.start),
@@ -181,6 +199,8 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
             <button type="button" class="link" onClick={() => open(job)}>
               {titleOfJob(job, kind)}
             </button>
+          ) : kind === UNTOLD ? (
+            kind
           ) : (
             `small jobs: ${kind}`
           )}

@@ -2,7 +2,7 @@
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Problem, Kind } from "../../lib/api";
+import type { Job, Kind, Problem } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { clusterTime, now } from "../../lib/live";
 import { shortId, took } from "../../lib/naming";
@@ -123,6 +123,12 @@ function Unfold({ closed }: { closed: string }) {
   );
 }
 
+/** The short id of a job that has ended, and its duration unless it never began. */
+function idAndTime(job: Job): string {
+  const time = took(job, clusterTime(now.value));
+  return `${shortId(job.job_id)}${time && `, took ${time}`}`;
+}
+
 function Summary() {
   const job = run.job.value;
   const active = job && !["done", "failed", "cancelled", "skipped"].includes(job.state);
@@ -132,9 +138,7 @@ function Summary() {
       <span class="grow program">
         {job ? described({ ...defaults(), ...job.parameters }) : unknown.value ? "" : "Loading the job"}
       </span>
-      {job && !active && (
-        <span class="soft small">{`${shortId(job.job_id)}, took ${took(job, clusterTime(now.value))}`}</span>
-      )}
+      {job && !active && <span class="soft small">{idAndTime(job)}</span>}
       {active && (
         <span class="how">
           <Progress job={job} steering unit="replicas" />

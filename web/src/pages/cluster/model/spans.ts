@@ -70,6 +70,14 @@ export function busy(stream: Stream, from: number, to: number, known: readonly n
   return seconds.map((each) => Math.min(1, each / Math.max(1e-9, to - from)));
 }
 
+/** What is drawn of which this token is told no more. */
+export const UNTOLD = "other tenants or small jobs";
+
+/** The job of a span, empty for several, and its kind. */
+function workOf(span: Span): [job: string, kind: string] {
+  return [span.job_id ?? "", span.untold ? UNTOLD : (span.type ?? "several kinds")];
+}
+
 /** What computes in a span: one job, or several small ones of a kind, whose name is empty. */
 export interface Work {
   job: string;
@@ -84,7 +92,7 @@ export function worksOf(stream: Stream, from: number, to: number, known: readonl
   let all = 0;
   for (const span of stream.spans) {
     const seconds = inside(span, from, to, known[span.lane]);
-    const [job, kind] = [span.job_id ?? "", span.type ?? "several kinds"];
+    const [job, kind] = workOf(span);
     const name = job || `/${kind}`;
     found.set(name, { job, kind, share: (found.get(name)?.share ?? 0) + seconds });
     all += seconds;
@@ -129,7 +137,7 @@ export function runsOf(stream: Stream, to: number, known: readonly number[] = []
   const latest = new Map<number, Run>();
   for (const span of stream.spans) {
     const end = span.open ? Math.min(to, known[span.lane] ?? to) : span.end;
-    const [job, kind] = [span.job_id ?? "", span.type ?? "several kinds"];
+    const [job, kind] = workOf(span);
     const before = latest.get(span.lane);
     if (before?.job === job && before.kind === kind && span.start - before.end <= GAP_SECONDS) {
       before.end = Math.max(before.end, end);
