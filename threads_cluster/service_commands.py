@@ -43,7 +43,9 @@ def serve(
     engine: Annotated[
         str, typer.Option(metavar="ENGINE", help="llamacpp for GGUF; http for any program.")
     ] = "llamacpp",
-    replicas: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up.")] = 1,
+    replicas: Annotated[
+        int | None, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up; default: 1.")
+    ] = None,
     context: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="Of prompt and answer together.")] = None,
     parallel: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Requests that a replica computes at once.")
@@ -64,6 +66,18 @@ def serve(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Longest that a request may take; default: 300.")
     ] = None,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="After so long without a request it sleeps; the next one wakes it."
+        ),
+    ] = None,
+    autoscale: Annotated[
+        str | None, typer.Option(metavar="MIN:MAX", help="Scale it between these by the requests that there are.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(metavar="COUNT", help="With --autoscale: requests for a replica; default: 4.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +94,7 @@ def serve(
     row = ctx.obj.cluster.services.serve(
         name or _name(model or engine), engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
         parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
+        idle_seconds=idle, autoscale=_autoscale(autoscale, target),
     )  # fmt: skip
     if wait:
         row = _follow(ctx, row["name"])
@@ -88,6 +103,18 @@ def serve(
         return
     show.line(f"{row['name']} {_state(row)}")
     show.say(f"it is asked at {ctx.obj.cluster.url}/v1 with a token that has the scope infer; see: cluster services")
+
+
+def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
+    """Return the numbers between which a service is scaled, of a text MIN:MAX."""
+    if text is None:
+        if target is not None:
+            raise typer.BadParameter("needs --autoscale MIN:MAX", param_hint="'--target'")
+        return None
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise typer.BadParameter(f"must be MIN:MAX, such as 1:4; got {text!r}", param_hint="'--autoscale'")
+    return {"min": int(least), "max": int(most)} | ({} if target is None else {"target": target})
 
 
 def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
@@ -180,6 +207,8 @@ def _table(several: Sequence[Mapping[str, Any]]) -> None:
 
 def _why(row: Mapping[str, Any]) -> str | None:
     """Return why a service has no replica."""
+    if row["state"] == "asleep":
+        return "the next request to it starts one"
     if not row["last_failure"]:
         return None
     next_start = f"; the next one begins at {row['next_start']}" if row["next_start"] else ""

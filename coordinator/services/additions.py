@@ -26,6 +26,17 @@ KIND = "service"
 _FIELDS = {"parameters.requirements": "requirements", "parameters.files": "model"}
 
 
+class Autoscale(BaseModel):
+    """Numbers between which a service is scaled, and the requests that one replica is to have."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    min: int = Field(1, ge=1, le=MAX_REPLICAS, description="Fewest replicas while it is awake.")
+    max: int = Field(ge=1, le=MAX_REPLICAS, description="Most replicas.")
+    target: float = Field(
+        4, ge=0.1, le=10_000, allow_inf_nan=False, description="Requests for each replica, those that wait included."
+    )
+
+
 class NewService(BaseModel):
     """The body of POST /api/services."""
 
@@ -35,7 +46,9 @@ class NewService(BaseModel):
     model: str | None = Field(
         None, max_length=64, description="An artifact by id or name, which every replica has in its folder."
     )
-    replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+    replicas: int | None = Field(
+        None, ge=0, le=MAX_REPLICAS, description="Replicas that are kept; 1, or autoscale.min, unless given."
+    )
     parameters: dict[str, Any] = Field(default_factory=dict, description="The engine's own parameters.")
     requirements: dict[str, Any] = Field(default_factory=dict, description="What a replica needs, as of a command.")
     max_concurrent_requests: int = Field(
@@ -47,19 +60,53 @@ class NewService(BaseModel):
     start_timeout_seconds: float = Field(
         600, ge=1, le=7200, description="A replica that is not ready by then is ended."
     )
+    idle_seconds: float | None = Field(
+        None, ge=5, le=2_592_000, allow_inf_nan=False,
+        description="After this long without a request its replicas end; the next request starts one and waits for it.",
+    )  # fmt: skip
+    autoscale: Autoscale | None = Field(None, description="Scale by the requests that there are, from `replicas` on.")
     priority: str = Field("normal", description="high, normal or low, as of a job.")
 
 
 def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
     """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
+    _check_scaling(asked)
+    replicas = _replicas(asked)
+    asked = asked.model_copy(update={"replicas": replicas})
     launch = _launch(cluster, asked, asker)
     job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
     artifact = _checked(cluster, job, asker)
     return Service(
         service_id=secrets.token_hex(6), tenant=asker.tenant, name=asked.name, engine=asked.engine,
         token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(asked.model_dump()),
-        artifact=artifact, replicas=asked.replicas,
+        artifact=artifact, replicas=replicas,
     )  # fmt: skip
+
+
+def _check_scaling(asked: NewService) -> None:
+    load = asked.autoscale
+    if load and load.max < load.min:
+        detail = f"autoscale.max: must be at least autoscale.min, {load.min}; got {load.max}"
+        raise errors.InvalidRequest(detail, field="autoscale.max")
+    if load:
+        check_between(load.min, _replicas(asked), load.max)
+    for field in ("idle_seconds", "autoscale"):
+        if getattr(asked, field) is not None and registry.definition(asked.engine).ROUTES != "openai":
+            detail = f"{field}: requests to the engine {asked.engine} do not pass the cluster; leave it out"
+            raise errors.InvalidRequest(detail, field=field)
+
+
+def _replicas(asked: NewService) -> int:
+    """Return how many replicas there are at first."""
+    first = asked.autoscale.min if asked.autoscale else 1
+    return first if asked.replicas is None else asked.replicas
+
+
+def check_between(least: int, replicas: int, most: int) -> None:
+    """Raise InvalidRequest for a number of replicas that scaling by load would not keep."""
+    if not least <= replicas <= most:
+        detail = f"replicas: must be {least} to {most}, between which it is scaled by load; got {replicas}"
+        raise errors.InvalidRequest(detail, field="replicas")
 
 
 def _launch(cluster: Cluster, asked: NewService, asker: Asker) -> Launch:

@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds in which a replica takes a connection, and for which an idle one is kept: engines close theirs after five.
 _CONNECT_SECONDS, _KEEP_SECONDS = 3.0, 4.0
+#: Seconds between two comments to the client of a stream that waits for a service to wake up.
+_COMMENT_SECONDS = 5.0
+_COMMENT = b": waiting\n\n"
 #: Bytes of an answer that is no stream.
 MAX_ANSWER = 32 << 20
 #: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
@@ -97,7 +100,9 @@ class Gateway:
                     await asked
 
     def end(self, exchange: Exchange) -> None:
-        """Count a request that has ended."""
+        """Count a request that has ended, once."""
+        if exchange.seconds:
+            return
         exchange.seconds = time.monotonic() - exchange.began
         self._ended(exchange)
 
@@ -146,13 +151,42 @@ class _Call:
         return max(0.001, self._until - time.monotonic())
 
     async def response(self) -> Response:
-        """Return the answer: a stream once its first frame is there."""
+        """Return the answer: a stream once its first frame is there, or at once where the service wakes up first."""
         try:
+            self._held.enter_context(self._gateway.routes.asking(self._route.service))
             await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._left))
-            return await self._from_some_replica()
+            if self._route.wakes and self._streams:
+                return _streamed(self._with_comments())
+            return await self._once_awake()
         except BaseException:
             await self._held.aclose()
             raise
+
+    async def _once_awake(self) -> Response:
+        self._route = await self._gateway.routes.awake(self._route, self._left)
+        return await self._from_some_replica()
+
+    async def _with_comments(self) -> AsyncIterator[bytes]:
+        """Yield comments until there is an answer, then the answer. Errors end it as they end a stream."""
+        asked = asyncio.ensure_future(self._once_awake())
+        try:
+            while not asked.done():
+                yield _COMMENT
+                await asyncio.wait({asked}, timeout=_COMMENT_SECONDS)
+            async with contextlib.aclosing(_pieces(asked.result())) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except errors.ClusterError as error:
+            self._exchange.status = error.status
+            yield openai.error_frame(error)
+        finally:
+            asked.cancel()
+            await asyncio.wait({asked})
+            if not asked.cancelled():
+                asked.exception()  # it was told, or nobody is there any more
+            await self._held.aclose()
+            self._exchange.status = self._exchange.status or 499  # the client has left
+            self._gateway.end(self._exchange)
 
     async def _from_some_replica(self) -> Response:
         tried: list[str] = []
@@ -224,10 +258,7 @@ class _Call:
                 raise _Another("its stream ended before it began") from None
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
-        return Passed(
-            self._passed_on(first, frames, pieces), media_type="text/event-stream",
-            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-        )  # fmt: skip
+        return _streamed(self._passed_on(first, frames, pieces))
 
     async def _passed_on(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         status = 499  # unless it comes to its end, the client has left
@@ -254,6 +285,21 @@ class _Call:
         if isinstance(error, TimeoutError):
             return TooLate(f"the answer took longer than request_timeout_seconds, {self._route.seconds:g}")
         return BadUpstream(f"the replica broke off: {str(error) or type(error).__name__}")
+
+
+def _streamed(pieces: AsyncIterator[bytes]) -> Passed:
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return Passed(pieces, media_type="text/event-stream", headers=headers)
+
+
+async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
+    """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
+    if not isinstance(answer, Passed):
+        yield b"data: " + bytes(answer.body).replace(b"\n", b" ") + b"\n\n"
+        return
+    async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], answer.body_iterator)) as pieces:
+        async for piece in pieces:
+            yield piece
 
 
 def _usage(content: bytes | bytearray) -> Any:

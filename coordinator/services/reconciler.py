@@ -6,10 +6,11 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from coordinator.events.event import Event
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
-from coordinator.services import planning
+from coordinator.services import planning, scaling
 from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
 from jobs import errors
 from jobs.models import Actor
@@ -40,14 +41,30 @@ class Reconciler:
         now, leaving = round(self._store.clock.now() * 1000), self._store.services.leaving(sorted(workers))
         for service in found:
             try:
-                for step in planning.plan(
-                    service, replicas[service.service_id], now, drain_ms=drain_ms(service), leaving=leaving
-                ):
-                    self._take(service, step, now)
+                self._keep(self._scaled(service, now), replicas[service.service_id], now, leaving)
             except connection.Unreachable:
                 raise
             except Exception:
                 log.exception("looking at a service failed", extra={"service": service.service_id})
+
+    def _keep(self, service: Service, replicas: Sequence[Replica], now: int, leaving: frozenset[str]) -> None:
+        drain = drain_ms(service)
+        for step in planning.plan(service, replicas, now, drain_ms=drain, leaving=leaving):
+            self._take(service, step, now)
+
+    def _scaled(self, service: Service, now: int) -> Service:
+        """Scale a service by its load, and return it with as many replicas as are wanted now."""
+        change = scaling.change(service, now)
+        if change and self._store.services.rescale(
+            service.service_id, service.replicas, change.replicas, change.needed_at
+        ):
+            if change.replicas != service.replicas:
+                log.info(
+                    "scaled from %d to %d replicas", service.replicas, change.replicas,
+                    extra={"service": service.service_id},
+                )  # fmt: skip
+            service = replace(service, replicas=change.replicas, needed_at=change.needed_at)
+        return replace(service, replicas=scaling.wanted(service, now))
 
     def _take(self, service: Service, step: Step, now: int) -> None:
         store, actor = self._store.services, Actor(service.tenant, service.token)

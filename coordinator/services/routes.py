@@ -12,7 +12,7 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import additions, queries, schemas
+from coordinator.services import additions, queries, scaling, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.rows import ServiceRow
 from jobs.kinds.service.parameters import NAME
@@ -82,6 +82,9 @@ async def scale_service(
     asked: Scale = http.parsed(Scale, await bodies.body(request))
 
     def work() -> Response:
+        load = scaling.of(queries.found(cluster.store, tenant, name))
+        if load.most:
+            additions.check_between(load.least, asked.replicas, load.most)
         if not cluster.store.services.scale(tenant, name, asked.replicas, asker.actor):
             raise queries.missing(name)
         return shown(_row(cluster, tenant, name))

@@ -11,13 +11,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.services import planning, rows
+from coordinator.services import planning, rows, scaling
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
 from engines import registry
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS = 0.5
 #: Seconds between two reports of how many requests it has passed on.
 REPORT_SECONDS = 1.0
+#: Seconds between two looks of a request at a service that wakes up.
+LOOK_SECONDS = 0.25
 #: Seconds for which a replica gets no requests that could not be reached.
 EJECTED_SECONDS = 3.0
 
@@ -44,6 +46,8 @@ class Route:
     ready: tuple[Replica, ...]
     #: Why there are no more.
     because: str
+    #: It sleeps, or is waking up: whoever asks it waits for a replica.
+    wakes: bool = False
     gate: Gate = field(default_factory=Gate)
 
     @property
@@ -78,6 +82,8 @@ class Routes:
         self._gates: dict[str, Gate] = {}
         #: Requests passed on now, by job of the replica; jobs that get none until a time.
         self.busy: Counter[str] = Counter()
+        #: Requests that there are now, those that wait included, by service.
+        self.asked: Counter[str] = Counter()
         self._ejected: dict[str, float] = {}
         self._reporting: asyncio.Task[None] | None = None
 
@@ -108,6 +114,17 @@ class Routes:
             raise NoReplica(f"no replica of {name} is ready: {route.because}", because=route.because)
         return min(fresh or usable, key=lambda one: (self.busy[one.job_id], one.busy, random.random()))
 
+    async def awake(self, route: Route, seconds: float) -> Route:
+        """Return the route once a service that sleeps has a ready replica, at most so many seconds later.
+
+        NoReplica says why there is none; UnknownModel where it was deleted meanwhile.
+        """
+        until = time.monotonic() + seconds
+        while route.wakes and time.monotonic() < until:
+            await asyncio.sleep(LOOK_SECONDS)
+            route = await self.find(route.service.tenant, route.service.name)
+        return route
+
     def eject(self, replica: Replica) -> None:
         """Give a replica that could not be reached no requests for a while, where there is another one."""
         self._ejected[replica.job_id] = time.monotonic() + EJECTED_SECONDS
@@ -115,24 +132,38 @@ class Routes:
     @contextmanager
     def counted(self, replica: Replica) -> Iterator[None]:
         """Count a request to a replica, so that it is not ended meanwhile."""
-        self.busy[replica.job_id] += 1
+        with self._counting(self.busy, replica.job_id):
+            yield
+
+    def asking(self, service: Service) -> AbstractContextManager[None]:
+        """Count a request to a service, which wakes one that sleeps, and by which it is scaled."""
+        return self._counting(self.asked, service.service_id)
+
+    @contextmanager
+    def _counting(self, counts: Counter[str], what: str) -> Iterator[None]:
+        counts[what] += 1
         if self._reporting is None or self._reporting.done():
             self._reporting = asyncio.get_running_loop().create_task(self._report())
         try:
             yield
         finally:
-            self.busy[replica.job_id] -= 1
+            counts[what] -= 1
 
     async def _report(self) -> None:
         """Report the counts while there are any, and once when there are none."""
-        while self.busy:
-            counts = dict(self.busy)
+        while self.busy or self.asked:
+            busy, asked = dict(self.busy), dict(self.asked)
             with suppress(*connection.Unreachable):
-                await run_in_threadpool(self._store.services.count_busy, self._me, counts)
-            for job, count in counts.items():
-                if not count and not self.busy[job]:
-                    del self.busy[job]
+                await run_in_threadpool(self._tell, busy, asked)
+            for counts, told in ((self.busy, busy), (self.asked, asked)):
+                for what, count in told.items():
+                    if not count and not counts[what]:
+                        del counts[what]
             await asyncio.sleep(REPORT_SECONDS)
+
+    def _tell(self, busy: Mapping[str, int], asked: Mapping[str, int]) -> None:
+        self._store.services.ask(self._me, asked)
+        self._store.services.count_busy(self._me, busy)
 
     # -- what Redis has ---------------------------------------------------------------------------------------------
 
@@ -165,7 +196,8 @@ class Routes:
         reached = [one for one in ready if not self._unreachable(one)]
         return Route(
             service=service, asked=json.loads(service.asked), ready=tuple(reached),
-            because=self._because(service, replicas), gate=self._gates.get(service.service_id) or Gate(),
+            because=self._because(service, replicas), wakes=not ready and _wakes(service),
+            gate=self._gates.get(service.service_id) or Gate(),
         )  # fmt: skip
 
     def _unreachable(self, replica: Replica) -> str:
@@ -197,3 +229,8 @@ class Routes:
             return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
         said = f"; the last one died: {service.said}" if service.failures and service.said else ""
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said
+
+
+def _wakes(service: Service) -> bool:
+    """Return True for a service that a request wakes, unless its replicas die: then nobody waits for one."""
+    return bool(scaling.of(service).idle_ms) and not service.stopped and not service.failures

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from coordinator import decoding
-from coordinator.services import planning
+from coordinator.services import planning, scaling
 from jobs.models import TERMINAL
 from jobs.store.services import Replica, Service
 
@@ -35,6 +35,7 @@ class ServiceRow(TypedDict):
     state: str
     replicas: int
     ready: int
+    requests: int
     created: str
     failures: int
     next_start: str | None
@@ -51,10 +52,13 @@ def service_row(service: Service, replicas: Sequence[Replica], waits: Mapping[st
     state = min(states, key=_STATES.index) if states else "waiting"
     if service.stopped:
         state = "stopping" if rows else "stopped"
+    elif not rows and scaling.asleep(service, now):
+        state = "asleep"
     return {
         "name": service.name, "tenant": service.tenant, "engine": service.engine,
         "model": json.loads(service.asked).get("model"), "state": state,
-        "replicas": 0 if service.stopped else service.replicas, "ready": sum(map(planning.is_ready, replicas)),
+        "replicas": scaling.wanted(service, now), "ready": sum(map(planning.is_ready, replicas)),
+        "requests": service.demand,
         "created": _moment(service.created), "failures": service.failures,
         "next_start": _moment(service.retry_at) if service.retry_at > now else None,
         "last_failure": service.said or None, "running": rows,

@@ -25,9 +25,10 @@ class Service(Answer):
     tenant: str
     engine: str
     model: str | None = required("What its artifact was named when it was served.")
-    state: str = required("stopped or stopping, else the best state of its replicas; waiting before there is one.")
+    state: str = required("stopped, stopping, asleep, else the best state of its replicas; waiting: none yet.")
     replicas: int = required("Replicas that are wanted.")
     ready: int = required("Replicas that are ready.")
+    requests: int = required("Requests that there are now, those that wait included.")
     created: str
     failures: int = required("Deaths of replicas in a row; ten minutes of one that is ready end the row.")
     next_start: str | None = required("Before when no replica begins, where some died.")

@@ -462,6 +462,11 @@ def service_replicas(service_id: str) -> str:
     return f"{PREFIX}servicereplicas:{service_id}"
 
 
+def service_asked(service_id: str) -> str:
+    """Hash coordinator -> requests that it has for a service now, those that wait included."""
+    return f"{PREFIX}serviceasked:{service_id}"
+
+
 def replica(job_id: str) -> str:
     """Hash of what the runner of a replica says of it: its state, where it answers, and with which key."""
     return f"{PREFIX}replica:{job_id}"

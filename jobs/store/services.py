@@ -52,6 +52,11 @@ class Service:
     said: str = ""
     #: Job of the replica that died last, which is kept for its log; empty: none.
     died: str = ""
+    #: When it was asked last, and when all its replicas were needed last.
+    asked_at: int = 0
+    needed_at: int = 0
+    #: Requests that coordinators have for it now, those that wait included.
+    demand: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +168,10 @@ class Services(Part):
         """Note deaths in a row and what people should know; False when there is no such service."""
         return bool(self._scripts.run("note_service", service_id, "failures", failures, "said", said))
 
+    def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
+        """Want this many replicas by load, which were all needed then; False when it was scaled meanwhile."""
+        return bool(self._scripts.run("rescale_service", service_id, before, replicas, needed_at))
+
     def forget(self, service_id: str) -> bool:
         """Remove a deleted service that has no replicas any more."""
         return bool(self._scripts.run("forget_service", service_id))
@@ -195,6 +204,11 @@ class Services(Part):
             pipe.expire(keys.replica_busy(job), _BUSY_SECONDS)
         pipe.execute()
 
+    def ask(self, coordinator: str, requests: Mapping[str, int]) -> int:
+        """Keep how many requests this coordinator has, by service, and wake those that sleep; return how many exist."""
+        flat = [word for pair in requests.items() for word in pair]
+        return int(self._scripts.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
+
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str], Asked]) -> bool:
         """Add requests and tokens, by tenant and model, to what tenants used; False when this batch was added before.
 
@@ -226,8 +240,15 @@ class Services(Part):
         return next(iter(self._services([known.decode(errors="replace")])), None) if known else None
 
     def _services(self, ids: Sequence[str]) -> list[Service]:
-        rows = self._scripts.read(*(("HGETALL", keys.service(one)) for one in ids)) if ids else []
-        return [_service(one, _known(row)) for one, row in zip(ids, rows, strict=True) if row]
+        commands = [
+            each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
+        ]
+        replies = self._scripts.read(*commands) if commands else []
+        return [
+            _service(one, _known(row), sum(map(int, asked)))
+            for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
+            if row
+        ]
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
         """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
@@ -278,7 +299,7 @@ def _number(known: Mapping[str, str], name: str) -> int:
     return int(text) if (text := known.get(name, "")).isdigit() else 0
 
 
-def _service(service_id: str, known: Mapping[str, str]) -> Service:
+def _service(service_id: str, known: Mapping[str, str], demand: int) -> Service:
     return Service(
         service_id=service_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
         engine=known.get("engine", ""), token=known.get("token", ""), job=known.get("job", "{}"),
@@ -286,7 +307,8 @@ def _service(service_id: str, known: Mapping[str, str]) -> Service:
         stopped=known.get("stopped") == "1", deleted=known.get("deleted") == "1",
         generation=_number(known, "generation"), created=_number(known, "created"), next=_number(known, "next"),
         failures=_number(known, "failures"), retry_at=_number(known, "retry_at"), said=known.get("said", ""),
-        died=known.get("died", ""),
+        died=known.get("died", ""), asked_at=_number(known, "asked_at"), needed_at=_number(known, "needed_at"),
+        demand=demand,
     )  # fmt: skip
 
 

@@ -251,6 +251,30 @@ def test_a_restart_under_streams_breaks_none(live: Live, paced: str) -> None:
     asked.close()
 
 
+def test_scaling_to_one_replica_cuts_no_stream(live: Live, paced: str) -> None:
+    assert live.post(f"/api/services/{paced}/scale", {"replicas": 3}).status_code == 200
+    ready(live, paced, 3)
+    streams = [stream(live, paced) for _ in range(6)]
+    assert len({json.loads(next(one))["pid"] for one in streams}) == 3
+    assert live.post(f"/api/services/{paced}/scale", {"replicas": 1}).status_code == 200
+    for one in streams:
+        assert list(one)[-1] == "[DONE]"
+    until(lambda: len(live.get(f"/api/services/{paced}")["running"]) == 1, 60)
+    assert live.post(f"/api/services/{paced}/scale", {"replicas": 2}).status_code == 200
+
+
+def test_a_model_that_sleeps_is_woken_by_whoever_asks_it(live: Live) -> None:
+    serve(live, "sleeper", idle_seconds=3600)
+    ready(live, "sleeper")
+    with openai.OpenAI(base_url=f"{live.url()}/v1", api_key=TOKEN, max_retries=0, timeout=120) as client:
+        for stream in (True, False):
+            assert live.post("/api/services/sleeper/scale", {"replicas": 0}).json()["replicas"] == 0
+            until(lambda: live.get("/api/services/sleeper")["state"] == "asleep", 60)
+            answer: Any = client.completions.create(model="sleeper", prompt="once", max_tokens=3, stream=stream)
+            assert list(answer)[-1].choices[0].finish_reason if stream else answer.usage.completion_tokens == 3
+    live.post("/api/services/sleeper/stop")
+
+
 def test_a_replica_that_is_never_ready_dies_with_its_words_and_a_service_can_be_deleted(live: Live) -> None:
     parameters = {"command": ["sh", "-c", "echo why it is late; sleep 600"], "health": "/"}
     serve(live, "late", engine="http", model=None, parameters=parameters, start_timeout_seconds=1)

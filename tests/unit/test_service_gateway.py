@@ -33,6 +33,8 @@ class Stored:
     def __init__(self, *engines: Engine, **asked: Any) -> None:
         self.asked = asked
         self.counted: list[Mapping[str, int]] = []
+        self.requests: list[Mapping[str, int]] = []
+        self.failures = 0
         self.list = [
             Replica(
                 number=number, job_id=f"v-a-{number}", generation=1, since=1, job_state="running",
@@ -47,10 +49,14 @@ class Stored:
         return self
 
     def all(self) -> list[Service]:
-        return [Service(service_id="a", tenant="default", name="chat", engine="http", asked=json.dumps(self.asked))]
+        return [Service(service_id="a", tenant="default", name="chat", engine="http", failures=self.failures,
+                        asked=json.dumps(self.asked))]  # fmt: skip
 
     def replicas(self, _ids: object) -> dict[str, list[Replica]]:
         return {"a": self.list}
+
+    def ask(self, _me: str, requests: Mapping[str, int]) -> None:
+        self.requests.append(dict(requests))
 
     def count_busy(self, _me: str, counts: Mapping[str, int]) -> None:
         self.counted.append(dict(counts))
@@ -484,3 +490,82 @@ def test_a_huge_frame_passes_in_pieces_and_in_linear_time() -> None:
 )
 def test_frames_that_only_look_like_counts_pass(odd: bytes) -> None:
     assert list(Frames(hide_usage=True).feed(odd + b"\n\n")) == [odd + b"\n\n"]
+
+
+def asleep(client: Client) -> list[Replica]:
+    """Let a service sleep; return its replicas, which are there again once they are put back."""
+    there, client.stored.list = client.stored.list, []
+    return there
+
+
+def test_a_stream_to_a_service_that_sleeps_has_comments_until_it_is_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        there = asleep(client)
+        answer = pieces(await client.ask(STREAM))
+        assert [await anext(answer) for _ in range(3)] == [b": waiting\n\n"] * 3
+        await until(lambda: {"a": 1} in client.stored.requests)
+        client.stored.list = there
+        rest = b"".join([piece async for piece in answer])
+        assert rest.replace(b": waiting\n\n", b"").startswith(b"data: ") and rest.endswith(b"data: [DONE]\n\n")
+        assert [exchange.status for exchange in client.ended] == [200] and client.ended[0].answer_tokens == 3
+        await until(lambda: client.stored.requests[-1] == {"a": 0})
+
+    with_engines(1, work, idle_seconds=60)
+
+
+def test_a_request_to_a_service_that_sleeps_waits_for_its_answer() -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        there = asleep(client)
+        asked = asyncio.ensure_future(client.ask({"model": "chat", "prompt": "x"}, openai.COMPLETIONS))
+        await until(lambda: {"a": 1} in client.stored.requests)
+        client.stored.list = there
+        assert (await asked).status_code == 200
+        assert [exchange.status for exchange in client.ended] == [200]
+
+    with_engines(1, work, idle_seconds=60)
+
+
+def test_who_leaves_while_a_service_wakes_up_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        there = asleep(client)
+        answer = pieces(await client.ask(STREAM))
+        await anext(answer)
+        await answer.aclose()
+        assert [exchange.status for exchange in client.ended] == [499]
+        client.stored.list = there
+        assert (await client.text(STREAM)).endswith(b"data: [DONE]\n\n"), "its turn is free again"
+        assert len(engines[0].asked) == 1
+
+    with_engines(1, work, idle_seconds=60, max_concurrent_requests=1)
+
+
+def test_nobody_waits_for_a_service_whose_replicas_die_or_longer_than_was_asked_for() -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        asleep(client)
+        text = await client.text(STREAM)
+        assert b"no replica of chat is ready" in text and [each.status for each in client.ended] == [503]
+        client.stored.failures = 1
+        await asyncio.sleep(routing.FRESH_SECONDS)
+        with pytest.raises(NoReplica):
+            await client.ask(STREAM)
+
+    with_engines(1, work, idle_seconds=60, request_timeout_seconds=1)
+
+
+def test_an_answer_that_is_no_stream_is_a_frame_of_one_that_has_begun() -> None:
+    async def refuses(asked: Asked) -> None:
+        await asked.answer(400, {"error": "too long"})
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        there = asleep(client)
+        answer = pieces(await client.ask(STREAM))
+        assert await anext(answer) == b": waiting\n\n"
+        client.stored.list = there
+        rest = b"".join([piece async for piece in answer]).replace(b": waiting\n\n", b"")
+        assert json.loads(rest.removeprefix(b"data: "))["error"] == "too long" and len(engines[0].asked) == 1
+
+    with_engines(1, work, refuses, idle_seconds=60)

@@ -407,3 +407,71 @@ def test_a_deployment_is_asked_steered_and_listed_as_the_service_that_it_is(api:
     assert api.ask("POST", "/api/llm/models/web/restart", token=api.maker).status_code == 200
     assert api.ask("POST", "/api/llm/models/web/stop", token=api.maker).json()["state"] == "stopped"
     assert [row["name"] for row in api.ask("GET", "/api/llm/models").json()["services"]] == ["web"]
+
+
+def test_a_service_sleeps_when_nobody_asks_and_wakes_for_whoever_does(api: Served) -> None:
+    assert api.serve(idle_seconds=60, replicas=2).status_code == 201
+    api.leader.round()
+    assert api.row()["replicas"] == 2 and len(api.jobs()) == 2
+    service = api.store.services.one("default", "web")
+    assert service
+    api.store.client.hset(keys.service(service.service_id), "asked_at", 1)
+    for _ in range(3):
+        api.leader.round()  # they are taken out of the route, their jobs end, and are forgotten
+    row = api.row()
+    assert (row["state"], row["replicas"], row["running"]) == ("asleep", 0, [])
+    assert api.store.services.ask("c", {service.service_id: 1, "nosuch": 1}) == 1
+    api.leader.round()
+    assert api.row()["replicas"] == 2 and api.row()["requests"] == 1 and len(api.jobs()) == 2
+    assert api.store.client.ttl(keys.service_asked(service.service_id)) > 0
+    assert not api.store.client.exists(keys.service("nosuch"))
+
+
+def test_a_service_is_scaled_by_the_requests_of_all_coordinators(api: Served) -> None:
+    assert api.serve(autoscale={"min": 1, "max": 3, "target": 2}).status_code == 201
+    api.leader.round()
+    assert len(api.jobs()) == 1
+    service = api.store.services.one("default", "web")
+    assert service
+    for coordinator in "ab":
+        api.store.services.ask(coordinator, {service.service_id: 2})
+    api.leader.round()
+    assert len(api.jobs()) == 2 and api.row()["replicas"] == 2
+    for coordinator in "ab":
+        api.store.services.ask(coordinator, {service.service_id: 0})
+    api.store.client.hset(keys.service(service.service_id), "needed_at", 1)
+    api.leader.round()
+    assert api.row()["replicas"] == 1
+
+
+def test_two_leaders_and_a_maker_do_not_scale_over_each_other(api: Served) -> None:
+    api.serve(replicas=2)
+    service = api.store.services.one("default", "web")
+    assert service
+    assert api.store.services.rescale(service.service_id, 2, 3, 5)
+    assert not api.store.services.rescale(service.service_id, 2, 4, 5), "it has three by now"
+    assert api.row()["replicas"] == 3
+    assert not api.store.services.rescale("nosuch", 0, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"idle_seconds": 1}, "idle_seconds"),
+        ({"autoscale": {"min": 0, "max": 2}}, "autoscale.min"),
+        ({"autoscale": {"min": 3, "max": 2}}, "autoscale.max"),
+        ({"autoscale": {"min": 2, "max": 3}, "replicas": 1}, "replicas"),
+        ({"autoscale": {"max": 2, "target": 0}}, "autoscale.target"),
+        ({"autoscale": {"max": 101}}, "autoscale.max"),
+    ],
+)
+def test_scaling_that_cannot_be_is_refused_by_its_field(both: Served, more: Any, field: str) -> None:
+    answer = both.serve(**more)
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+
+
+def test_a_number_that_the_load_would_not_keep_is_refused(both: Served) -> None:
+    assert both.serve(autoscale={"min": 1, "max": 3}).json()["replicas"] == 1
+    answer = both.ask("POST", "/api/services/web/scale", {"replicas": 4}, both.maker)
+    assert (answer.status_code, answer.json()["field"]) == (422, "replicas"), answer.text
+    assert both.ask("POST", "/api/services/web/scale", {"replicas": 3}, both.maker).json()["replicas"] == 3

@@ -12,7 +12,7 @@ if given.artifact ~= '' and call('EXISTS', P .. 'holders:' .. of .. ':' .. given
   return { 'artifact', given.artifact }
 end
 local t = now()
-call('HSET', P .. 'service:' .. id, 'created', num(t), 'generation', 1, 'next', 1, 'failures', 0, 'retry_at', 0, unpack(ARGV, 5))
+call('HSET', P .. 'service:' .. id, 'created', num(t), 'asked_at', num(t), 'needed_at', num(t), 'generation', 1, 'next', 1, 'failures', 0, 'retry_at', 0, unpack(ARGV, 5))
 call('HSET', mine, given.name, id)
 call('SADD', P .. 'services', id)
 if given.artifact ~= '' then call('SADD', P .. 'holders:' .. of .. ':' .. given.artifact, 'service:' .. id) end

@@ -6,10 +6,11 @@ if not id then return 0 end
 even_if_full()
 local k = P .. 'service:' .. id
 if what == 'scale' then
-  call('HSET', k, 'replicas', value, 'stopped', 0, 'failures', 0, 'retry_at', 0)
+  local asked_at = value == '0' and '0' or num(t)
+  call('HSET', k, 'replicas', value, 'stopped', 0, 'failures', 0, 'retry_at', 0, 'asked_at', asked_at, 'needed_at', num(t))
 elseif what == 'restart' then
   call('HINCRBY', k, 'generation', 1)
-  call('HSET', k, 'stopped', 0, 'failures', 0, 'retry_at', 0)
+  call('HSET', k, 'stopped', 0, 'failures', 0, 'retry_at', 0, 'asked_at', num(t))
 elseif what == 'stop' then
   call('HSET', k, 'stopped', 1)
 else

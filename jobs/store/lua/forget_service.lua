@@ -4,7 +4,7 @@ local k = P .. 'service:' .. id
 local known = call('HMGET', k, 'deleted', 'tenant', 'artifact')
 if known[1] ~= '1' or call('HLEN', P .. 'servicereplicas:' .. id) > 0 then return 0 end
 even_if_full()
-call('DEL', k)
+call('DEL', k, P .. 'serviceasked:' .. id)
 call('SREM', P .. 'services', id)
 if known[3] and known[3] ~= '' then let_go(known[2], known[3], 'service:' .. id, t) end
 return 1
