@@ -927,7 +927,7 @@ def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) ->
 
 SERVICE = {
     "name": "chat", "tenant": "default", "engine": "llamacpp", "model": "tiny", "state": "starting", "replicas": 1,
-    "ready": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None, "last_failure": None,
+    "ready": 0, "requests": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None, "last_failure": None,
     "running": [
         {"job_id": "v-a-1", "state": "starting", "because": "/health does not answer", "worker": "runner-1",
          "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2},
@@ -944,9 +944,20 @@ def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake
     assert (ran.code, ran.out) == (0, "chat ready, 1 of 1 ready\n")
     assert "starting, 0 of 1 ready: /health does not answer" in ran.err and "/v1" in ran.err
     assert fake.bodies("/api/services") == [{
-        "name": "tiny-q4", "engine": "llamacpp", "replicas": 1, "model": "Tiny_Q4",
+        "name": "tiny-q4", "engine": "llamacpp", "model": "Tiny_Q4",
         "parameters": {"context": 2048, "threads": 2, "file": "a=b"}, "requirements": {"gpus": 1},
     }]  # fmt: skip
+
+
+def test_a_service_that_sleeps_or_scales_is_asked_for_and_shown(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    assert run("serve", "tiny", "--idle", "900", "--autoscale", "1:4", "--target", "2").code == 0
+    [body] = fake.bodies("/api/services")
+    assert (body["idle_seconds"], body["autoscale"]) == (900, {"min": 1, "max": 4, "target": 2})
+    for words in (("--autoscale", "4"), ("--autoscale", "a:b"), ("--target", "2")):
+        assert run("serve", "tiny", *words).code == 2
+    fake.on("GET", "/api/services", {"services": [SERVICE | {"state": "asleep", "replicas": 0, "running": []}]})
+    assert "the next request to it starts one" in run("services").out
 
 
 def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
