@@ -68,9 +68,7 @@ def serve(
     ] = None,
     idle: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS", help="After so long without a request it sleeps; the next one wakes it."
-        ),
+        typer.Option(metavar="SECONDS", help="After so long without a request it sleeps; the next one wakes it."),
     ] = None,
     autoscale: Annotated[
         str | None, typer.Option(metavar="MIN:MAX", help="Scale it between these by the requests that there are.")

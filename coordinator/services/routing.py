@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,7 @@ class Routes:
         self.busy: Counter[str] = Counter()
         #: Requests that there are now, those that wait included, by service.
         self.asked: Counter[str] = Counter()
+        self._new: set[str] = set()
         self._ejected: dict[str, float] = {}
         self._reporting: asyncio.Task[None] | None = None
 
@@ -137,6 +138,7 @@ class Routes:
 
     def asking(self, service: Service) -> AbstractContextManager[None]:
         """Count a request to a service, which wakes one that sleeps, and by which it is scaled."""
+        self._new.add(service.service_id)
         return self._counting(self.asked, service.service_id)
 
     @contextmanager
@@ -152,17 +154,20 @@ class Routes:
     async def _report(self) -> None:
         """Report the counts while there are any, and once when there are none."""
         while self.busy or self.asked:
-            busy, asked = dict(self.busy), dict(self.asked)
-            with suppress(*connection.Unreachable):
-                await run_in_threadpool(self._tell, busy, asked)
+            busy, asked, new = dict(self.busy), dict(self.asked), self._new
+            self._new = set()
+            try:
+                await run_in_threadpool(self._tell, busy, asked, new)
+            except connection.Unreachable:
+                self._new |= new
             for counts, told in ((self.busy, busy), (self.asked, asked)):
                 for what, count in told.items():
                     if not count and not counts[what]:
                         del counts[what]
             await asyncio.sleep(REPORT_SECONDS)
 
-    def _tell(self, busy: Mapping[str, int], asked: Mapping[str, int]) -> None:
-        self._store.services.ask(self._me, asked)
+    def _tell(self, busy: Mapping[str, int], asked: Mapping[str, int], new: Collection[str]) -> None:
+        self._store.services.ask(self._me, asked, new)
         self._store.services.count_busy(self._me, busy)
 
     # -- what Redis has ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ other ever has, and its job is named after it, so that a leader that dies betwee
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.models import ANONYMOUS, Actor
@@ -204,9 +204,12 @@ class Services(Part):
             pipe.expire(keys.replica_busy(job), _BUSY_SECONDS)
         pipe.execute()
 
-    def ask(self, coordinator: str, requests: Mapping[str, int]) -> int:
-        """Keep how many requests this coordinator has, by service, and wake those that sleep; return how many exist."""
-        flat = [word for pair in requests.items() for word in pair]
+    def ask(self, coordinator: str, requests: Mapping[str, int], new: Collection[str]) -> int:
+        """Keep how many requests this coordinator has, by service; return how many services there are of them.
+
+        Those with `new` requests wake where they sleep.
+        """
+        flat = [word for one, count in requests.items() for word in (one, count, int(one in new))]
         return int(self._scripts.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str], Asked]) -> bool:

@@ -268,7 +268,7 @@ def test_a_model_that_sleeps_is_woken_by_whoever_asks_it(live: Live) -> None:
     ready(live, "sleeper")
     with openai.OpenAI(base_url=f"{live.url()}/v1", api_key=TOKEN, max_retries=0, timeout=120) as client:
         for stream in (True, False):
-            assert live.post("/api/services/sleeper/scale", {"replicas": 0}).json()["replicas"] == 0
+            assert live.post("/api/services/sleeper/scale", {"replicas": 0}).status_code == 200
             until(lambda: live.get("/api/services/sleeper")["state"] == "asleep", 60)
             answer: Any = client.completions.create(model="sleeper", prompt="once", max_tokens=3, stream=stream)
             assert list(answer)[-1].choices[0].finish_reason if stream else answer.usage.completion_tokens == 3

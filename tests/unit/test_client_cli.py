@@ -927,7 +927,8 @@ def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) ->
 
 SERVICE = {
     "name": "chat", "tenant": "default", "engine": "llamacpp", "model": "tiny", "state": "starting", "replicas": 1,
-    "ready": 0, "requests": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None, "last_failure": None,
+    "ready": 0, "requests": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None,
+    "last_failure": None,
     "running": [
         {"job_id": "v-a-1", "state": "starting", "because": "/health does not answer", "worker": "runner-1",
          "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2},

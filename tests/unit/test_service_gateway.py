@@ -55,7 +55,7 @@ class Stored:
     def replicas(self, _ids: object) -> dict[str, list[Replica]]:
         return {"a": self.list}
 
-    def ask(self, _me: str, requests: Mapping[str, int]) -> None:
+    def ask(self, _me: str, requests: Mapping[str, int], _new: object) -> None:
         self.requests.append(dict(requests))
 
     def count_busy(self, _me: str, counts: Mapping[str, int]) -> None:

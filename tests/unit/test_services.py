@@ -420,7 +420,10 @@ def test_a_service_sleeps_when_nobody_asks_and_wakes_for_whoever_does(api: Serve
         api.leader.round()  # they are taken out of the route, their jobs end, and are forgotten
     row = api.row()
     assert (row["state"], row["replicas"], row["running"]) == ("asleep", 0, [])
-    assert api.store.services.ask("c", {service.service_id: 1, "nosuch": 1}) == 1
+    api.store.client.hset(keys.service(service.service_id), "asked_at", 0)
+    api.store.services.ask("c", {service.service_id: 0}, ())
+    assert api.row()["state"] == "asleep", "a request that ended wakes none that was scaled to none"
+    assert api.store.services.ask("c", {service.service_id: 1, "nosuch": 1}, {service.service_id}) == 1
     api.leader.round()
     assert api.row()["replicas"] == 2 and api.row()["requests"] == 1 and len(api.jobs()) == 2
     assert api.store.client.ttl(keys.service_asked(service.service_id)) > 0
@@ -434,11 +437,11 @@ def test_a_service_is_scaled_by_the_requests_of_all_coordinators(api: Served) ->
     service = api.store.services.one("default", "web")
     assert service
     for coordinator in "ab":
-        api.store.services.ask(coordinator, {service.service_id: 2})
+        api.store.services.ask(coordinator, {service.service_id: 2}, ())
     api.leader.round()
     assert len(api.jobs()) == 2 and api.row()["replicas"] == 2
     for coordinator in "ab":
-        api.store.services.ask(coordinator, {service.service_id: 0})
+        api.store.services.ask(coordinator, {service.service_id: 0}, ())
     api.store.client.hset(keys.service(service.service_id), "needed_at", 1)
     api.leader.round()
     assert api.row()["replicas"] == 1
