@@ -17,7 +17,7 @@ NOTE_MS = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """What was asked for. Without `most` a service keeps its number, without `idle_ms` it never sleeps."""
+    """Numbers that were asked for. Without `most` a service keeps its number, without `idle_ms` it never sleeps."""
 
     idle_ms: int = 0
     least: int = 1
