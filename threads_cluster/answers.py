@@ -356,7 +356,7 @@ class LaneSpan(Answer):
     start: Annotated[float, Field(ge=0)]
     end: Annotated[float, Field(ge=0)]
     busy_seconds: Annotated[float, Field(ge=0)]
-    units: Whole
+    units: Whole | None
     leases: Count
     open: bool
     lost: bool = False
@@ -381,6 +381,8 @@ class Stream(Answer):
     def _lanes_are_there(self) -> Stream:
         if any(span.lane >= len(self.lanes) for span in self.spans):
             raise ValueError("a span is of a lane that is not listed")
+        if any(span.units is None and span.job_id is not None for span in self.spans):
+            raise ValueError("a span of a job has no units")
         return self
 
 

@@ -127,6 +127,13 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(run: Run, fake: Fake, 
     assert dict(fake.asked[-1].url.params) == {"seconds": "3600", "spans": "20000"}
 
 
+def test_spans_of_other_tenants_are_beside_the_job_and_not_in_its_trace(run: Run, fake: Fake, tmp_path: Path) -> None:
+    others = span(1, 0.5, 0.75, job_id=None, type=None, units=None, untold=True)
+    fake.on("GET", "/api/stream", stream(span(0, 0.5, 0.75), others))
+    code, _, err = run("kernels", "j1", "--output", tmp_path / "trace.json")
+    assert code == 0 and err.startswith("2 leases on 1 lane")
+
+
 def test_joined_spans_are_said(run: Run, fake: Fake, tmp_path: Path) -> None:
     fake.on("GET", "/api/stream", stream(span(0, 0.5, 0.75), resolution=7.2))
     _, _, err = run("kernels", "j1", "-o", tmp_path / "trace.json")
@@ -151,7 +158,9 @@ def test_without_spans_the_command_says_why_and_leaves_a_file_as_it_is(
     assert (tmp_path / "trace.json").read_text() == "before"
 
 
-@pytest.mark.parametrize("lie", [{"lane": 4}, {"lane": -1}, {"start": float("1e400")}, {"units": -1}, {"leases": "2"}])
+@pytest.mark.parametrize(
+    "lie", [{"lane": 4}, {"lane": -1}, {"start": float("1e400")}, {"units": -1}, {"units": None}, {"leases": "2"}]
+)
 def test_an_answer_that_makes_no_sense_is_exit_code_3(run: Run, fake: Fake, lie: dict[str, Any]) -> None:
     text = json.dumps(stream({**span(0, 0.5, 0.75), **lie}))
     fake.on("GET", "/api/stream", httpx.Response(200, text=text, headers={"Content-Type": "application/json"}))
