@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,10 @@ from coordinator.services.routing import Routes
 from coordinator.services.tally import Tally
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
+from coordinator.telemetry.job_spans import TraceSpan
 from coordinator.telemetry.recorder import Recorder
+from coordinator.telemetry.request_spans import RequestSpans
+from coordinator.telemetry.span_sender import SpanSender
 from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
@@ -114,10 +117,14 @@ def create(settings: Settings) -> FastAPI:
     tally = Tally(main.services, exporter)
     gateway = Gateway(Routes(main, settings.host_name()), tally.add)
 
+    sender_of_spans = _span_sender(own, settings, lambda: janitor.leading)
+
     def hear(events: Sequence[Event]) -> None:
         overseer.hear(events)
         keeper.hear(events)
         janitor.hear(events)
+        if sender_of_spans is not None:
+            sender_of_spans.hear(events)
 
     hub.listener = hear
 
@@ -131,6 +138,8 @@ def create(settings: Settings) -> FastAPI:
         timekeeper.start()
         overseer.start()
         keeper.start()
+        if sender_of_spans is not None:
+            sender_of_spans.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         wakes.start(asyncio.get_running_loop())
@@ -142,6 +151,8 @@ def create(settings: Settings) -> FastAPI:
         sender.stop()
         overseer.stop()
         keeper.stop()
+        if sender_of_spans is not None:
+            sender_of_spans.stop()
         await gateway.close()
         await tally.close()
         collector.stop()
@@ -176,6 +187,9 @@ def create(settings: Settings) -> FastAPI:
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
+    app.add_middleware(
+        RequestSpans, tracing=cluster.tracing, add=sender_of_spans.add if sender_of_spans else _keep_nothing
+    )
     app.add_middleware(Stopping)
     app.add_middleware(Admission, settings=settings)
     app.add_middleware(Figures, exporter=exporter, denials=denials)
@@ -188,6 +202,18 @@ def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Tree
     """Return what submits jobs for their makers, by one store."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
+
+
+def _span_sender(store: Store, settings: Settings, leads: Callable[[], bool]) -> SpanSender | None:
+    if not settings.otel_exporter_otlp_endpoint:
+        return None
+    from coordinator.telemetry.otlp import Exporter as SpanExporter  # needs packages that others do without
+
+    return SpanSender(store, SpanExporter(settings), leads)
+
+
+def _keep_nothing(_span: TraceSpan) -> None:
+    return
 
 
 def _serve_pages(app: FastAPI, folder: Path) -> None:

@@ -18,6 +18,7 @@ from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
+from coordinator.tracing import Place, Tracing
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Binary
@@ -43,20 +44,30 @@ class Cluster:
         self.queries = Queries(store, settings)
         self.artifacts = Trees(store, settings)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
+        self.tracing = Tracing.of(settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()
         #: Whether Redis has been asked, and can say what is on its disk.
         self._disk_checked = False
 
-    def submit(self, bodies: Sequence[Any], asker: Asker) -> list[SubmittedRow | errors.ClusterError]:
-        """Validate each body alone and write the good ones; return one answer or error each, in order."""
+    def submit(
+        self, bodies: Sequence[Any], asker: Asker, place: Place | None = None
+    ) -> list[SubmittedRow | errors.ClusterError]:
+        """Validate each body alone and write the good ones; return one answer or error each, in order.
+
+        `place`: where in a trace they are submitted.
+        """
         fleet = self.queries.fleet_cache.get()
         references = References(asker, self.artifacts, self.secrets)
         accepted = [self._accept(body, asker, fleet, references) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
-        written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
+        jobs = [self._traced(one.job, place) for one in good]
+        written = iter(zip(good, self._write(jobs), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
+
+    def _traced(self, job: NewJob, place: Place | None) -> NewJob:
+        return job if place is None else self.tracing.traced(job, place)
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
         """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response, params
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
 from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
@@ -22,6 +22,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.schemas import Problem
+from coordinator.tracing import Place
 from jobs import errors
 from jobs.numbers import short
 from jobs.store import tenants
@@ -84,6 +85,21 @@ async def _visible_job(
 
 
 JobId = Annotated[str, Depends(_visible_job)]
+
+
+async def _place(
+    request: Request,
+    traceparent: Annotated[
+        str | None,
+        Header(description="The caller's place in a trace, as W3C Trace Context has it; one that is none is ignored."),
+    ] = None,
+) -> Place | None:
+    place: Place | None = request.scope.get("state", {}).get("place")
+    return place
+
+
+#: Where in a trace a request submits something; the layer in telemetry/request_spans.py reads the header.
+PlaceDep = Annotated[Place | None, Depends(_place)]
 
 
 async def _owner(

@@ -143,6 +143,10 @@ class Settings(BaseSettings):
     #: Where coordinators keep the bytes of artifacts: a folder that all of them share, s3:// or another of fsspec's.
     #: Empty: there are no artifacts.
     artifact_url: str = ""
+    #: Where spans of jobs are sent by OTLP over HTTP, as http://collector:4318; empty: nowhere.
+    otel_exporter_otlp_endpoint: str = Field(default="", pattern=r"^(https?://[^\s]+)?$")
+    #: Share of the submissions without a traceparent of their own that begin a trace.
+    otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""

@@ -72,6 +72,8 @@ class Surroundings:
     workspace: str = ""
     #: Path of the commands of their Python environment; empty: none was asked for.
     python_bin: str = ""
+    #: The job's place in a trace; empty: it is in none.
+    traceparent: str = ""
     #: UUIDs of their GPUs, with commas between.
     gpus: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -82,8 +84,9 @@ class Surroundings:
 def environment(command: Command, around: Surroundings, *, unit: int, attempt: int, item: str | None) -> dict[str, str]:
     """Return all variables of a unit's program. `item` is its item as JSON."""
     path = command.env.get("PATH", around.path)
+    place = {"TRACEPARENT": around.traceparent} if around.traceparent else {}
     given = {
-        "LANG": "C.UTF-8", **command.env, **around.secrets,
+        "LANG": "C.UTF-8", **place, **command.env, **around.secrets,
         "PATH": os.pathsep.join([around.python_bin, path]) if around.python_bin else path,
         "HOME": around.folder, "TMPDIR": around.folder, "CUDA_VISIBLE_DEVICES": around.gpus,
         "CLUSTER_JOB_ID": around.job, "CLUSTER_UNIT": str(unit), "CLUSTER_UNITS": str(command.total),

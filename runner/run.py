@@ -159,6 +159,7 @@ class Run:
             workspace = self._take_workspace() if command.workspace else ""
             self._around = commands.Surroundings(
                 job=self._job, folder=str(self._place.folder.path), workspace=workspace,
+                traceparent=self._task.facts.traceparent,
                 gpus=",".join(gpu.uuid for gpu in self._host.ledger.gpus(self._place.slot.name)),
                 secrets=self._persist(self._files.secrets) if command.secrets else {},
             )  # fmt: skip

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator import tracing
 from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker, Scope
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.references import References
 from coordinator.secrets.vault import Vault
+from coordinator.tracing import Tracing
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.jobs import Jobs, NewJob
@@ -59,6 +61,8 @@ class Wanted:
     workflow: str = ""
     action: str = ""
     attempt: int = 0
+    #: Where in a trace it is submitted, as a traceparent; empty: in none.
+    traceparent: str = ""
 
 
 class OnBehalf:
@@ -70,6 +74,7 @@ class OnBehalf:
         self._fleet = fleet
         self._trees = trees
         self._vault = vault
+        self._tracing = Tracing.of(settings)
 
     def submit(self, wanted: Sequence[Wanted]) -> list[str | errors.ClusterError]:
         """Submit jobs in their order; return the id or the refusal of each.
@@ -96,7 +101,9 @@ class OnBehalf:
             job = submissions.accept(asked, asker, fleet, self._settings, by_maker[wanted.maker]).job
         except errors.ClusterError as error:
             return error
-        return replace(
+        job = replace(
             job, job_id=wanted.job_id, hold=True, after=wanted.after, after_any=wanted.after_any,
             workflow=wanted.workflow, action=wanted.action, attempt=wanted.attempt,
         )  # fmt: skip
+        place = tracing.read(wanted.traceparent)
+        return job if place is None else self._tracing.traced(job, place)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
-from coordinator import decoding, destinations
+from coordinator import decoding, destinations, tracing
 from coordinator.jobs import scheduler, titles
 from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
 from jobs.numbers import exact
@@ -66,6 +66,7 @@ class JobRow(TypedDict):
     max_running: NotRequired[int]
     timeout_seconds: NotRequired[float]
     notify: NotRequired[str]
+    trace_id: NotRequired[str]
     usage: UsageRow
 
 
@@ -282,7 +283,7 @@ def _dead_range(given_up: DeadRange) -> DeadRangeRow:
 
 
 def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
-    """Add the limits that the job's submitter gave it, whether one of its tenant's holds it, and why it was skipped."""
+    """Add what the job's submitter gave it, whether a limit of its tenant's holds it, and why it was skipped."""
     if row["state"] == JobState.SKIPPED.value and "root" in row:
         answer["root"] = row["root"]
     if row.get("backlog") == "1":
@@ -293,6 +294,8 @@ def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
     if "notify" in row:
         answer["notify"] = destinations.shown(row["notify"])
+    if place := tracing.read(row.get("traceparent", "")):
+        answer["trace_id"] = place.trace_id
 
 
 def _rate(row: Mapping[str, str], now: float) -> float | None:

@@ -77,6 +77,7 @@ class Job(Answer):
     max_running: int | None = optional("Most lanes that compute it at once, where that is limited.")
     timeout_seconds: float | None = optional("It fails this long after it started, where that is limited.")
     notify: str | None = optional("Where a webhook goes at its end; of its path no more than that there is one.")
+    trace_id: str | None = optional("Of the trace in which it was submitted, if any: docs/tracing.md.")
     usage: Usage
 
 

@@ -41,6 +41,7 @@ async def submit(
     request: Request,
     cluster: http.ClusterDep,
     asker: http.AskerDep,
+    place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
 ) -> Response:
@@ -48,7 +49,7 @@ async def submit(
     body = await bodies.body(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
-    [answer] = await run_in_threadpool(cluster.submit, [body], asker)
+    [answer] = await run_in_threadpool(cluster.submit, [body], asker, place)
     if isinstance(answer, errors.ClusterError):
         raise answer
     if not wait_seconds:
@@ -73,6 +74,7 @@ async def submit_batch(
     request: Request,
     cluster: http.ClusterDep,
     asker: http.AskerDep,
+    place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
     """Submit up to 1,000 jobs; an invalid one does not hold up the others."""
@@ -80,7 +82,7 @@ async def submit_batch(
         batch = http.parsed(Batch, body)
         if idempotency_key:
             _give_keys(batch.jobs, idempotency_key)
-        answers = await run_in_threadpool(cluster.submit, batch.jobs, asker)
+        answers = await run_in_threadpool(cluster.submit, batch.jobs, asker, place)
     return shown({"answers": [_answer_or_problem(answer) for answer in answers]})
 
 

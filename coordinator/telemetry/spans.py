@@ -78,6 +78,15 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     }  # fmt: skip
 
 
+def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
+    """Return the spans of each of these jobs that ended within the last `seconds`; of small ones there are none."""
+    found: dict[str, list[Span]] = {}
+    for span in _ended(store.telemetry.spans(seconds)):
+        if span.job and span.job in jobs:
+            found.setdefault(span.job, []).append(span)
+    return found
+
+
 def _ended(stored: StoredSpans) -> Iterator[Span]:
     """The spans that the scripts keep, each lane's latest last."""
     yield from skipped.readable("span", stored.past, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))

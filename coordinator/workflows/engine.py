@@ -348,7 +348,7 @@ class _Look:
         wanted = Wanted(
             job_id=step.job_id, body={"type": action.type, "parameters": parameters, **action.options},
             maker=self._maker, after=step.after, after_any=step.after_any, workflow=self._stored.id, action=step.key,
-            attempt=self._known.attempt,
+            attempt=self._known.attempt, traceparent=self._stored.traceparent,
         )  # fmt: skip
         self._batch.append((step, wanted))
         self._batch_bytes += size

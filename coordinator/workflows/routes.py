@@ -13,6 +13,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import submissions
+from coordinator.tracing import Place
 from coordinator.workflows import action_types, planning, rows, schemas, submitting, validation
 from coordinator.workflows.document import InvalidWorkflow
 from coordinator.workflows.planning import APPROVAL
@@ -55,7 +56,7 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
     **http.answers(schemas.Workflow, 202, **{"422": _INVALID}),
 )  # fmt: skip
 async def submit_workflow(
-    request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep,
+    request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep, place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     notify: Annotated[
         str | None,
@@ -64,13 +65,21 @@ async def submit_workflow(
 ) -> Response:  # fmt: skip
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
-        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "")
+        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "", place)
     return shown(await run_in_threadpool(queries.row, name, asker.tenant), 202)
 
 
-def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, notify: str) -> str:
+def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, notify: str, place: Place | None) -> str:
     repeated = {"key": f"workflow@{asker.tenant}:{key}", "before": _id_before(asker.tenant, key)} if key else {}
-    return submitting.submit(cluster.store.workflows, cluster.settings, text, asker, notify=notify, **repeated)
+    return submitting.submit(
+        cluster.store.workflows,
+        cluster.settings,
+        text,
+        asker,
+        notify=notify,
+        traceparent=place.text() if place else "",
+        **repeated,
+    )
 
 
 def _id_before(tenant: str, key: str) -> str:

@@ -23,11 +23,12 @@ from jobs.store.workflows import NewWorkflow, Workflows
 
 def submit(
     store: Workflows, settings: Settings, text: bytes, asker: Asker, *, notify: str = "", key: str = "",
-    before: str = "",
+    before: str = "", traceparent: str = "",
 ) -> str:  # fmt: skip
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
-    notify: as in the text, which it overrules. before: the id that it had in an earlier version.
+    notify: as in the text, which it overrules. before: the id that it had in an earlier version. traceparent: where
+    in a trace its jobs are submitted; empty: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, asker, settings, notify)
@@ -35,7 +36,7 @@ def submit(
         key=key, before=before,
         digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
         description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
-        notify=whole.notify,
+        notify=whole.notify, traceparent=traceparent,
     )  # fmt: skip
     added = store.add(new, asker.actor)
     if isinstance(added, Over):

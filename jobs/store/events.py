@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from jobs.store import keys, skipped
@@ -11,6 +12,8 @@ from jobs.store.scripts import Part
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
 #: The place before the first event.
 NOWHERE = "0-0"
+#: Events of a job's end: what else it tells comes before.
+_LAST = 8
 
 
 class Following(NamedTuple):
@@ -61,6 +64,13 @@ class Events(Part):
         entries, exists, newest = skipped.replies(pipe)
         return JobStream(entries if exists else None, _place(newest))
 
+    def finishing(self, jobs: Sequence[str]) -> list[int | None]:
+        """Return when the last unit of each job was committed, in ms; None where no event of its says so."""
+        pipe = self._pipe()
+        for job in jobs:
+            pipe.xrevrange(keys.job_events(job), count=_LAST)
+        return [_finishing(entries or ()) for entries in (skipped.replies(pipe) if jobs else ())]
+
     def of_fleet(self, since: str, *, count: int) -> FleetStream:
         """Return at most `count` events at and after a place."""
         pipe = self._pipe()
@@ -69,6 +79,11 @@ class Events(Part):
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
         entries, oldest, newest = skipped.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))
+
+
+def _finishing(entries: Sequence[Entry]) -> int | None:
+    moments = [place for place, fields in entries if fields.get(b"type") == b"finishing"]
+    return int(moments[0].partition(b"-")[0]) if moments else None
 
 
 def _place(entries: list[Entry] | None) -> str | None:

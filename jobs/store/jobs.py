@@ -55,6 +55,9 @@ class NewJob:
     workflow: str = ""
     action: str = ""
     attempt: int = 0
+    #: What its programs have as TRACEPARENT, and the span that its own has for a parent; empty: it is in no trace.
+    traceparent: str = ""
+    parent_span: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +207,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"notify": job.notify} if job.notify else {}),
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         **({"attempt": job.attempt} if job.attempt else {}),
+        **({"traceparent": job.traceparent, "parent_span": job.parent_span} if job.traceparent else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

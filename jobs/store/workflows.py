@@ -43,6 +43,8 @@ class NewWorkflow:
     run: bool
     #: URL that is told of its end; empty: none.
     notify: str = ""
+    #: Place in a trace of what submitted it, as W3C's traceparent has it; empty: it is in none.
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ class StoredWorkflow:
     error: str
     #: URL that is told of its end; empty: none.
     notify: str = ""
+    #: Place in a trace of what submitted it; empty: it is in none.
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +152,7 @@ class Workflows(Part):
             "name", new.name, "description", new.description, "total", new.total, "run", int(new.run),
         )  # fmt: skip
         fields += ("notify", new.notify) if new.notify else ()
+        fields += ("traceparent", new.traceparent) if new.traceparent else ()
         limits = (MAX_LIVE, MAX_STORED)
         named = (workflow, new.key, new.before, new.digest)
         return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
@@ -334,5 +339,5 @@ def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow 
         name=texts.get("name", ""), description=texts.get("description", ""), state=texts["state"],
         attempt=int(texts["attempt"]), total=int(texts["total"]), created=int(texts["created"]),
         ended=int(texts.get("ended", 0)), counts=json.loads(texts.get("counts", "{}")), waits=texts.get("waits", ""),
-        error=texts.get("error", ""), notify=texts.get("notify", ""),
+        error=texts.get("error", ""), notify=texts.get("notify", ""), traceparent=texts.get("traceparent", ""),
     )  # fmt: skip

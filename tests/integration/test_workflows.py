@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.integration.live import Live, until
+from tests.unit.collector import Collector
 from tests.unit.workflow_bench import workflow_text
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
@@ -26,10 +27,19 @@ ENDS = ("done", "failed", "cancelled")
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Two coordinators, a CPU worker and a runner of two slots."""
+def collector() -> Iterator[Collector]:
+    with Collector() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Live]:
+    """Two coordinators, which export spans, a CPU worker and a runner of two slots."""
     folder = tmp_path_factory.mktemp("workflows")
-    made = Live(folder, workers=1, coordinators=2, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts")
+    made = Live(
+        folder, workers=1, coordinators=2, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts",
+        OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         try:
@@ -124,3 +134,32 @@ def test_whoever_is_killed_nothing_runs_twice_or_too_early(live: Live) -> None:
     own = [job for job in live.get("/api/jobs?limit=500")["jobs"] if workflow in job["job_id"]]
     assert len(own) == len(actions) == len({job["job_id"] for job in own})
     assert {job["state"] for job in own} == {"done"}
+
+
+def test_a_workflow_of_a_kernel_and_a_program_is_one_trace(live: Live, collector: Collector) -> None:
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    text = workflow_text(
+        "numbers, action_type: collatz, start_number: 1, number_count: 300000000",
+        "program, dependencies: [numbers], action_type: command, "
+        "command: [sh, -c, 'echo \\"$TRACEPARENT\\" > $CLUSTER_RESULT']",
+        name="traced",
+    )
+    headers = {"Content-Type": "application/yaml", "traceparent": f"00-{trace}-{span}-01", **live.headers()}
+    answer = httpx.post(f"{live.url(1)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["traceparent"].startswith(f"00-{trace}-")
+    row = ended(live, answer.json()["workflow_id"])
+    assert row["state"] == "done", row
+    until(lambda: sum(one.name.startswith("job ") for one in collector.of(trace)) == 2, 60)
+    spans = collector.of(trace)
+    by_name = {one.name: one for one in spans}
+    asked, numbers, program = (by_name[name] for name in ("POST /api/workflows", "job collatz", "job command"))
+    assert asked.parent == span and {numbers.parent, program.parent} == {asked.span}
+    lanes = [one for one in spans if one.name == "compute" and one.parent == numbers.span]
+    assert sum(one.attributes["cluster.units"] for one in lanes) == 300_000_000
+    assert {one.attributes["cluster.worker"] for one in lanes} == {"worker-0"}
+    inside = [one for one in spans if one.parent in (numbers.span, program.span)]
+    assert {one.name for one in inside} == {"queue", "compute", "result"}
+    job = program.attributes["cluster.job.id"]
+    [unit] = live.get(f"/api/jobs/{job}/units")["units"]
+    assert unit["value"] == f"00-{trace}-{program.span}-01" and live.job(job)["trace_id"] == trace

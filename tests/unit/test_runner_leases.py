@@ -21,6 +21,7 @@ from jobs.store.slots import Facts
 from jobs.trees import manifest
 from jobs.trees.manifest import Entry
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
+from runner import commands
 from runner.cache import FileCache
 from runner.environments import LONGEST_LIST, Environments
 from runner.faults import Cordon
@@ -169,6 +170,13 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
         "CLUSTER_ATTEMPT": "3", "CLUSTER_RESULT": f"{home}/.cluster-result", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
     assert run["attempts"] == [3]
+
+
+def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> None:
+    job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x", traceparent="00-a-b-01")
+    assert commands.environment(job, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "00-a-b-01"
+    own = commands.read({"total": 1, "env": {"TRACEPARENT": "mine"}})
+    assert commands.environment(own, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "mine"
 
 
 def test_a_unit_that_fails_is_failed_after_what_finished_before_it_is_committed(bench: Bench) -> None:

@@ -1,0 +1,61 @@
+"""OTLP over HTTP, by OpenTelemetry's SDK, which only coordinators need that export spans."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from coordinator.telemetry.job_spans import TraceSpan
+from jobs import VERSION
+from jobs.settings import Settings
+
+#: Seconds in which a batch is taken, with what is tried again.
+_SECONDS = 5.0
+_SCOPE = InstrumentationScope("threads-cluster", VERSION)
+#: Whose complaints of each batch would fill the log; the sender says once what is lost.
+_LOUD = "opentelemetry.exporter"
+
+
+class Exporter:
+    """Sends spans to one receiver. The SDK reads further variables: OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME."""
+
+    def __init__(self, settings: Settings) -> None:
+        logging.getLogger(_LOUD).setLevel(logging.CRITICAL)
+        self._resource = Resource.create({"service.version": VERSION, "host.name": settings.host_name()})
+        if str(self._resource.attributes["service.name"]).startswith("unknown_service"):
+            self._resource = self._resource.merge(Resource({"service.name": "threads-cluster"}))
+        endpoint = f"{settings.otel_exporter_otlp_endpoint.rstrip('/')}/v1/traces"
+        self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_SECONDS)
+
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
+        """Return True when the receiver has taken them."""
+        return self._exporter.export([self._span(each) for each in spans]) is SpanExportResult.SUCCESS
+
+    def close(self) -> None:
+        """End, without waiting for what is tried again."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def _span(self, span: TraceSpan) -> ReadableSpan:
+        parent = _context(span.place.trace_id, span.parent, remote=span.answers) if span.parent else None
+        return ReadableSpan(
+            name=span.name, context=_context(span.place.trace_id, span.place.span_id), parent=parent,
+            resource=self._resource, attributes=dict(span.attributes), start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end), kind=SpanKind.SERVER if span.answers else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
+            instrumentation_scope=_SCOPE,
+        )  # fmt: skip
+
+
+def _context(trace: str, span: str, *, remote: bool = False) -> SpanContext:
+    return SpanContext(int(trace, 16), int(span, 16), remote, TraceFlags(TraceFlags.SAMPLED))
+
+
+def _nanoseconds(ms: float) -> int:
+    return int(ms * 1000) * 1000

@@ -1,0 +1,61 @@
+"""ASGI layer that gives each request that submits something its place in a trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coordinator import tracing
+from coordinator.telemetry.job_spans import Attributes, TraceSpan
+from coordinator.tracing import Place, Tracing
+
+#: Requests with a place of their own: those by which jobs come to be.
+PATHS = frozenset({"/api/submit", "/api/submit-batch", "/api/workflows"})
+_HEADER = b"traceparent"
+
+
+class RequestSpans:
+    """Puts the place into the request's state, and the header traceparent into the answer."""
+
+    def __init__(self, app: ASGIApp, tracing: Tracing, add: Callable[[TraceSpan], None]) -> None:
+        self._app = app
+        self._tracing = tracing
+        self._add = add
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in PATHS:
+            await self._app(scope, receive, send)
+            return
+        caller = tracing.given([value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER])
+        place = self._tracing.enter(caller)
+        if place is None:
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})["place"] = place
+        await self._traced(scope, receive, send, place, caller)
+
+    async def _traced(self, scope: Scope, receive: Receive, send: Send, place: Place, caller: Place | None) -> None:
+        began, status = time.time(), 500
+
+        async def marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (_HEADER, place.text().encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, marked)
+        finally:
+            if self._tracing.exports and place.sampled:
+                self._add(_span(scope["path"], place, caller, began * 1000, status))
+
+
+def _span(path: str, place: Place, caller: Place | None, began: float, status: int) -> TraceSpan:
+    attributes: Attributes = {"http.request.method": "POST", "http.route": path, "http.response.status_code": status}
+    return TraceSpan(
+        place=place, parent=caller.span_id if caller else "", name=f"POST {path}", start=began, end=time.time() * 1000,
+        attributes=attributes, error=f"status {status}" if status >= 500 else "", answers=True,
+    )  # fmt: skip

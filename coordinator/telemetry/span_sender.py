@@ -1,0 +1,113 @@
+"""Thread of a coordinator that sends spans of traces: of requests that it answered, and of jobs once they have ended.
+
+The leader sends those of jobs. What it does not hear of, while nobody leads, or what the receiver does not take, is
+lost: nothing about work depends on it, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from coordinator.events.event import Event
+from coordinator.telemetry import job_spans, spans
+from coordinator.telemetry.job_spans import EndedJob, TraceSpan
+from jobs.store import Store, connection, skipped
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds.
+ROUND_SECONDS = 1.0
+#: Jobs and spans of requests that wait to be sent; beyond them the oldest are lost. Jobs read, spans sent, at once.
+MAX_WAITING, JOBS_AT_ONCE, SPANS_AT_ONCE = 20_000, 500, 2000
+_T = TypeVar("_T")
+
+
+class Receiver(Protocol):
+    """Takes spans elsewhere."""
+
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
+        """Return False when they were not taken, and are lost."""
+
+    def close(self) -> None:
+        """Take no more, and try nothing again."""
+
+
+class SpanSender(threading.Thread):
+    """Sends spans until stopped."""
+
+    def __init__(self, store: Store, receiver: Receiver, leads: Callable[[], bool]) -> None:
+        super().__init__(name="traces", daemon=True)
+        self._store = store
+        self._receiver = receiver
+        self._leads = leads
+        self._jobs: deque[str] = deque(maxlen=MAX_WAITING)
+        self._requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
+        self._ended = threading.Event()
+        self._refused = False
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Note jobs that ended, where this coordinator leads. Any thread."""
+        if self._leads():
+            self._jobs.extend(event.job for event in events if event.ends)
+
+    def add(self, span: TraceSpan) -> None:
+        """Send the span of a request soon. Any thread."""
+        self._requests.append(span)
+
+    def run(self) -> None:
+        """Send each second what there is, whatever fails, until stopped; then once more."""
+        while not self._ended.wait(ROUND_SECONDS):
+            self._attempt()
+        self._attempt()
+
+    def _attempt(self) -> None:
+        try:
+            self.round()
+        except connection.Unreachable as error:
+            log.warning("spans of jobs are lost: %s", connection.reason(error))
+        except Exception:
+            log.exception("spans of jobs are lost")
+
+    def round(self) -> None:
+        """Send what waits at this moment."""
+        for _ in range(len(self._jobs) // JOBS_AT_ONCE + 1):
+            found = [*_taken(self._requests, SPANS_AT_ONCE), *self._of_jobs(_taken(self._jobs, JOBS_AT_ONCE))]
+            for first in range(0, len(found), SPANS_AT_ONCE):
+                self._deliver(found[first : first + SPANS_AT_ONCE])
+
+    def _deliver(self, some: Sequence[TraceSpan]) -> None:
+        refused = not self._receiver.send(some)
+        if refused and not self._refused:
+            log.warning("OTEL_EXPORTER_OTLP_ENDPOINT did not take spans, which are lost; the next ones are tried")
+        self._refused = refused
+
+    def _of_jobs(self, ids: Sequence[str]) -> Iterator[TraceSpan]:
+        rows = self._store.job_reads.fields(ids, job_spans.FIELDS)
+        jobs = skipped.readable("job", rows, job_spans.ended)
+        large = [job for job in jobs if job and not job.is_small]
+        lanes = spans.of_jobs(self._store, {job.job_id for job in large}, self._seconds(large)) if large else {}
+        finishing = dict(zip((job.job_id for job in large), self._store.events.finishing(
+            [job.job_id for job in large]), strict=True))  # fmt: skip
+        for job in jobs:
+            if job:
+                yield from job_spans.spans(job, lanes.get(job.job_id, ()), finishing.get(job.job_id))
+
+    def _seconds(self, jobs: Sequence[EndedJob]) -> int:
+        """Return how far back the work of these jobs reaches, in whole seconds."""
+        since = time.time() - min(job.began for job in jobs) / 1000
+        return min(spans.MAX_SECONDS, max(60, int(since) + 60))
+
+    def stop(self) -> None:
+        """Send what there is, within a second, and end."""
+        self._ended.set()
+        self.join(timeout=1.0)
+        self._receiver.close()
+
+
+def _taken(queue: deque[_T], most: int) -> list[_T]:
+    return [queue.popleft() for _ in range(min(most, len(queue)))]

@@ -1,0 +1,118 @@
+"""Traces as W3C Trace Context has them: where a request or a job stands in one, and the text that says so. Pure.
+
+A coordinator that exports no spans hands on what a caller gave. One that does makes a span of each request that submits
+something, and of each job: the job's is named by the job's id, so that whoever knows the job knows the span.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jobs.settings import Settings
+from jobs.store.jobs import NewJob
+
+#: Version, trace, span and flags; more may follow in later versions than 00.
+_FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL)
+_SPAN = re.compile(r"[0-9a-f]{16}", re.ASCII)
+#: Identifiers of nothing.
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+#: Random part of a trace's id by which traces are chosen.
+_CHOICES = 1 << 56
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Place in a trace: the span in which something happens."""
+
+    #: 32 and 16 hexadecimal digits.
+    trace_id: str
+    span_id: str
+    #: Its spans are to be kept.
+    sampled: bool
+
+    def text(self) -> str:
+        """Return it as the header traceparent has it."""
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
+
+
+def read(text: str) -> Place | None:
+    """Return the place that a traceparent names; None for what is none, as for version ff and ids of zeros."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        return None
+    version, trace, span, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or trace == _NO_TRACE or span == _NO_SPAN:
+        return None
+    return Place(trace_id=trace, span_id=span, sampled=bool(int(flags, 16) & 1))
+
+
+def given(headers: Sequence[str]) -> Place | None:
+    """Return the place that the headers traceparent of a request name; several are as bad as none."""
+    return read(headers[0].strip(" \t")) if len(headers) == 1 else None
+
+
+def span_of(name: str) -> str:
+    """Return the id of a job's span: the job's own id where that is one, else made of it."""
+    if _SPAN.fullmatch(name) and name != _NO_SPAN:
+        return name
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracing:
+    """Whether spans are exported, and of how many of the traces that begin here."""
+
+    exports: bool
+    #: 0..1
+    ratio: float = 1.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Tracing:
+        """Return what the settings say."""
+        return cls(exports=bool(settings.otel_exporter_otlp_endpoint), ratio=settings.otel_traces_sampler_arg)
+
+    def enter(self, caller: Place | None) -> Place | None:
+        """Return the place of a request: a span of its own where spans are exported, else its caller's.
+
+        None: it is in no trace.
+        """
+        if not self.exports:
+            return caller
+        if caller is None:
+            begun = Place(trace_id=_new(_NO_TRACE), span_id=_new(_NO_SPAN), sampled=True)
+            return begun if int(begun.trace_id[-14:], 16) < self.ratio * _CHOICES else None
+        return replace(caller, span_id=_new(_NO_SPAN))
+
+    def traced(self, job: NewJob, place: Place) -> NewJob:
+        """Return a job as one that is submitted at this place."""
+        own = replace(place, span_id=span_of(job.job_id)) if self.exports else place
+        return replace(job, traceparent=own.text(), parent_span=place.span_id)
+
+
+class MissingPackages(Exception):
+    """Spans are to be exported, and what exports them is not installed; the message says what to do."""
+
+
+def check(settings: Settings) -> None:
+    """Raise MissingPackages where OTEL_EXPORTER_OTLP_ENDPOINT is set without OpenTelemetry's exporter."""
+    if not settings.otel_exporter_otlp_endpoint:
+        return
+    try:
+        importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ImportError as error:
+        raise MissingPackages(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT is set, and {error.name} is not installed: "
+            "pip install --require-hashes -r requirements/tracing.txt, or unset it"
+        ) from error
+
+
+def _new(none: str) -> str:
+    """Return a random id as long as that of nothing, and another."""
+    while (name := secrets.token_hex(len(none) // 2)) == none:
+        continue
+    return name
