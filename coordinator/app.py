@@ -124,7 +124,7 @@ def create(settings: Settings) -> FastAPI:
         keeper.hear(events)
         janitor.hear(events)
         if sender_of_spans is not None:
-            sender_of_spans.hear(events)
+            sender_of_spans.note(event.job for event in events if event.ends)
 
     hub.listener = hear
 

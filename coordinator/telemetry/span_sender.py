@@ -1,7 +1,8 @@
 """Thread of a coordinator that sends spans of traces: of requests that it answered, and of jobs once they have ended.
 
-The leader sends those of jobs. What it does not hear of, while nobody leads, or what the receiver does not take, is
-lost: nothing about work depends on it, and nothing waits for it.
+The leader sends those of jobs; others remember for some seconds what ended, so that whoever leads next sends it, some
+of it a second time under the same ids. What the receiver does not take is lost: nothing about work depends on it, and
+nothing waits for it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from coordinator.events.event import Event
 from coordinator.telemetry import job_spans, spans
 from coordinator.telemetry.job_spans import EndedJob, TraceSpan
 from jobs.store import Store, connection, skipped
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds.
 ROUND_SECONDS = 1.0
+#: A coordinator that does not lead remembers ends for this long: nobody may have led for LEAD's 3 s and some rounds.
+LEADERLESS_SECONDS = 10.0
 #: Jobs and spans of requests that wait to be sent; beyond them the oldest are lost. Jobs read, spans sent, at once.
 MAX_WAITING, JOBS_AT_ONCE, SPANS_AT_ONCE = 20_000, 500, 2000
 _T = TypeVar("_T")
@@ -45,15 +47,16 @@ class SpanSender(threading.Thread):
         self._store = store
         self._receiver = receiver
         self._leads = leads
-        self._jobs: deque[str] = deque(maxlen=MAX_WAITING)
+        #: With the time of each by time.monotonic.
+        self._jobs: deque[tuple[float, str]] = deque(maxlen=MAX_WAITING)
         self._requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
         self._ended = threading.Event()
         self._refused = False
 
-    def hear(self, events: Sequence[Event]) -> None:
-        """Note jobs that ended, where this coordinator leads. Any thread."""
-        if self._leads():
-            self._jobs.extend(event.job for event in events if event.ends)
+    def note(self, jobs: Iterable[str]) -> None:
+        """Send spans of jobs that have just ended soon, if this coordinator leads then. Any thread."""
+        now = time.monotonic()
+        self._jobs.extend((now, job) for job in jobs)
 
     def add(self, span: TraceSpan) -> None:
         """Send the span of a request soon. Any thread."""
@@ -75,10 +78,20 @@ class SpanSender(threading.Thread):
 
     def round(self) -> None:
         """Send what waits at this moment."""
+        while self._requests:
+            self._deliver(_taken(self._requests, SPANS_AT_ONCE))
+        if not self._leads():
+            self._forget_old()
+            return
         for _ in range(len(self._jobs) // JOBS_AT_ONCE + 1):
-            found = [*_taken(self._requests, SPANS_AT_ONCE), *self._of_jobs(_taken(self._jobs, JOBS_AT_ONCE))]
+            found = list(self._of_jobs([job for _, job in _taken(self._jobs, JOBS_AT_ONCE)]))
             for first in range(0, len(found), SPANS_AT_ONCE):
                 self._deliver(found[first : first + SPANS_AT_ONCE])
+
+    def _forget_old(self) -> None:
+        since = time.monotonic() - LEADERLESS_SECONDS
+        while self._jobs and self._jobs[0][0] < since:
+            self._jobs.popleft()
 
     def _deliver(self, some: Sequence[TraceSpan]) -> None:
         refused = not self._receiver.send(some)

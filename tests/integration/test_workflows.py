@@ -141,7 +141,7 @@ def test_a_workflow_of_a_kernel_and_a_program_is_one_trace(live: Live, collector
     text = workflow_text(
         "numbers, action_type: collatz, start_number: 1, number_count: 300000000",
         "program, dependencies: [numbers], action_type: command, "
-        "command: [sh, -c, 'echo \\"$TRACEPARENT\\" > $CLUSTER_RESULT']",
+        r"""command: [sh, -c, 'echo \"$TRACEPARENT\" > $CLUSTER_RESULT']""",
         name="traced",
     )
     headers = {"Content-Type": "application/yaml", "traceparent": f"00-{trace}-{span}-01", **live.headers()}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from coordinator import tracing
-from coordinator.events.event import Event
 from coordinator.telemetry import span_sender
 from coordinator.telemetry.otlp import Exporter
 from coordinator.telemetry.span_sender import SpanSender
@@ -114,8 +113,8 @@ class Sender(SpanSender):
     def __init__(self, flow: Flows) -> None:
         super().__init__(flow.store, Exporter(flow.settings), lambda: True)
 
-    def tell(self, *jobs: str, state: str = "done") -> None:
-        self.hear([Event(id="1-0", fields={"job": job, "type": state, "state": state}) for job in jobs])
+    def tell(self, *jobs: str) -> None:
+        self.note(jobs)
         self.round()
 
 
@@ -222,7 +221,7 @@ def test_what_is_not_sampled_or_in_no_trace_is_not_sent(traced: Flows, collector
         traced.store.jobs.cancel(job)
     sender = Sender(traced)
     app_spans(traced, sender)
-    sender.tell(unsampled, untraced, state="cancelled")
+    sender.tell(unsampled, untraced)
     assert collector.spans == []
     assert programs_place(traced, unsampled) == f"00-{TRACE}-{unsampled}-00"
 
@@ -233,7 +232,7 @@ def test_what_nobody_writes_stops_no_other_job(traced: Flows, collector: Collect
         traced.store.jobs.cancel(job)
     traced.store.client.hset(keys.job(odd), "ended", "never")
     traced.store.client.hset(keys.job(older), "traceparent", b"\xff\xfe")
-    Sender(traced).tell(odd, older, good, state="cancelled")
+    Sender(traced).tell(odd, older, good)
     assert [one.span for one in collector.of(TRACE) if one.name == "job command"] == [good]
 
 
@@ -269,27 +268,37 @@ def test_a_receiver_that_refuses_or_is_away_costs_spans_and_one_line(
     for _ in range(3):
         job = submit(traced, GIVEN)[0]["job_id"]
         traced.store.jobs.cancel(job)
-        sender.tell(job, state="cancelled")
+        sender.tell(job)
     assert caplog.text.count("did not take spans") == 1 and collector.spans == []
     collector.status = 200
-    sender.tell(job, state="cancelled")
+    sender.tell(job)
     assert [one.name for one in collector.spans] == ["job command", "queue"]
 
 
 def test_what_waits_is_bounded(traced: Flows) -> None:
     sender = Sender(traced)
-    ended = [Event(id="1-0", fields={"job": f"j{number}", "type": "done", "state": "done"}) for number in range(1000)]
-    for _ in range(span_sender.MAX_WAITING // 1000 + 5):
-        sender.hear(ended)
-    assert len(sender._jobs) == span_sender.MAX_WAITING
-    sender.hear([Event(id="1-0", fields={"job": "j", "type": "progress", "state": "running"})])
-    assert sender._jobs[-1] == "j999", "only ends are noted"
+    sender.note(str(number) for number in range(span_sender.MAX_WAITING + 5))
+    assert len(sender._jobs) == span_sender.MAX_WAITING and sender._jobs[0][1] == "5"
 
 
-def test_a_sender_that_does_not_lead_notes_no_job(traced: Flows) -> None:
-    sender = SpanSender(traced.store, Exporter(traced.settings), lambda: False)
-    sender.hear([Event(id="1-0", fields={"job": "j", "type": "done", "state": "done"})])
-    assert not sender._jobs
+def test_who_leads_next_sends_what_ended_before(
+    traced: Flows, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leads = [False]
+    sender = SpanSender(traced.store, Exporter(traced.settings), lambda: leads[0])
+    late, old = (submit(traced, GIVEN)[0]["job_id"] for _ in range(2))
+    for job in (late, old):
+        traced.store.jobs.cancel(job)
+    sender.note([old])
+    monkeypatch.setattr(span_sender, "LEADERLESS_SECONDS", 0.0)
+    sender.round()
+    monkeypatch.undo()
+    sender.note([late])
+    sender.round()
+    assert collector.spans == []
+    leads[0] = True
+    sender.round()
+    assert [one.span for one in collector.spans if one.name == "job command"] == [late]
 
 
 def test_without_its_packages_a_coordinator_that_is_to_export_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
