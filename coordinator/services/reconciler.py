@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from coordinator.events.event import Event
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
 from coordinator.services import planning, scaling
+from coordinator.services.absences import Absences
 from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
 from jobs import errors
 from jobs.models import Actor
@@ -30,6 +31,7 @@ class Reconciler:
     def __init__(self, store: Store, on_behalf: OnBehalf) -> None:
         self._store = store
         self._on_behalf = on_behalf
+        self._absences = Absences()
 
     def round(self) -> None:
         """Look at every service; one that fails holds up no other. Raises Unreachable."""
@@ -37,8 +39,8 @@ class Reconciler:
         if not found:
             return
         replicas = self._store.services.replicas([one.service_id for one in found])
-        workers = {each.report.worker for several in replicas.values() for each in several if each.report}
-        now, leaving = round(self._store.clock.now() * 1000), self._store.services.leaving(sorted(workers))
+        now = round(self._store.clock.now() * 1000)
+        leaving = self._leaving(replicas.values(), now)
         for service in found:
             try:
                 self._keep(self._scaled(service, now), replicas[service.service_id], now, leaving)
@@ -46,6 +48,12 @@ class Reconciler:
                 raise
             except Exception:
                 log.exception("looking at a service failed", extra={"service": service.service_id})
+
+    def _leaving(self, replicas: Iterable[Sequence[Replica]], now: int) -> frozenset[str]:
+        """Return the workers whose replicas are replaced: those that drain, and those that died or are cut off."""
+        workers = sorted({each.report.worker for several in replicas for each in several if each.report})
+        store = self._store.services
+        return store.leaving(workers) | self._absences.missed(store.gone(workers, now))
 
     def _keep(self, service: Service, replicas: Sequence[Replica], now: int, leaving: frozenset[str]) -> None:
         drain = drain_ms(service)

@@ -189,6 +189,11 @@ class Services(Part):
         rows = self._scripts.read(*(("HGET", keys.worker(one), "drain") for one in workers)) if workers else []
         return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
 
+    def gone(self, workers: Sequence[str], now: int) -> frozenset[str]:
+        """Return those of the workers whose heartbeats do not come any more. `now`: milliseconds of Redis' clock."""
+        rows = self._scripts.read(*(("ZSCORE", keys.WORKERS, one) for one in workers)) if workers else []
+        return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
+
     # -- what runners and coordinators report -----------------------------------------------------------------------
 
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:

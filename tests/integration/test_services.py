@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,28 @@ def test_a_model_that_sleeps_is_woken_by_whoever_asks_it(live: Live) -> None:
             answer: Any = client.completions.create(model="sleeper", prompt="once", max_tokens=3, stream=stream)
             assert list(answer)[-1].choices[0].finish_reason if stream else answer.usage.completion_tokens == 3
     live.post("/api/services/sleeper/stop")
+
+
+def test_a_replica_whose_runner_is_killed_starts_on_another_one(live: Live) -> None:
+    with tempfile.TemporaryDirectory(prefix="runner-") as place:
+        Path(place).chmod(0o711)
+        for number in (1, 2):
+            live.start_runner(number, 1, RUNNER_DIR=f"{place}/{number}", RUNNER_LABELS="spare", HOST_ID="host-0")
+        serve_paced(live, "spared", 3, requirements={"labels": ["spare"]})
+        before = ready(live, "spared")["running"][0]
+        live.kill(before["worker"])
+        killed = time.monotonic()
+
+        def elsewhere() -> Any:
+            row = live.get("/api/services/spared")
+            return [one for one in row["running"] if one["state"] == "ready" and one["worker"] != before["worker"]]
+
+        until(elsewhere, 60)
+        print(f"ready elsewhere after {time.monotonic() - killed:.1f} s")
+        asked = list(stream(live, "spared"))
+        assert asked[-1] == "[DONE]" and len(asked) == 3 + 1
+        assert httpx.delete(f"{live.url()}/api/services/spared", headers=live.headers(), timeout=60).status_code == 204
+        until(lambda: not [each for each in replicas(live) if each["parameters"]["service"] == "spared"], 60)
 
 
 def test_a_replica_that_is_never_ready_dies_with_its_words_and_a_service_can_be_deleted(live: Live) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.app import on_behalf_of
-from coordinator.services import reconciler, tally
+from coordinator.services import absences, reconciler, tally
 from coordinator.services.gateway import Exchange
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
@@ -51,6 +51,7 @@ class Served(Api):
     def run(self, job: str, state: str = "ready", **more: Any) -> None:
         """Pretend that a runner leases a replica, and says in which state it is."""
         client = self.store.client
+        client.zadd(keys.WORKERS, {more.get("worker", "runner-1"): self.store.clock.now() * 1000 + 600_000})
         client.hset(keys.job(job), "state", "running")
         client.hset(keys.job_lease(job), f"runner-1/{job}", "0:1:0:0:0:0:runner-1/0")
         fields = {"state": state, "why": "", "address": "127.0.0.1", "port": 9, "key": "k" * 16, "host": "h"}
@@ -478,3 +479,21 @@ def test_a_number_that_the_load_would_not_keep_is_refused(both: Served) -> None:
     answer = both.ask("POST", "/api/services/web/scale", {"replicas": 4}, both.maker)
     assert (answer.status_code, answer.json()["field"]) == (422, "replicas"), answer.text
     assert both.ask("POST", "/api/services/web/scale", {"replicas": 3}, both.maker).json()["replicas"] == 3
+
+
+def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(absences, "MISSED_SECONDS", 0.0)
+    api.serve()
+    api.leader.round()
+    [lost] = api.jobs()
+    api.run(lost)
+    api.leader.round()
+    assert api.jobs() == [lost]
+    api.store.client.zadd(keys.WORKERS, {"runner-1": 1})
+    api.leader.round()
+    [_, new] = api.jobs()
+    api.run(new, worker="runner-2")
+    api.leader.round()
+    assert [each["state"] for each in api.row()["running"]] == ["stopping", "ready"]
