@@ -434,6 +434,15 @@ class Cluster:
         host: Json = self._get(f"hosts/{quote(name)}", shape=answers.HostDetail)
         return host
 
+    def best_host(self, config: str | Path | None = None) -> str:
+        """Return the name of the host with the least score among those of cluster.yaml and of the cluster.
+
+        `config`: another file than ./cluster.yaml, which need not be there. ClientError where no host is reached.
+        """
+        from threads_cluster.ssh import hosts
+
+        return hosts.best(self.hosts, None if config is None else Path(config))
+
     def stream(self, seconds: int = 600) -> Json:
         """`{from, to, lanes, spans, ...}`: which lane computed which job when, at most of the last hour.
 

@@ -30,6 +30,7 @@ from threads_cluster import (
     workflow_commands,
 )
 from threads_cluster.session import Session, as_json_option
+from threads_cluster.ssh import commands as ssh_commands
 from threads_cluster.submitting import Kinds
 
 _EPILOG = """\b
@@ -481,6 +482,7 @@ app.add_typer(profile_commands.app, name="profile")
 app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
 app.command()(service_commands.services)
 app.add_typer(service_commands.app, name="service")
+app.command(epilog=ssh_commands.EPILOG)(ssh_commands.health)
 app.command()(access.login)
 app.command()(access.logout)
 

@@ -1,0 +1,1 @@
+"""Hosts that are reached over SSH: those of cluster.yaml."""

@@ -1,0 +1,106 @@
+"""Hosts that can be used now: those of cluster.yaml, over connections that are kept, and those of the cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from threads_cluster import errors, show
+from threads_cluster.ssh import refusals
+
+if TYPE_CHECKING:
+    from threads_cluster.ssh.configuration import ClusterConfig
+    from threads_cluster.ssh.probe import Health
+
+#: Returns rows of /api/hosts. ClientError where no cluster answers.
+Tell: TypeAlias = Callable[[], list[dict[str, Any]]]
+#: The configuration of a folder, which need not be there.
+_FILE = Path("cluster.yaml")
+#: Seconds between two looks where cluster.yaml says nothing.
+_REFRESH_SECONDS = 2.0
+
+
+def configuration(path: Path | None) -> ClusterConfig | None:
+    """Return what a file says; None where none is named and ./cluster.yaml is not there. BadArgument, Misconfigured."""
+    if path is None and not _FILE.exists():
+        return None
+    refusals.check_installed()
+    from threads_cluster.ssh.configuration import ClusterConfig
+
+    return ClusterConfig.from_yaml(path or _FILE)
+
+
+def best(tell: Tell, path: Path | None) -> str:
+    """Return the name of the best host of all. ClientError where none is reached."""
+    from threads_cluster.ssh import health
+
+    with Hosts(tell, configuration(path)) as hosts:
+        return health.chosen(hosts.health()).name
+
+
+class Hosts:
+    """Hosts of cluster.yaml, whose connections stay open within a `with` block, and those of the cluster."""
+
+    def __init__(self, tell: Tell, config: ClusterConfig | None) -> None:
+        self._tell, self.config = tell, config
+        self._background: Any = None
+        self._pool: Any = None
+
+    def __enter__(self) -> Self:
+        if self.config is not None:
+            from threads_cluster.ssh.background import Background
+            from threads_cluster.ssh.pool import Pool
+
+            self._background = Background()
+            self._pool = Pool(self.config)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._background is not None:
+            self._background.close(self._pool.close())
+
+    @property
+    def refresh_seconds(self) -> float:
+        """Seconds between two looks."""
+        return (self.config.health_check.refresh_interval if self.config else 0) or _REFRESH_SECONDS
+
+    def health(self) -> list[Health]:
+        """Ask all of them at once. ClientError where there is no cluster.yaml and no cluster answers."""
+        from threads_cluster.ssh import health
+        from threads_cluster.ssh.configuration import HealthCheck
+
+        if self.config is None:
+            return health.of_joined(self._tell(), HealthCheck())
+        told = _Told(self._tell)
+        nodes: list[Health] = self._background.run(health.of_nodes(self._pool))
+        return health.together(nodes, health.of_joined(told.rows(), self.config.health_check))
+
+
+class _Told:
+    """Rows of the cluster's hosts, asked for beside what else is asked."""
+
+    #: Seconds for which they are waited for once all else has answered.
+    _PATIENCE_SECONDS = 1.0
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._rows: list[dict[str, Any]] = []
+        self._why = "the cluster takes too long to answer"
+        self._asking = threading.Thread(target=self._ask, daemon=True)
+        self._asking.start()
+
+    def _ask(self) -> None:
+        try:
+            self._rows, self._why = self._tell(), ""
+        except errors.ClientError as error:
+            self._why = str(error)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return them; none, and a note on stderr, where the cluster does not tell them."""
+        self._asking.join(self._PATIENCE_SECONDS)
+        if self._why:
+            show.say(f"note: only hosts of cluster.yaml are known: {self._why}")
+        return self._rows

@@ -1,0 +1,238 @@
+"""Connections to hosts that are kept: a command on one takes a round trip, a new connection takes many and a key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from threads_cluster import errors
+from threads_cluster.ssh import refusals
+from threads_cluster.ssh.configuration import ClusterConfig, Node
+from threads_cluster.ssh.refusals import HostTrouble
+
+#: Commands at once over one connection; sshd takes ten sessions each (MaxSessions).
+CHANNELS = 8
+#: Where keys of hosts are looked for.
+_KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+#: Seconds between two questions whether a silent host lives, and how many may stay unanswered.
+_ALIVE_SECONDS, _ALIVE_COUNT = 5, 2
+#: Seconds for which a connection that is closed may take its leave.
+_CLOSE_SECONDS = 1.0
+
+
+class _Line:
+    """A connection, the process that carries it where there is a ProxyCommand, and the commands that use it."""
+
+    def __init__(self, connection: Any, proxy: asyncio.subprocess.Process | None) -> None:
+        self.connection, self._proxy = connection, proxy
+        self.used = 0
+        #: A command on it was left; sshd may count it as long as it likes. No other is begun.
+        self.left = False
+
+    @property
+    def usable(self) -> bool:
+        return not (self.left or self.connection.is_closed())
+
+    @contextlib.contextmanager
+    def command(self) -> Iterator[Any]:
+        """Yield the connection; the last command ends one that was left."""
+        try:
+            yield self.connection
+        except BaseException:
+            self.left = True
+            raise
+        finally:
+            self.used -= 1
+            if self.left and not self.used:
+                self.connection.close()
+
+    async def close(self) -> None:
+        self.connection.close()
+        with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self.connection.wait_closed()
+        self.connection.abort()
+        if self._proxy:
+            await _ended(self._proxy)
+
+
+class _HostLines:
+    """Connections to one host: as many as its commands need, and no more than are allowed."""
+
+    def __init__(self, node: Node, config: ClusterConfig) -> None:
+        self._node, self._config = node, config
+        self._lines: list[_Line] = []
+        #: All that were ever connected and may still be open.
+        self._all: list[_Line] = []
+        self._connecting = asyncio.Lock()
+        self._room = asyncio.Semaphore(config.ssh.pool_size * CHANNELS)
+
+    @contextlib.asynccontextmanager
+    async def channel(self, seconds: float) -> AsyncIterator[Any]:
+        async with self._room:
+            line = await self._taken(seconds)
+            with line.command() as connection:
+                yield connection
+
+    async def _taken(self, seconds: float) -> _Line:
+        """Return a line with room, which is taken up by one; a new one where none has."""
+        if line := self._free():
+            return line
+        async with self._connecting:  # who waited here finds room in what was connected meanwhile
+            if line := self._free():
+                return line
+            await self._forget_ended()
+            line = await _connected(self._node, self._config, seconds)
+            line.used = 1
+            self._lines.append(line)
+            self._all.append(line)
+            return line
+
+    async def _forget_ended(self) -> None:
+        ended = [line for line in self._all if not (line.usable or line.used)]
+        self._all = [line for line in self._all if line not in ended]
+        await asyncio.gather(*(line.close() for line in ended))
+
+    def _free(self) -> _Line | None:
+        self._lines = [line for line in self._lines if line.usable]
+        line = min((line for line in self._lines if line.used < CHANNELS), key=lambda each: each.used, default=None)
+        if line:
+            line.used += 1
+        return line
+
+    async def close(self) -> None:
+        await asyncio.gather(*(line.close() for line in self._all))
+
+
+class Pool:
+    """Connections to all hosts of a configuration. Made and used in one event loop."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._hosts: dict[str, _HostLines] = {}
+
+    @contextlib.asynccontextmanager
+    async def channel(self, node: Node, seconds: float | None = None) -> AsyncIterator[Any]:
+        """Yield a connection with room for one command. HostTrouble, also for what goes wrong with the connection.
+
+        `seconds`: until a host that does not answer is given up; default: `ssh.timeout`.
+        """
+        patience = seconds or self.config.ssh.timeout
+        host = self._hosts.setdefault(node.name, _HostLines(node, self.config))
+        try:
+            async with host.channel(patience) as connection:
+                yield connection
+        except (OSError, asyncssh.Error) as error:
+            raise refusals.trouble(node, error, seconds=patience, user=_user(node)) from None
+
+    async def close(self) -> None:
+        """Close all connections; what they carry ends."""
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        self._hosts.clear()
+
+
+def _user(node: Node) -> str:
+    return node.user or getuser()
+
+
+async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line:
+    """Return a new connection to a host whose key is known. HostTrouble."""
+    keys = _KnownKeys(config)
+    offered: list[Any] = []
+
+    class Client(asyncssh.SSHClient):  # type: ignore[misc]
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: Any) -> bool:
+            """Refuse: it is asked only of keys that are not known."""
+            offered.append(key)
+            return False
+
+    given = {
+        "known_hosts": keys.of, "client_factory": Client, "encoding": None, "connect_timeout": None,
+        "keepalive_interval": _ALIVE_SECONDS, "keepalive_count_max": _ALIVE_COUNT, "agent_forwarding": False,
+        **_options(node, config),
+    }  # fmt: skip
+    proxy = None
+    try:
+        async with asyncio.timeout(seconds):
+            if node.proxy_command:
+                proxy, given["sock"] = await _proxied(node)
+            return _Line(await asyncssh.connect(node.host, **given), proxy)
+    except BaseException as error:
+        if proxy:
+            await _ended(proxy)
+        if isinstance(error, asyncssh.HostKeyNotVerifiable) and offered:
+            raise refusals.not_known(node, offered[0], known=keys.found, files=keys.file) from None
+        if isinstance(error, (OSError, ValueError, asyncssh.Error)):
+            raise refusals.trouble(node, error, seconds=seconds, user=_user(node)) from None
+        raise
+
+
+def _options(node: Node, config: ClusterConfig) -> dict[str, Any]:
+    """Return what was stated; all else is that of ~/.ssh/config and of the agent."""
+    key_file = node.key_file or config.ssh.key_file
+    stated = {
+        "username": node.user,
+        "port": node.port,
+        "client_keys": [str(Path(key_file).expanduser())] if key_file else None,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+async def _proxied(node: Node) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """Start a ProxyCommand; the process, and what reads and writes its stdout and stdin. No shell reads its words."""
+    values = {"%h": node.host, "%p": str(node.port or 22), "%r": _user(node), "%%": "%"}
+    try:
+        words = shlex.split(node.proxy_command or "")
+    except ValueError as error:
+        raise HostTrouble(node, f"its proxy_command cannot be read: {error}") from None
+    words = [re.sub("%[hpr%]", lambda match: values[match[0]], word) for word in words]
+    ours, its = socket.socketpair()
+    try:
+        with its:
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=its.fileno(), stdout=its.fileno(), start_new_session=True
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End a ProxyCommand with what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+class _KnownKeys:
+    """Keys of hosts that are known."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        stated = config.ssh.known_hosts
+        self._files = [Path(name).expanduser() for name in ((stated,) if stated else _KNOWN)]
+        #: Where a further one belongs.
+        self.file = stated or _KNOWN[0]
+        #: Whether some key of the host is known.
+        self.found = False
+
+    def of(self, host: str, address: str, port: int | None) -> Any:
+        """Return what asyncssh wants to know of a host. Misconfigured for a file that is none."""
+        files = [str(path) for path in self._files if path.is_file()]
+        try:
+            known = asyncssh.match_known_hosts(asyncssh.read_known_hosts(files) if files else b"", host, address, port)
+        except (OSError, ValueError) as error:
+            raise errors.Misconfigured(f"{', '.join(files)}: keys of hosts cannot be read: {error}") from None
+        self.found = bool(known[0])
+        return known

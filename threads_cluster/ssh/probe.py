@@ -1,0 +1,139 @@
+"""How a host is: one question over SSH, and the score that follows from its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from threads_cluster.ssh import refusals
+from threads_cluster.ssh.configuration import HealthCheck, Node
+from threads_cluster.ssh.refusals import HostTrouble
+from threads_cluster.terminal import visible
+
+if TYPE_CHECKING:
+    from threads_cluster.ssh.pool import Pool
+
+#: Read by /bin/sh from stdin, so that it does not matter which shell the user has. A tool of GPUs that hangs is ended.
+_SCRIPT = b"""\
+LC_ALL=C; export LC_ALL
+read -r load rest </proc/loadavg && echo "load $load"
+echo "cpus $(nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo)"
+while read -r name value rest; do
+  case $name in MemTotal:) echo "total $value" ;; MemAvailable:) echo "available $value" ;; esac
+done </proc/meminfo
+if command -v nvidia-smi >/dev/null 2>&1; then
+  if command -v timeout >/dev/null 2>&1; then limit="timeout 2"; else limit=; fi
+  $limit nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits 2>/dev/null |
+    while read -r used rest; do echo "gpu $used"; done
+fi
+echo end
+"""
+#: Bytes of an answer at most; a host that says more is not asked further.
+_MOST_BYTES = 64 << 10
+_LINE = re.compile(rb"(load|cpus|total|available|gpu) ([0-9]{1,18}(?:\.[0-9]{1,9})?)")
+#: load1 / cpus above which a host has too much to do, and the use in percent at which a GPU is full.
+_BUSY_LOAD, _FULL_GPU = 2.0, 95.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """A host as it was a moment ago."""
+
+    name: str
+    #: ssh: it is one of cluster.yaml; joined: its workers tell it.
+    source: str
+    reachable: bool
+    #: Why it is not reachable, or not healthy; empty where it is.
+    reason: str = ""
+    #: What to do about it.
+    advice: str = ""
+    load1: float | None = None
+    cpus: int | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    #: Use of each GPU, in percent.
+    gpus: tuple[float, ...] = ()
+    #: Less is better; None: not known.
+    score: float | None = None
+    #: Seconds until it had answered.
+    seconds: float = 0.0
+
+    @property
+    def healthy(self) -> bool:
+        return self.reachable and not self.reason
+
+    @property
+    def gpu_percent(self) -> float | None:
+        """Mean use of the GPUs; None without."""
+        return sum(self.gpus) / len(self.gpus) if self.gpus else None
+
+
+def score(load1: float, cpus: int, gpus: tuple[float, ...], check: HealthCheck) -> float:
+    """Return how busy a host is: cpu_weight * 100 * load1 / cpus + gpu_weight * mean use of its GPUs in percent."""
+    return check.cpu_weight * 100 * load1 / cpus + (check.gpu_weight * sum(gpus) / len(gpus) if gpus else 0.0)
+
+
+def trouble_of(load1: float, cpus: int, gpus: tuple[float, ...]) -> str:
+    """Return why a host that answers is not healthy; empty where it is."""
+    if load1 / cpus > _BUSY_LOAD:
+        return f"load {load1:.2f} on {cpus} cpus"
+    if gpus and all(used >= _FULL_GPU for used in gpus):
+        return f"every GPU is used by {_FULL_GPU:g} % or more"
+    return ""
+
+
+async def asked(pool: Pool, node: Node) -> Health:
+    """Return how a host is. Never raises for a host that is not well; it takes `health_check.timeout` at most."""
+    began, check = monotonic(), pool.config.health_check
+    try:
+        async with asyncio.timeout(check.timeout), pool.channel(node, check.timeout) as connection:
+            answer = await _answer(connection, node)
+        return _judged(node, answer, check, monotonic() - began)
+    except (HostTrouble, TimeoutError) as error:
+        found = refusals.trouble(node, error, seconds=check.timeout, user="")
+        return Health(
+            name=node.name, source="ssh", reachable=False, reason=found.why, advice=found.next,
+            seconds=monotonic() - began,
+        )  # fmt: skip
+
+
+async def _answer(connection: Any, node: Node) -> bytes:
+    process = await connection.create_process("/bin/sh -s", encoding=None)
+    try:
+        process.stdin.write(_SCRIPT)
+        process.stdin.write_eof()
+        said = b""
+        while len(said) <= _MOST_BYTES and (piece := await process.stdout.read(_MOST_BYTES)):
+            said += piece
+    finally:
+        process.close()
+    if len(said) <= _MOST_BYTES:
+        await process.wait_closed()  # sshd counts it until then
+    return said
+
+
+def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Health:
+    """Return what an answer says; HostTrouble for one that is none."""
+    lines = said.splitlines()
+    if len(said) > _MOST_BYTES or b"end" not in lines:
+        began = visible(said[:100].decode(errors="replace"))
+        advice = "its login shell must run commands, and print nothing of its own after them"
+        raise HostTrouble(node, f"does not say how it is; it says {began!r}", advice)
+    told: dict[bytes, list[float]] = {}
+    for line in lines:
+        if match := _LINE.fullmatch(line):
+            told.setdefault(match[1], []).append(float(match[2]))
+    load1, cpus = told.get(b"load", [math.nan])[0], int(told.get(b"cpus", [0])[0])
+    if cpus < 1 or not math.isfinite(load1):
+        raise HostTrouble(node, "does not say its load and cpus", "hosts must be Linux, with /proc")
+    gpus = tuple(min(used, 100.0) for used in told.get(b"gpu", []))
+    total, available = (int(told[name][0]) << 10 if name in told else None for name in (b"total", b"available"))
+    return Health(
+        name=node.name, source="ssh", reachable=True, reason=trouble_of(load1, cpus, gpus), load1=load1, cpus=cpus,
+        memory_total_bytes=total, memory_used_bytes=None if None in (total, available) else total - available,  # type: ignore[operator]
+        gpus=gpus, score=score(load1, cpus, gpus, check), seconds=seconds,
+    )  # fmt: skip

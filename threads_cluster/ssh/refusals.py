@@ -1,0 +1,113 @@
+"""Why a host cannot be used over SSH, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from threads_cluster import errors
+from threads_cluster.ssh.configuration import Node
+
+#: Of the checkout: what asyncssh needs, by hashes.
+_PINNED = Path(__file__).resolve().parents[2] / "requirements" / "ssh.txt"
+
+
+class HostTrouble(errors.ClientError):
+    """A host cannot be used."""
+
+    #: Whether another attempt may find it well.
+    passing = False
+
+    def __init__(self, node: Node, why: str, advice: str = "") -> None:
+        super().__init__(f"{node.name}: {why}")
+        self.why, self.next = why, advice
+
+
+class Passing(HostTrouble):
+    """A host is not reached, or its connection was lost; another attempt may find it well."""
+
+    passing = True
+
+
+class Missing(errors.Misconfigured):
+    """A package that SSH needs is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"hosts over SSH need the package {package}, which is not installed")
+        what = f"--require-hashes -r {shlex.quote(str(_PINNED))}" if _PINNED.is_file() else "'threads-cluster[ssh]'"
+        self.next = f"{shlex.quote(sys.executable)} -m pip install {what}"
+
+
+def check_installed() -> None:
+    """Raise Missing where a package is not installed."""
+    from importlib.util import find_spec
+
+    for package in ("asyncssh", "yaml"):
+        try:
+            there = find_spec(package) is not None
+        except ValueError:  # one that is kept from being imported
+            there = False
+        if not there:
+            raise Missing(package)
+
+
+def trouble(node: Node, error: BaseException, *, seconds: float, user: str) -> HostTrouble:
+    """Return what an error of a connection, or of what goes over it, means."""
+    import asyncssh
+
+    if isinstance(error, HostTrouble):
+        return error
+    if isinstance(error, TimeoutError):
+        return Passing(node, f"does not answer within {seconds:g} s", _reach(node))
+    if isinstance(error, asyncssh.PermissionDenied):
+        return HostTrouble(node, f"refuses every key of {user}", f"{_ssh(node, 'ssh-copy-id')}   once, from here")
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return HostTrouble(node, f"no way to speak with it safely: {error.reason}", _reach(node))
+    if isinstance(error, (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)):
+        advice = "name a key without a passphrase as key_file, or add yours to the agent: ssh-add"
+        return HostTrouble(node, f"a key cannot be read: {error}", advice)
+    if isinstance(error, asyncssh.Error):
+        return Passing(node, f"the connection was lost: {error.reason or type(error).__name__}", _reach(node))
+    if isinstance(error, OSError):
+        return Passing(node, f"is not reached: {_plainly(error)}", _reach(node))
+    if isinstance(error, ValueError):  # of a configuration that asyncssh does not take
+        return HostTrouble(node, f"cannot be asked: {error}", _reach(node))
+    raise error
+
+
+def not_known(node: Node, key: Any, *, known: bool, files: str) -> HostTrouble:
+    """Return the refusal of a key that is not in the file of known hosts: of a new host, or of a changed one."""
+    fingerprint = f"{key.get_algorithm()} {key.get_fingerprint()}"
+    if not known:
+        advice = (
+            f"{_ssh(node, 'ssh')} true   and compare {key.get_fingerprint()} with what its owner says before yes; or,"
+            f" where you trust the network: ssh-keyscan -p {node.port or 22} {node.host} >> {files}"
+        )
+        return HostTrouble(node, f"its key is not known: {fingerprint}", advice)
+    advice = (
+        "nothing was sent. If its owner says that it was changed: ssh-keygen -R"
+        f" {shlex.quote(node.host if node.port in (None, 22) else f'[{node.host}]:{node.port}')} -f {files}"
+        f" and then {_ssh(node, 'ssh')} true"
+    )
+    return HostTrouble(node, f"its key has CHANGED, or somebody is between: it has {fingerprint}", advice)
+
+
+def _plainly(error: OSError) -> str:
+    number = error.errno or 0  # those of name servers are negative
+    return (os.strerror(number) if number > 0 else str(error) or type(error).__name__).lower()
+
+
+def _reach(node: Node) -> str:
+    return f"see whether this works: {_ssh(node, 'ssh')} true"
+
+
+def _ssh(node: Node, command: str) -> str:
+    """Return a command of OpenSSH for a host, which a person may paste."""
+    words = [command]
+    words += ["-p", str(node.port)] if node.port else []
+    words += ["-i", node.key_file] if node.key_file else []
+    words += ["-o", f"ProxyCommand={node.proxy_command}"] if node.proxy_command else []
+    return shlex.join([*words, f"{node.user}@{node.host}" if node.user else node.host])
