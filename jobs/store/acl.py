@@ -45,7 +45,7 @@ COORDINATOR_KEYS = (
     keys.SERVICES, keys.service("*"), keys.services_of("*"), keys.service_replicas("*"), keys.replica("*"),
     keys.service_asked("*"), keys.replica_busy("*"), keys.inference_counted("*"),
     keys.UNFIT, keys.SHAPES, keys.tenant_shapes("*"), keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED,
-    keys.claimed("*"),
+    keys.claimed("*"), keys.stops("*"),
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
     keys.attachment_output("*"),
     keys.GENERATIONS, keys.WORKFLOWS_TAKEN, keys.WORKFLOW_FIGURES,
@@ -61,9 +61,9 @@ _COMMANDS = (
     " +evalsha +script|load +time +info +client|setname"
 )
 #: Names of keys are hidden too; CLIENT TRACKING tells them. RQ's workers look themselves up in the list of clients.
-_WORKER = f"{_COMMANDS} -scan -randomkey -client +client|setname +client|list"
+_WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
 #: The leader has the append-only file rewritten: docs/durability.md.
-_COORDINATOR = f"{_COMMANDS} +bgrewriteaof"
+_COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof"
 #: What a replica asks its master for, and what a sentinel asks a server for, which it makes a replica or the master.
 _REPLICA = "+psync +replconf +ping"
 _SENTINEL = (
@@ -117,11 +117,12 @@ class Role:
 
 ROLES = (
     Role(
-        name="worker", keys=WORKER_KEYS, read=READ_BY_WORKERS, commands=_WORKER, on_sentinels=_ASKS_SENTINELS
+        name="worker", keys=WORKER_KEYS, read=READ_BY_WORKERS, commands=_WORKER, channels=(keys.stops("*"),),
+        on_sentinels=_ASKS_SENTINELS,
     ),
     Role(
         name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COORDINATOR,
-        on_sentinels=_ASKS_SENTINELS,
+        channels=(keys.stops("*"),), on_sentinels=_ASKS_SENTINELS,
     ),
     Role(name="exporter", keys=(), commands=_EXPORTER),
     #: Health checks, backups and people.

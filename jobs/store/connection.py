@@ -18,6 +18,8 @@ from jobs import redis_address
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
 Client: TypeAlias = Any
 RedisError = redis.exceptions.RedisError
+#: Redis' rules do not let this user do that.
+Denied = redis.exceptions.NoPermissionError
 ResponseError = redis.exceptions.ResponseError
 NoScriptError = redis.exceptions.NoScriptError
 SilenceError = redis.exceptions.TimeoutError

@@ -387,6 +387,11 @@ def worker(worker_id: str) -> str:
     return f"{PREFIX}worker:{worker_id}"
 
 
+def stops(worker_id: str) -> str:
+    """Channel, no key: ids of jobs that were cancelled or paused and of which a worker has leases."""
+    return f"{PREFIX}stops:{worker_id}"
+
+
 def gpu(uuid: str) -> str:
     """Worker that has claimed this GPU."""
     return f"{PREFIX}gpu:{uuid}"

@@ -133,6 +133,7 @@ class Worker:
         beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.asked)
         with links.on_signals(server.stop):  # from the first beat that says ready to the last one
             beats.start()
+            link.hear_stops(beats.hurry, lambda: server.stopping)
             stop_metrics = exporter.serve(settings)
             log.info("ready", extra={"lanes": self.lanes})
             try:

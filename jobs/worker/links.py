@@ -15,7 +15,7 @@ from typing import Protocol
 from jobs import logs, redis_address
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, bells, connection
+from jobs.store import Store, bells, connection, stops
 from jobs.store.connection import Unreachable, away, pause
 from jobs.store.lease_store import LeaseStore
 from jobs.worker import api_calls
@@ -45,6 +45,9 @@ class Link(Protocol):
     def for_beats(self) -> LeaseStore:
         """Return the store on connections of its own, which notice silence sooner."""
 
+    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+        """Have `heard` called, from a thread, when leases of this worker may have to end; until `stopped`."""
+
     def listen(self, server: Server) -> None:
         """Have the server serve whenever there may be work, until it stops; signals make it stop."""
 
@@ -59,6 +62,11 @@ class RedisLink:
 
     def for_beats(self) -> Store:
         return Store(connection.connect(self._url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+
+    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+        client = connection.connect(self._url, retries=1, timeout=None)
+        arguments = (client, self.worker, heard, stopped)
+        threading.Thread(target=stops.listen, args=arguments, name="stops", daemon=True).start()
 
     def listen(self, server: Server) -> None:
         listening = connection.connect(self._url, retries=0, timeout=None)
@@ -81,6 +89,9 @@ class ApiLink:
 
     def for_beats(self) -> ApiStore:
         return ApiStore(self._api.for_beats(BEAT_TIMEOUT_SECONDS), self._device)
+
+    def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
+        """Do nothing: beats say so within a second."""
 
     def listen(self, server: Server) -> None:
         """Ask for work until the server stops. A token that does not count any more ends the process by SIGTERM."""

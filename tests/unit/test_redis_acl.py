@@ -49,7 +49,7 @@ NOT_WORKERS = {
     # Of programs.
     "shapes", "shapes:{}", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
     "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
-    "workflow:{}",
+    "workflow:{}", "stops:{}",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (

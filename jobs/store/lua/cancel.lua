@@ -15,6 +15,7 @@ if call('ZCARD', key(id, 'leases')) == 0 then
 else
   set_state(j, 'cancelling', t)
   set_later(j, earliest(key(id, 'leases')))
+  tell_holders(j)
 end
 log_change(t, tenant, token, 'cancel', id, j.state)
 return { 'ok', j.state }

@@ -516,6 +516,18 @@ local function drop_lease(j, token, t, l, only)
   end
 end
 
+-- Tells the workers that have leases of a job, at once, to ask what is to become of these: else they hear with their next
+-- beats. Whoever does not listen, or may not be told, loses nothing else.
+local function tell_holders(j)
+  local told = {}
+  for _, token in ipairs(call('HKEYS', key(j.id, 'lease'))) do
+    local l = lease_of(j.id, token) or {}
+    local worker = string.match(l.lane or '', '^(.*)/') or l.lane
+    if worker and not told[worker] then redis.pcall('PUBLISH', P .. 'stops:' .. worker, j.id) end
+    if worker then told[worker] = true end
+  end
+end
+
 -- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
 local function on_grain(j, position)
   return position - math.fmod(math.fmod(position, j.grain) + j.offset, j.grain)
