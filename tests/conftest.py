@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import certifi
+import httpx
 import pytest
 import redis
 from hypothesis import settings
@@ -57,9 +59,17 @@ def _read_certificates_once() -> None:
     ssl.create_default_context = context  # type: ignore[assignment]
 
 
+def _wait_longer() -> None:
+    """Let httpx' calls without a limit of their own take a minute, and not 5 s: a machine may be busy for that long."""
+    unsaid: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
+    for phase in ("connect", "read", "write", "pool"):
+        setattr(unsaid, phase, 60.0)
+
+
 use_cpu_level(os.environ.get("CPU_LEVEL", ""))  # `CPU_LEVEL=v2 make contract` tests the kernels of another CPU
 _forget_our_settings()
 _read_certificates_once()
+_wait_longer()
 # A script's background job gets both ignored, and so would every process that a test starts and then signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -20,11 +20,24 @@ DIST = TOP / "web" / "dist"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 AXE = TOP / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+#: Milliseconds in which a page draws what is there or asked for, on a machine that is busy with other things.
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 #: Only what is wrong comes back: the rest is megabytes.
 SCAN = """async tags => {
   const options = {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]};
   return (await axe.run(document, options)).violations;
 }"""
+#: Two frames, and the ends of what moves for a time.
+DRAWN = """async () => {
+  const drawn = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+  await drawn();
+  const moving = document.getAnimations().filter(each => each.effect?.getComputedTiming().endTime !== Infinity);
+  await Promise.allSettled(moving.map(each => each.finished));
+  await drawn();
+}"""
+#: The page's own timers that run by now are over: those that write its address with a delay.
+RESTED = "() => new Promise(done => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 600))"
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
@@ -107,7 +120,7 @@ def open_address(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(color_scheme=theme, **{"viewport": DESKTOP, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", heard)
         page.on("pageerror", lambda error: complaints.append(f"uncaught: {error}"))
         page.goto(address)
@@ -165,7 +178,12 @@ def in_both_themes(page: Page) -> Iterator[str]:
 def settled(page: Page) -> None:
     """Returns when nothing is loading any more and the last change is drawn."""
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+    page.evaluate(DRAWN)
+
+
+def focused_row(page: Page, name: str) -> None:
+    """Returns when the focus is in the row of this name."""
+    page.wait_for_function("name => document.activeElement.closest('tr')?.dataset.row === name", arg=name)
 
 
 def overflow(page: Page) -> int:

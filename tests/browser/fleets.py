@@ -96,6 +96,8 @@ class Fleet(Programs):
         #: A job of which /events tells the state of the moment, as of one that keeps no events.
         self.present = ""
         self._frames: list[dict[str, Any]] = []
+        #: How many frames the last snapshot had in it: a stream begins after these.
+        self._begins = 0
 
     def move(self, *frames: dict[str, Any]) -> None:
         """Send these events, such as of a job, or with `type` fleet, queue or alert the row of that name."""
@@ -110,10 +112,12 @@ class Fleet(Programs):
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def events(self) -> list[dict[str, Any]]:
+    def begin(self) -> int:
+        return self._begins
+
+    def events(self, place: int) -> tuple[list[dict[str, Any]], int]:
         with self.changed:
-            frames, self._frames = self._frames, []
-        return frames
+            return self._frames[place:], len(self._frames)
 
     def status(self) -> dict[str, Any]:
         live = [row for row in self.workers.values() if row["live"]]
@@ -128,6 +132,7 @@ class Fleet(Programs):
         }  # fmt: skip
 
     def snapshot(self) -> dict[str, Any]:
+        self._begins = len(self._frames)
         return {
             "jobs": [*self.jobs.values()], "cursor": None, "stream": "1-0", "status": self.status(),
             "queues": self.queues, "workers": [*self.workers.values()], "nodes": [], "gpus": [], "alerts": [],

@@ -105,9 +105,13 @@ class Programs:
         lines = ['{"artifact":1}', *(json.dumps(row, separators=(",", ":")) for row in rows)]
         return ("\n".join(lines) + "\n").encode()
 
-    def events(self) -> list[dict[str, Any]]:
-        """Return what the stream of events tells after a change, or after a second without one."""
-        return [self.event()]
+    def begin(self) -> int:
+        """Return the place at which a stream of events begins."""
+        return 0
+
+    def events(self, place: int) -> tuple[list[dict[str, Any]], int]:
+        """Return what a stream at a place tells after a change or a second without one, and where it goes on."""
+        return [self.event()], place + 1
 
     def event(self) -> dict[str, Any]:
         """Return what the stream of events says of a change."""
@@ -242,13 +246,13 @@ class Handler(BaseHTTPRequestHandler):
             pass  # the page has gone
 
     def _events(self) -> Iterator[str]:
-        told = 0
+        told, at = 0, self.server.programs.begin()
         while not self.server.programs.away:
             with self.server.programs.changed:
                 if self.server.programs.number == told:
                     self.server.programs.changed.wait(1)
                 told = self.server.programs.number
-                events = self.server.programs.events()
+                events, at = self.server.programs.events(at)
             for data in events:
                 place, name = f"{int(time.time() * 1000)}-{told}", data["type"]
                 yield f"id: {place}\nevent: {name}\ndata: {json.dumps(data)}\n\n"

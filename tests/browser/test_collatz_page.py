@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PHONE, Open, in_both_themes, overflow, settled, shot, violations
+from tests.browser.conftest import PHONE, RESTED, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
 ADDRESS = "/collatz.html"
@@ -64,7 +64,7 @@ def drawn(page: Page, source: str) -> Any:
 
 def whole(page: Page, numbers: int) -> Any:
     found = picture(page)
-    expect(found).to_have_attribute("data-numbers", str(numbers), timeout=20_000)
+    expect(found).to_have_attribute("data-numbers", str(numbers))
     return found
 
 
@@ -107,9 +107,9 @@ def test_a_run_from_start_to_its_records(open_page: Open, pages: Live) -> None:
     expect(records).not_to_contain_text("not found")
     figures = page.get_by_role("region", name="Figures")
     expect(figures).to_contain_text(re.compile(rf"Most steps\s*524 at {spaced(837_799)}"))
+    expect(page).to_have_url(re.compile(r"job=\w+"))
     job = re.search(r"job=(\w+)", page.url)
-    assert job, page.url
-    assert pages.job(job[1])["parameters"]["columns"] == 1024
+    assert job and pages.job(job[1])["parameters"]["columns"] == 1024
     expect(page.locator("#range-note")).to_contain_text("on this cluster")
     shot(page, "collatz-run-light")
 
@@ -149,8 +149,10 @@ def test_a_job_of_somebody_else_is_opened_by_its_address(open_page: Open, pages:
     drawn(page, "columns")
     expect(page.get_by_label("n from")).to_have_value(str(2**60))
     expect(page.get_by_role("region", name="Records")).to_contain_text("of this range only")
-    took = re.search(r"runtime ([\d.]+)\s(ms|s)", page.get_by_role("region", name="Job").inner_text())
-    assert took, "the runtime is not shown"
+    runtime = re.compile(r"runtime ([\d.]+)\s(ms|s)")
+    expect(page.get_by_role("region", name="Job")).to_contain_text(runtime)
+    took = runtime.search(page.get_by_role("region", name="Job").inner_text())
+    assert took
     shown = float(took[1]) / (1000 if took[2] == "ms" else 1)
     assert shown == pytest.approx(pages.job(job)["seconds"], rel=0.06)
     page.keyboard.press("2")
@@ -248,9 +250,10 @@ def test_a_million_numbers_light_the_pixels_that_numpy_says(open_page: Open, kin
     page.goto(page.url.replace("to=2", "to=10^6"))
     page.reload()
     found = whole(page, MILLION)
-    assert found.get_attribute("data-kind") == kind
+    expect(found).to_have_attribute("data-kind", kind)
+    settled(page)
     exact = expected(found, MILLION)
-    assert found.get_attribute("data-lit") == str(int(exact.sum()))
+    expect(found).to_have_attribute("data-lit", str(int(exact.sum())))
     thick = exact.copy()
     thick[1:, :] |= exact[:-1, :]
     thick[:, 1:] |= exact[:, :-1]
@@ -292,12 +295,16 @@ def test_the_wheel_zooms_at_the_pointer_and_the_address_keeps_it(open_page: Open
         page.mouse.wheel(0, -300)
     drawn(page, "points")
     page.mouse.move(at[0] + 1, at[1])
-    told = page.locator(".pointed").inner_text()
-    n = int(re.search(r"n ([\d\u202f]+)", told)[1].replace(THIN, ""))  # type: ignore[index]
-    assert abs(n - 800_000) < 2_000
-    terms = trajectory(n)
-    assert f"{len(terms) - 1} steps" in told and spaced(max(terms)) in told
-    page.wait_for_timeout(400)
+
+    def right() -> bool:
+        told = page.locator(".pointed").inner_text()
+        named = re.search(r"n ([\d\u202f]+)", told)
+        n = int(named[1].replace(THIN, "")) if named else 0
+        terms = trajectory(n) if abs(n - 800_000) < 2_000 else [0]
+        return n > 0 and f"{len(terms) - 1} steps" in told and spaced(max(terms)) in told
+
+    until(right)
+    page.evaluate(RESTED)
     page.reload()
     drawn(page, "points")
     assert "span=" in page.url
@@ -343,9 +350,9 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
 def test_a_job_that_is_not_there_is_told_and_asked_for_once(open_page: Open, pages: Live) -> None:
     page = open_page(ADDRESS)
     asked: list[str] = []
+    page.goto("about:blank")
     page.on("request", lambda request: asked.append(request.url) if "/api/jobs/" in request.url else None)
-    page.goto(page.url.split("#")[0] + "#job=c0ffee00c0ffee00")
-    page.reload()
+    page.goto(f"{pages.url()}{ADDRESS}#job=c0ffee00c0ffee00")
     line = page.get_by_role("region", name="Job")
     expect(line).to_contain_text("There is no job c0ffee00c0ffee00")
     expect(page.get_by_role("button", name="Start")).to_be_enabled()
@@ -413,9 +420,13 @@ def test_a_click_tells_all_of_a_number(open_page: Open) -> None:
         terms = trajectory(n)
         for name, value in (("n", n), ("Steps", len(terms) - 1), ("Peak at", f"step {terms.index(max(terms))}")):
             expect(page.locator(f"dd[data-fact='{name}']")).to_have_text(str(value))
-        assert fact(page, "Peak") == spaced(max(terms))
-        listed = page.locator("ol.terms li").all_inner_texts()
-        assert [int(text.split(" ", 1)[1].replace(THIN, "")) for text in listed[:15]] == terms[:15]
+        expect(page.locator("dd[data-fact='Peak']")).to_have_text(spaced(max(terms)))
+
+        def listed() -> list[int]:
+            texts = page.locator("ol.terms li").all_inner_texts()
+            return [int(text.split(" ", 1)[1].replace(THIN, "")) for text in texts[:15]]
+
+        until(lambda terms=terms: listed() == terms[:15])
 
 
 def test_reset_clears_the_picture_and_can_be_undone(open_page: Open) -> None:
@@ -448,6 +459,7 @@ def test_a_brushed_range_becomes_a_histogram_and_a_csv(open_page: Open) -> None:
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 90, steps=5)
     page.mouse.up()
     page.keyboard.up("Shift")
+    page.evaluate(RESTED)
     page.wait_for_url(re.compile("sel="))
     first, last = map(int, re.search(r"sel=(\d+)-(\d+)", page.url).groups())  # type: ignore[union-attr]
     assert abs(first - 2500) < 40 and abs(last - 5000) < 40
@@ -576,8 +588,9 @@ def test_the_inverse_tree_unfolds_and_moves_its_root(open_page: Open) -> None:
     page.locator(".twig[data-value='5']").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".node-facts")).to_contain_text("5 → 16 → 8 → 4 → 2 → 1")
-    lit = page.locator(".twig.lit").evaluate_all("all => all.map((each) => Number(each.dataset.value))")
-    assert sorted(lit, reverse=True) == sorted(trajectory(5), reverse=True)
+    values_of = "all => all.map((each) => Number(each.dataset.value))"
+    until(lambda: sorted(page.locator(".twig.lit").evaluate_all(values_of)) == sorted(trajectory(5)))
+    settled(page)
     box = page.locator(".tree-around").bounding_box()
     assert box
     for twig in nodes.all():

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.browser.conftest import DIST, Open
-from tests.integration.live import Live
+from tests.integration.live import Live, until
 
 pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
 from playwright.sync_api import Page, expect
@@ -116,7 +116,7 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
     page.get_by_role("button", name="Log out").click()
     for tab in (page, other):
         expect(tab.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
-    assert cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0
+    until(lambda: cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0)
     log_in(page)
     expect(page.get_by_role("link", name="paced").first).to_be_visible()  # asked for again, after the login
 

@@ -55,7 +55,7 @@ def test_ten_thousand_units_are_seen_by_pointer_and_keys_and_one_log_has_nine_me
     # Live: the grid follows the job's events.
     programs.set("running", *range(5000, 5008))
     programs.set("done", 6000)
-    expect(shown.get_by_role("button", name="running")).to_contain_text("8", timeout=10_000)
+    expect(shown.get_by_role("button", name="running")).to_contain_text("8")
     shot(page, "programs-grid-light-desktop")
     # By keys, which the reader of a screen hears.
     grid.focus()
@@ -120,7 +120,7 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
     page.get_by_label("Search the log").fill("disk")
     programs.logs[0] = b"epoch 1\nslow disk\nepoch 2\nall\n"
     programs.set("done", 0)
-    expect(page.get_by_role("log")).to_contain_text("all", timeout=10_000)
+    expect(page.get_by_role("log")).to_contain_text("all")
     expect(page.get_by_label("Follow the end")).to_have_count(0)
     # What somebody seeks in it stays.
     expect(page.get_by_text("1 of 1 line")).to_be_visible()

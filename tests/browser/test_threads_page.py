@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, Route, expect
 
-from tests.browser.conftest import PHONE, Open, _chromium, in_both_themes, overflow, settled, shot, violations
+from tests.browser.conftest import PHONE, RESTED, Open, _chromium, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
 DESK = {"width": 1440, "height": 900}
@@ -89,8 +89,13 @@ def drag(page: Page, begin: float, end: float, *, shift: bool = False) -> None:
         page.keyboard.up("Shift")
 
 
+def shows(page: Page, title: str, text: str) -> None:
+    """Returns when a counter has this text."""
+    until(lambda: counter(page, title) == text)
+
+
 def hash_of(page: Page) -> dict[str, str]:
-    page.wait_for_timeout(400)  # the address is written with a delay
+    page.evaluate(RESTED)
     return dict(part.split("=", 1) for part in page.url.partition("#")[2].split("&") if part)
 
 
@@ -116,15 +121,16 @@ def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> No
     page.get_by_role("button", name="Pause").click()
     page.locator(".player .at input").fill("0")
     # At the start nothing but the roots is there: the counters are those of the playhead, not of the end.
-    until(lambda: counter(page, "created") == "40", 5)
-    assert (counter(page, "active"), counter(page, "steals"), counter(page, "busy cores")) == ("40", "0", "8 of 8")
-    assert plain(page.locator(".clock")) == "0 µs"
+    for title, text in (("created", "40"), ("active", "40"), ("steals", "0"), ("busy cores", "8 of 8")):
+        shows(page, title, text)
+    until(lambda: plain(page.locator(".clock")) == "0 µs")
     shot(page, "threads-empty-light")
     page.get_by_role("button", name="Run it here").click()
     loaded(page, 0)
+    expect(page).to_have_url(re.compile("job="))
     job = hash_of(page)["job"]
     assert (pages.job(job)["parameters"]["seed"], pages.job(job)["parameters"]["replicas"]) == (1, 300)
-    assert counter(page, "created") == "152"  # the example is a run of this simulator
+    shows(page, "created", "152")  # the example is a run of this simulator
     page.go_back()
     expect(page.get_by_role("button", name="Run it here")).to_be_visible()
 
@@ -134,6 +140,7 @@ def test_a_preset_runs_at_a_click(open_page: Open, pages: Live) -> None:
     expect(page.get_by_role("button", name="Play")).to_be_visible()  # nothing moves for who wants it so
     page.get_by_role("button", name="Few big tasks").click()
     loaded(page, 0)
+    expect(page).to_have_url(re.compile("job="))
     assert pages.job(hash_of(page)["job"])["parameters"]["thread_count"] == 10
     # Nothing was stolen and nobody waited: what would say nothing is not offered.
     expect(page.get_by_role("button", name="Critical path")).to_be_visible()
@@ -164,15 +171,16 @@ def test_a_program_from_the_form_to_its_picture(open_page: Open, pages: Live) ->
     shot(page, "threads-form-light")
     form.get_by_role("button", name="Start").click()
     loaded(page, 0)
+    expect(page).to_have_url(re.compile("job="))
     job = hash_of(page)["job"]
     parameters = pages.job(job)["parameters"]
     assert (parameters["cores"], parameters["replicas"], parameters["seed"]) == (4, 64, 7)
     result = pages.result(job)["cells"][0]["metrics"]
     expect(page.locator(".headlines")).to_contain_text(f"{result['speedup']['mean']:.3g}")
     found = trace(pages, job, 0)
-    assert counter(page, "created") == str(len({each["args"]["path"] for each in slices(found)}))
-    assert counter(page, "steals") == str(sum(each["args"]["ok"] for each in slices(found, kind="steal")))
-    assert counter(page, "active") == "0"
+    shows(page, "created", str(len({each["args"]["path"] for each in slices(found)})))
+    shows(page, "steals", str(sum(each["args"]["ok"] for each in slices(found, kind="steal"))))
+    shows(page, "active", "0")
 
 
 def test_what_is_too_big_is_told_before_and_refused_after(open_page: Open) -> None:
@@ -230,25 +238,29 @@ def test_a_bar_loads_a_replica_of_its_makespan(desk: Page, pages: Live, job: str
     cell = pages.result(job)["cells"][0]
     desk.get_by_role("button", name="Slowest").click()
     loaded(desk, cell["examples"]["slowest"]["replica"])
-    assert counter(desk, "runtime").split()[0] == f"{cell['metrics']['makespan_us']['max'] / 1000:.4g}"
+    until(lambda: counter(desk, "runtime").split()[0] == f"{cell['metrics']['makespan_us']['max'] / 1000:.4g}")
     box = desk.locator(".histogram").bounding_box()
     assert box
     desk.locator(".histogram").click(position={"x": box["width"] * 0.5, "y": 90})
     expect(desk.locator(".tools .num")).not_to_have_text(
         f"replica {cell['examples']['slowest']['replica']}", timeout=60_000
     )
-    desk.wait_for_timeout(500)
-    replica = int(hash_of(desk).get("replica", "0"))
-    loaded(desk, replica)
+    replica = shown_replica(desk)
+    until(lambda: int(hash_of(desk).get("replica", "0")) == replica)
     # The bar of the replica is drawn dark where the click was: it is the one that was asked for.
-    until = trace(pages, job, replica)["otherData"]["until_us"] / 1000
+    runtime = trace(pages, job, replica)["otherData"]["until_us"] / 1000
     low, high = (each / 1000 for each in bounds(cell, 0.5, box["width"]))
-    assert low <= until < high
+    assert low <= runtime < high
     # It is the first one: no replica before it is in the bar.
     before = pages.result(pages.submit("thread", {**PROGRAM, "replicas": replica})) if replica else None
     if before:
         bins = before["cells"][0]["histograms"]["makespan_ns"]["bins"]
         assert not [index for index, _ in bins if low * 1e6 <= edges(index)[0] < high * 1e6]
+
+
+def shown_replica(page: Page) -> int:
+    """Return the number of the replica that is shown, which it is once it is loaded."""
+    return int(plain(page.locator(".tools .num")).removeprefix("replica ").replace(" ", ""))
 
 
 def edges(index: int) -> tuple[int, int]:
@@ -270,11 +282,11 @@ def bounds(cell: dict[str, Any], share: float, width: float) -> tuple[float, flo
 def test_quantiles_and_neighbours(desk: Page, pages: Live, job: str) -> None:
     metrics = pages.result(job)["cells"][0]["metrics"]["makespan_us"]
     desk.get_by_role("button", name="Median").click()
+    median = pytest.approx(metrics["p50"], rel=0.02)
+    until(lambda: trace(pages, job, shown_replica(desk))["otherData"]["until_us"] == median, 60, every=0.2)
+    replica = shown_replica(desk)
     expect(desk.locator(".distribution")).not_to_contain_text("looking", timeout=60_000)
-    desk.wait_for_timeout(300)
-    replica = int(hash_of(desk).get("replica", "0"))
     loaded(desk, replica)
-    assert trace(pages, job, replica)["otherData"]["until_us"] == pytest.approx(metrics["p50"], rel=0.02)
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -305,7 +317,7 @@ def test_a_deadlock_is_shown(open_page: Open, pages: Live) -> None:
     page.get_by_role("button", name="Deadlocked").click()
     loaded(page, result["examples"]["deadlocked"]["replica"])
     expect(page.locator(".legend")).to_contain_text("blocked in join")
-    assert int(counter(page, "active")) > 0
+    until(lambda: int(counter(page, "active")) > 0)
     expect(page.locator(".metrics")).to_contain_text(f"{100 * result['deadlock']['probability']['mean']:.1f}")
     shot(page, "threads-deadlock-light")
 
@@ -316,13 +328,14 @@ def test_a_deadlock_is_shown(open_page: Open, pages: Live) -> None:
 def test_a_marked_range_restricts_statistics_tree_and_log(desk: Page, pages: Live, job: str) -> None:
     found = trace(pages, job, 0)
     desk.get_by_role("tab", name="Statistics").click()
-    assert int(measure(desk, "threads started")) == len({each["args"]["path"] for each in slices(found)})
+    every = len({each["args"]["path"] for each in slices(found)})
+    until(lambda: int(measure(desk, "threads started")) == every)
     drag(desk, 0.2, 0.5, shift=True)
     state = hash_of(desk)
     a, b = float(state["a"]), float(state["b"])
     started = [each for each in slices(found) if a <= each["ts"] <= b]
     expect(desk.locator("#window-statistics")).to_contain_text("Marked")
-    assert int(measure(desk, "threads started")) == len(started)
+    until(lambda: int(measure(desk, "threads started")) == len(started))
     busy = sum(max(0, min(b, each["ts"] + each["dur"]) - max(a, each["ts"])) for each in slices(found)) / (b - a)
     assert float(measure(desk, "busy cores, mean").split()[0]) == pytest.approx(busy, rel=1e-3)
     shot(desk, "threads-range-light")
@@ -365,14 +378,14 @@ def test_the_log_is_followed_until_somebody_scrolls_up(desk: Page) -> None:
     lines, follow = desk.locator(".lines"), desk.get_by_label("Follow the end")
     expect(follow).to_be_checked()
     room = "each => each.scrollHeight - each.clientHeight - each.scrollTop"
-    until(lambda: lines.evaluate(room) < 22, 10)
+    until(lambda: lines.evaluate(room) < 22)
     expect(lines.locator(".line").last).to_contain_text(re.compile("ends|steal|finds"))
     lines.evaluate("each => each.scrollTo(0, 0)")
     expect(follow).not_to_be_checked()
     expect(lines.locator(".line").first).to_contain_text("system Threads Cluster: a program of threads")
     expect(lines).to_contain_text("replica 0:")
     follow.check()
-    until(lambda: lines.evaluate(room) < 22, 10)
+    until(lambda: lines.evaluate(room) < 22)
 
 
 def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pages: Live, job: str) -> None:
@@ -385,14 +398,13 @@ def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pag
     at = float(hash_of(desk)["at"])
     assert 0 < at < found["otherData"]["until_us"]
     born = {each["args"]["path"]: each["ts"] - each["args"]["wait_us"] for each in reversed(slices(found))}
-    desk.wait_for_timeout(300)
-    assert int(counter(desk, "created")) == sum(when <= at + 1e-6 for when in born.values())
+    shows(desk, "created", str(sum(when <= at + 1e-6 for when in born.values())))
     shot(desk, "threads-playing-light")
     still = desk.locator(".clock").inner_text()
     desk.wait_for_timeout(300)
     assert desk.locator(".clock").inner_text() == still
     desk.get_by_role("button", name="Reset").click()
-    assert plain(desk.locator(".clock")) == counter(desk, "runtime")  # the whole replica
+    until(lambda: plain(desk.locator(".clock")) == counter(desk, "runtime"))  # the whole replica
     desk.get_by_role("button", name="Undo").click()
     expect(desk.locator(".clock")).to_have_text(still)
     slow = desk.locator(".speed .num").inner_text()
@@ -416,7 +428,7 @@ def test_two_policies_on_the_same_seed(desk: Page, pages: Live, job: str) -> Non
     expect(heads).to_contain_text("fifo")
     # The same threads in both.
     row = desk.locator("#window-statistics tr").filter(has_text="threads started").locator("td")
-    assert row.nth(0).inner_text() == row.nth(1).inner_text()
+    until(lambda: row.nth(0).inner_text() == row.nth(1).inner_text())
     shot(desk, "threads-compare-light")
 
 
@@ -500,8 +512,8 @@ def test_a_saved_trace_can_be_opened_and_another_file_is_refused(desk: Page, tmp
     desk.keyboard.press("e")
     desk.get_by_label("Open a trace").set_input_files(path)
     expect(desk.locator(".log, .tree")).to_be_visible()
-    desk.wait_for_timeout(500)
-    assert counter(desk, "created") == created
+    desk.evaluate(RESTED)
+    shows(desk, "created", created)
     wrong = tmp_path / "wrong.json"
     wrong.write_text('{"jobs": []}')
     desk.keyboard.press("e")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
+from tests.browser.conftest import DIST, PHONE, RESTED, Open, in_both_themes, overflow, settled, shot, violations
 from tests.browser.programs import served
 from tests.browser.workflows import WORKFLOW, Workflows, release, schedule, sweep
+from tests.integration.live import until
 
 TAB = "/cluster.html#tab=workflows"
 OPEN = f"{TAB}&workflow={WORKFLOW}"
@@ -62,7 +63,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     # Live: a person is needed, and is asked once more.
     workflows.move("done", "compare")
     workflows.move("approval", "sign-off")
-    page.get_by_role("button", name="Approve").click(timeout=10_000)
+    page.get_by_role("button", name="Approve").click()
     expect(page.get_by_role("dialog", name="Approve sign-off?")).to_contain_text("publish")
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
@@ -71,7 +72,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     workflows.move("failed", "publish", error="no space left <b>on</b> device")
     workflows.move("skipped", "clean-up")
     expect(page.get_by_role("alert")).to_have_text(
-        "publish failed: no space left <b>on</b> device. 1 that wait for it is skipped", timeout=10_000
+        "publish failed: no space left <b>on</b> device. 1 that wait for it is skipped"
     )
     expect(page.get_by_role("button", name="Path to the failure")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_text(re.compile("^5 actions on it"))).to_be_visible()
@@ -121,7 +122,7 @@ def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_ad
 
 def picture(page: Page) -> str:
     """Return the graph as it is drawn once it is at rest."""
-    page.wait_for_timeout(300)
+    page.evaluate(RESTED)
     settled(page)
     drawn: str = page.locator(".graph canvas").evaluate("canvas => canvas.toDataURL()")
     return drawn
@@ -139,15 +140,15 @@ def test_a_graph_is_moved_by_mouse_and_a_click_is_no_drag(open_address: Open, se
     page.mouse.down()
     page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
     page.mouse.up()
-    assert picture(page) != before
+    until(lambda: picture(page) != before)
     expect(page.get_by_role("complementary")).to_have_count(0)
     page.get_by_role("button", name="All", exact=True).click()
     whole = picture(page)
     graph.focus()
     page.keyboard.press("+")
-    assert picture(page) != whole
+    until(lambda: picture(page) != whole)
     page.keyboard.press("f")
-    assert picture(page) == whole
+    until(lambda: picture(page) == whole)
 
 
 def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Serve) -> None:
@@ -171,7 +172,8 @@ def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_add
     expect(form.get_by_label("What is wrong")).to_contain_text("4:5 train: dependencies no action fetch")
     form.get_by_role("button", name="4:5").click()
     expect(text).to_be_focused()
-    assert text.evaluate("field => field.value.slice(field.selectionStart)") == "dependencies: [fetch]\n"
+    selected = "field => field.value.slice(field.selectionStart)"
+    until(lambda: text.evaluate(selected) == "dependencies: [fetch]\n")
     assert violations(page) == []
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Validate").click()

@@ -207,7 +207,7 @@ class Image:
                 command, env={"PATH": PATH, **variables}, stdout=out, stderr=errors, cwd=self.folder, user=USER,
                 extra_groups=[] if os.geteuid() == 0 else None,
             )  # fmt: skip
-        for _ in range(100):
+        for _ in range(1000):
             with suppress(OSError), socket.create_connection(("127.0.0.1", awaited), timeout=1):
                 return
             assert self.process.poll() is None, self.errors.read_text()
@@ -217,7 +217,7 @@ class Image:
     def end(self) -> None:
         if self.process:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
         shutil.rmtree(self.folder)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,15 @@ def status(bearer: Bearer, replica: int = 0) -> int:
     return bearer.ask("GET", "/api/status", replica=replica).status_code
 
 
+def refused_soon(ask: Callable[[], int], ended: float) -> None:
+    """Ask until it is refused: whoever asks more than a second after what opened it had ended."""
+    asked = time.monotonic()
+    while (answer := ask()) == 200:
+        assert asked - ended < 1, "this one was sent more than a second after what opened it had ended"
+        asked = time.monotonic()
+    assert answer == 401
+
+
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 
@@ -94,18 +103,18 @@ def test_a_revoked_token_is_refused_on_every_replica_within_a_second(admin: Bear
     bearer, token_id = minted(admin, "read")
     assert [status(bearer, replica) for replica in (0, 1)] == [200, 200]
     assert admin.ask("DELETE", f"/api/tokens/{token_id}").status_code == 204
-    began = asked = time.monotonic()
+    ended = time.monotonic()
     assert status(bearer) == 401
-    while status(bearer, replica=1) == 200:
-        assert asked - began < 1, "this one was sent more than a second after the token had ended"
-        asked = time.monotonic()
+    refused_soon(lambda: status(bearer, replica=1), ended)
     assert admin.ask("DELETE", f"/api/tokens/{token_id}").status_code == 404
 
 
 def test_a_token_ends_when_its_time_is_over(admin: Bearer) -> None:
-    bearer, _ = minted(admin, "read", ttl_seconds=2)
-    assert status(bearer) == 200
-    until(lambda: status(bearer) == 401, 5)
+    began = time.monotonic()
+    bearer, _ = minted(admin, "read", ttl_seconds=3)
+    first = status(bearer)
+    assert first == 200 or time.monotonic() - began >= 3
+    until(lambda: status(bearer) == 401)
 
 
 def test_the_last_use_is_written_soon_and_not_with_each_request(cluster: Live, admin: Bearer) -> None:
@@ -113,7 +122,7 @@ def test_the_last_use_is_written_soon_and_not_with_each_request(cluster: Live, a
     used = lambda: int(cluster.redis().hget(f"ct:token:{token_id}", "used") or 0)  # noqa: E731
     assert used() == 0
     assert status(bearer) == 200
-    first = until(used, 5)
+    first = until(used)
     for _ in range(5):
         status(bearer)
     time.sleep(0.2)
@@ -272,7 +281,7 @@ def heard(bearer: Bearer, path: str) -> Iterator[tuple[list[str], threading.Thre
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:
-        until(lambda: lines, 10)
+        until(lambda: lines)
         yield lines, thread
     finally:
         client.close()
@@ -287,7 +296,7 @@ def test_streams_of_events_leave_other_tenants_out(admin: Bearer) -> None:
         time.sleep(0.5)
         theirs.json("POST", f"/api/jobs/{other}/cancel")
         mine = ours.submit()
-        until(lambda: any(mine in line for line in lines) and any(other in line for line in every), 10)
+        until(lambda: any(mine in line for line in lines) and any(other in line for line in every))
         assert not any(other in line for line in lines)
         admin.json("POST", f"/api/jobs/{mine}/cancel")
 
@@ -372,7 +381,7 @@ def test_a_login_dies_with_its_token(cluster: Live, admin: Bearer) -> None:
     browser.log_in(token=bearer.token)
     assert browser.ask("GET", "/api/status") == 200
     admin.json("DELETE", f"/api/tokens/{token_id}")
-    until(lambda: browser.ask("GET", "/api/status") == 401, 2)
+    refused_soon(lambda: browser.ask("GET", "/api/status"), time.monotonic())
 
 
 def test_a_tokens_logins_end_its_own_oldest_and_nobody_elses(cluster: Live, admin: Bearer) -> None:
@@ -383,7 +392,7 @@ def test_a_tokens_logins_end_its_own_oldest_and_nobody_elses(cluster: Live, admi
     with httpx.Client(base_url=cluster.url(), timeout=30) as client:
         for _ in range(MAX_LOGINS - 1):
             assert client.post("/api/login", json={"token": greedy.token}).status_code == 200
-    until(lambda: first.ask("GET", "/api/status") == 401, 5)
+    until(lambda: first.ask("GET", "/api/status") == 401)
     assert second.ask("GET", "/api/status") == other.ask("GET", "/api/status") == 200
     assert second.ask("POST", "/api/logout") == 204
     assert cluster.redis().zcard(f"ct:logins:{greedy.token.split('_')[1]}") == MAX_LOGINS - 1

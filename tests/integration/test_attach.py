@@ -182,11 +182,10 @@ def test_a_terminal_is_a_terminal(programs: Live, program: str, user: dict[str, 
         typist.sees(r"/dev/pts/\d+\r\n33 99\r\nxterm-256color\r\n")
         typist.resize(50, 120)
         os.kill(typist.process.pid, signal.SIGWINCH)
-        time.sleep(0.5)
-        typist.type("stty size\r")
-        typist.sees(r"50 120\r\n")
-        typist.type("sleep 300\r")
-        time.sleep(0.5)
+        typist.type("until [ \"$(stty size)\" = '50 120' ]; do sleep 0.1; done; echo it is $(stty size)\r")
+        typist.sees(r"it is 50 120\r\n")
+        typist.type("sleep 4343.6\r")
+        until(lambda: alive("sleep 4343.6"))
         typist.type("\x03")
         typist.type("echo after=$?\r")
         typist.sees(r"after=130\r\n")
@@ -238,26 +237,26 @@ def test_who_leaves_takes_what_the_shell_started_along(programs: Live, program: 
         typist.type("\r~.")
         code, err = typist.ended()
         assert code == 0 and b"left; the program goes on" in err
-    until(lambda: not alive("sleep 4343.3"), 10)
+    until(lambda: not alive("sleep 4343.3"))
     with typing(user, program) as typist:
         typist.sees(r"[$#] $")
         typist.type("sleep 4343.3\r")
         until(lambda: alive("sleep 4343.3"))
         typist.process.send_signal(signal.SIGHUP)
         assert typist.ended()[0] == 129
-    until(lambda: not alive("sleep 4343.3"), 10)
+    until(lambda: not alive("sleep 4343.3"))
     assert programs.get(f"/api/jobs/{program}")["state"] == "running"
 
 
 def test_a_shell_of_a_unit_that_waits_begins_when_it_runs(programs: Live, user: dict[str, str]) -> None:
     blocking = [started(programs, "sleep 600") for _ in range(2)]
-    job = programs.submit("command", {"command": "sleep 20", "count": 1})
+    job = programs.submit("command", {"command": "sleep 60", "count": 1})
     waiting = subprocess.Popen(cli(job, "--", "printenv", "CLUSTER_JOB_ID"), env=user, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     assert waiting.stderr and b"unit 0 is waiting; the shell begins when it runs" in waiting.stderr.readline()
     for other in blocking:
         programs.post(f"/api/jobs/{other}/cancel")
-    out, err = waiting.communicate(timeout=30)
+    out, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (0, f"{job}\n".encode()), err
     programs.post(f"/api/jobs/{job}/cancel")
 
@@ -290,11 +289,12 @@ def test_a_flood_that_nobody_reads_stops_and_costs_redis_little(
     shell = subprocess.Popen(cli(program, "--", "yes", "4343.4"), env=user, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     try:
-        [pid] = until(lambda: alive("yes 4343.4"))
+        [pid] = until(lambda: len(found := alive("yes 4343.4")) == 1 and found)
         redis = programs.redis()
 
         def waiting() -> int:
-            return max((redis.memory_usage(key) for key in redis.scan_iter("ct:attachment_output:*")), default=0)
+            keys = redis.scan_iter("ct:attachment_output:*")
+            return max((redis.memory_usage(key) or 0 for key in keys), default=0)
 
         until(lambda: waiting() > 100 << 10)
         time.sleep(1)
@@ -311,10 +311,13 @@ def test_a_flood_that_nobody_reads_stops_and_costs_redis_little(
 
 def test_the_audit_log_has_its_begin_and_its_end(programs: Live, program: str, user: dict[str, str]) -> None:
     assert attached(user, program, given=b"exit 9\n").returncode == 9
-    lines = [json.loads(line) for line in programs.get("/api/audit?limit=50")["lines"]]
-    mine = [
-        (row["action"], row["outcome"], bool(row["token"])) for row in lines if row.get("subject") == f"{program}/0"
-    ]
+
+    def logged() -> list[tuple[str, str, bool]]:
+        lines = [json.loads(line) for line in programs.get("/api/audit?limit=50")["lines"]]
+        mine = [row for row in lines if row.get("subject") == f"{program}/0"]
+        return [(row["action"], row["outcome"], bool(row["token"])) for row in mine]
+
+    mine = until(lambda: len(found := logged()) >= 2 and found)
     assert mine[0] == ("attach", "on runner-0", True) and mine[1][0] == "detach" and mine[1][1].endswith("s, exit 9")
 
 
@@ -333,8 +336,8 @@ def test_a_runner_that_is_killed_leaves_nothing_and_its_asker_is_told(
                              stderr=subprocess.PIPE)  # fmt: skip
     until(lambda: len(alive("sleep 4343.5")) >= 5)
     programs.kill("runner-0")
-    until(lambda: not alive("sleep 4343.5"), 10)
+    until(lambda: not alive("sleep 4343.5"))
     programs.start_runner(0, 2, RUNNER_DIR=str(place))
-    _, err = shell.communicate(timeout=40)
+    _, err = shell.communicate(timeout=90)
     assert shell.returncode == 125 and (b"its runner does not answer" in err or b"has lost the unit" in err)
     programs.post(f"/api/jobs/{job}/cancel")

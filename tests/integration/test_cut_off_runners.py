@@ -59,8 +59,8 @@ def ticks(marks: Path) -> list[list[float]]:
 
 
 def stands_still(marks: Path) -> bool:
-    """Tell whether no attempt has run for half a second."""
-    return bool(ticks(marks)) and time.monotonic() - max(times[-1] for times in ticks(marks)) > 0.5
+    """Tell whether no attempt has run for more than a second, for which a machine may be busy with other things."""
+    return bool(ticks(marks)) and time.monotonic() - max(times[-1] for times in ticks(marks)) > 1.2
 
 
 def begin(live: Live, marks: Path) -> str:

@@ -48,6 +48,8 @@ def kill_coordinator(cluster: Live) -> None:
 
 
 def kill_redis(cluster: Live) -> None:
+    # While its disk is slow, Redis keeps what it was told for up to two seconds before it writes it.
+    until(lambda: cluster.redis().info("persistence")["aof_buffer_length"] == 0)
     cluster.kill("redis")
     time.sleep(1)
     cluster.start_redis()

