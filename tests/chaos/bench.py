@@ -144,9 +144,12 @@ class Bench(Live):
 
     def lanes_of(self, worker: str) -> list[int]:
         """Pids of a worker's children that compute, or that guard programs."""
-        children = psutil.Process(self.pid(worker)).children()
         name = "runner.guard" if worker.startswith("runner") else "spawn_main"
-        return [child.pid for child in children if name in " ".join(child.cmdline())]
+        found = []
+        for child in psutil.Process(self.pid(worker)).children():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                found += [child.pid] * (name in " ".join(child.cmdline()))
+        return found
 
     def all_processes(self) -> dict[int, psutil.Process]:
         """Everything that was started here and lives, whoever its parent is now."""
@@ -176,8 +179,8 @@ class Bench(Live):
 
     def cut_log(self, seconds: float) -> int:
         """Kills Redis and takes away what it wrote in its last seconds; how many bytes that were."""
+        died = time.monotonic()  # before it does: on a busy machine it takes its time to end
         self.kill("redis")
-        died = time.monotonic()
         path, sizes = self.log_file(), list(self._sizes)
         assert path, "Redis has no log"
         self.deaths.append((died, seconds))

@@ -64,7 +64,7 @@ class Listener(threading.Thread):
             self.last = fields["id"]
             json.loads(fields["data"])
 
-    def catch_up(self, event: str, seconds: float = 15.0) -> None:
+    def catch_up(self, event: str, seconds: float = 60.0) -> None:
         """Waits until it has heard up to an event, or for so long."""
         deadline = time.monotonic() + seconds
         while position(self.last) < position(event) and time.monotonic() < deadline:

@@ -153,8 +153,9 @@ def strays(bench: Bench) -> list[str]:
     """Processes of the bench that nobody who lives has started, and lanes that are too few or too many."""
     there, kept = bench.all_processes(), set[int]()
     for process in bench.processes.values():
-        own = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
-        kept |= set(own)
+        kept.add(process.pid)
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or a child of it
+            kept |= {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
     lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith(("worker", "runner"))}
     late = [f"{name} is not ready" for name in lanes if not bench.ready(name)]
     told = [f"process {pid} is left: {_command(process)}" for pid, process in there.items() if pid not in kept]

@@ -63,7 +63,7 @@ class Served:
         for api in self._apis:
             api.drop_idle()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(30)
         self._listening.close()
 
     def token(self, name: str, *scopes: str, tenant: str = DEFAULT_TENANT) -> str:

@@ -283,7 +283,7 @@ def test_a_beat_names_the_jobs_that_are_followed(served: Served, store: Store, r
     with following(reader):
         assert store.live_output.followed(now()) & jobs == {"j"}
         assert not store.live_output.followed(now() + FOLLOW_MS + 1), "it ends unless it is renewed"
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while store.live_output.followed(now()) and time.monotonic() < until:
         time.sleep(0.05)
     assert time.monotonic() < until, "who follows no more says so"
@@ -397,7 +397,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody(served: Served, store: St
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.sendall(asking(token))
         live = served.app.state.live
-        until = time.monotonic() + 10
+        until = time.monotonic() + 30
         while len(live) < 2 and time.monotonic() < until:
             time.sleep(0.01)
         sent = 0
@@ -434,8 +434,8 @@ def test_a_thousand_followers_hold_no_threads(served: Served, store: Store, read
                 data += one.recv(65536)
         began = time.monotonic()
         assert reader.get("/api/jobs/j/logs/3").status_code == 404
-        assert time.monotonic() - began < 5
-    until = time.monotonic() + 20
+        assert time.monotonic() - began < 15
+    until = time.monotonic() + 60
     while (len(live) or live._channels) and time.monotonic() < until:
         time.sleep(0.05)
     assert not len(live) and not live._channels, "who is gone is forgotten"

@@ -41,7 +41,7 @@ class FakeLane:
         self.ready = False
 
     def mend(self) -> None:
-        assert self.healed.wait(20)
+        assert self.healed.wait(60)
         self.ready = True
 
     def _check(self) -> None:
@@ -305,7 +305,7 @@ def test_a_job_whose_result_kills_every_lane_fails(store: Store, reach: Reach) -
     lane.derive = derive  # type: ignore[method-assign]
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
-        until(lambda: state(store, "j") == "failed", 5)
+        until(lambda: state(store, "j") == "failed")
     assert b"killed over a result" in (store.client.hget(keys.job("j"), "error") or b"")
     assert store.jobs.retry("j", 1) == ["ok", "finishing"]
 
@@ -340,7 +340,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, r
     thread.start()
     until(lambda: lane in server.pool.mending)
     server.stop()
-    thread.join(2)
+    thread.join(15)
     over = not thread.is_alive()
     lane.healed.set()
     assert over
@@ -351,7 +351,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
 
     def derive(*_: Any) -> Derived:
         began.set()
-        go_on.wait(20)
+        go_on.wait(60)
         raise LaneDied("it was told to stop")
 
     lane.derive = derive  # type: ignore[method-assign]
@@ -359,9 +359,9 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
     thread.start()
-    assert began.wait(10)
+    assert began.wait(20)
     server.stop()
-    thread.join(3)
+    thread.join(15)
     over = not thread.is_alive()
     go_on.set()
     server.settle_down()

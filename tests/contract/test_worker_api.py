@@ -429,7 +429,7 @@ def test_a_question_that_waits_hears_of_a_job_and_holds_no_thread(
     for worker in many:
         worker.api.interrupt()
     for thread, _ in asked:
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -442,7 +442,7 @@ def test_the_bell_of_a_worker_that_has_gone_is_heard_by_another(served: Served, 
     thread, found = answers(served.worker("alive", poll_seconds=20.0))
     waiting(served, 2)
     submit(store)
-    thread.join(10)
+    thread.join(30)
     assert found == [Held(job_id="j")]
     assert store.slots.held("gone") == "" and store.slots.held("alive") == "j"
 
@@ -452,10 +452,10 @@ def test_the_bell_of_a_device_is_heard_by_its_workers(served: Served, store: Sto
     on_cpu, on_gpu = answers(cpu), answers(gpu)
     waiting(served, 2)
     store.jobs.submit([new_job("j", 10, "gpu.normal")])
-    on_gpu[0].join(10)
+    on_gpu[0].join(30)
     assert on_gpu[1] == [Held(job_id="j")] and not on_cpu[1]
     cpu.api.interrupt()
-    on_cpu[0].join(10)
+    on_cpu[0].join(30)
     assert isinstance(on_cpu[1][0], CoordinatorAway)
 
 
@@ -467,7 +467,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_work(served: Served, sto
     store.tokens.revoke(token)
     served.app.state.cluster.credentials.forget()
     submit(store)
-    thread.join(10)
+    thread.join(30)
     assert isinstance(found[0], NotLetIn)
     assert served.worker("other", poll_seconds=20.0).slots.next("", queues.ALL) == Held(job_id="j")
 

@@ -220,9 +220,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     monkeypatch.setattr("threads_cluster.bodies.LARGEST", 4 << 20, raising=False)
 
-    def go(url: str | None, arguments: list[str], transport: httpx.BaseTransport | None = None) -> Ran:
+    def go(
+        url: str | None, arguments: list[str], transport: httpx.BaseTransport | None = None, timeout: float = 0.4
+    ) -> Ran:
         settings.load.cache_clear()
-        hasty = partial(original, timeout=0.4, patience=0.2, wait_patience=0.2, transport=transport)
+        hasty = partial(original, timeout=timeout, patience=0.2, wait_patience=0.2, transport=transport)
         monkeypatch.setattr(api, "Cluster", hasty)
         began = time.monotonic()
         with pytest.raises(SystemExit) as ended:
@@ -257,7 +259,7 @@ def test_the_token_follows_no_redirect(status: str, run: Callable[..., Ran]) -> 
     with serving(always({"version": "1"})) as other:
         with serving(always(b"", f"Location: {other.url}/api/status", status=status)) as server:
             for arguments in (["status"], ["cancel", "j1"], ["watch", "j1", "--json"], ["delete", "j1"]):
-                ran = run(server.url, arguments)
+                ran = run(server.url, arguments, timeout=60)
                 judged(ran, {3}, (status, arguments))
                 assert other.url in ran.err
         assert TOKEN.encode() in server.asked[0]
@@ -587,7 +589,7 @@ def test_hostile_arguments_are_one_line_and_their_exit_code(
     arguments, variables, code, told = ARGUMENTS[number]
     for name, value in {"CLUSTER_URL": cluster.url, **variables}.items():
         monkeypatch.setenv(name, value)
-    ran = run(None, arguments)
+    ran = run(None, arguments, timeout=60)
     judged(ran, {code}, arguments)
     assert told in ran.err
 
@@ -657,9 +659,9 @@ def test_ctrl_c_is_exit_code_130(arguments: list[str]) -> None:
         running = subprocess.Popen(
             command, env=environment(server.url), cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        assert begun.wait(30)
+        assert begun.wait(60)
         running.send_signal(signal.SIGINT)
-        out, err = (text.decode() for text in running.communicate(timeout=30))
+        out, err = (text.decode() for text in running.communicate(timeout=60))
     assert (running.returncode, out) == (130, "")
     assert "Traceback" not in err and err.splitlines()[-1].isprintable()
     assert ("interrupted" if arguments == ["status"] else "goes on") in err

@@ -107,7 +107,7 @@ class Stack:
             f"{self.url}/api/submit",
             json={"type": kind, "parameters": parameters},
             headers={"Idempotency-Key": os.urandom(8).hex()},
-            timeout=20,
+            timeout=60,
         )
         answer.raise_for_status()
         return str(answer.json()["job_id"])
@@ -135,11 +135,11 @@ class Stack:
 
     def targets(self) -> list[tuple[str, str]]:
         """Job and health of every target of Prometheus."""
-        answer = httpx.get(f"{self.prometheus}/api/v1/targets", params={"state": "active"}, timeout=10)
+        answer = httpx.get(f"{self.prometheus}/api/v1/targets", params={"state": "active"}, timeout=60)
         return sorted((row["labels"]["job"], row["health"]) for row in answer.json()["data"]["activeTargets"])
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=20)
+        answer = httpx.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=60)
         body = answer.json()
         assert body["status"] == "success", f"{expression}: {body}"
         found: list[dict[str, Any]] = body["data"]["result"]

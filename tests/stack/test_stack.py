@@ -110,7 +110,7 @@ def test_prometheus_scrapes_every_service_and_replica(stack: Stack) -> None:
         + [("web", "up")] * 2
         + [(job, "up") for job in ("nginx-exporter", "prometheus", "redis-exporter")]
     )
-    eventually(lambda: stack.targets() == wanted or None, 60, f"targets are {wanted}; they are {stack.targets()}")
+    eventually(lambda: stack.targets() == wanted, 90, f"the targets are {wanted}")
 
 
 def empty_panels(stack: Stack, needs: str, seconds: float) -> list[str]:
@@ -292,7 +292,7 @@ def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -
     program = HOSTILE.replace("OURS", ours).replace("THEIRS", redis["Id"])
     tried = stack.run("docker", "exec", *stack.ids("autoscaler"), "python", "-c", program).stdout
     assert json.loads(tried) == [403] * 11
-    assert stack.compose("logs", "engine-proxy").count(" 403 ") == 11
+    eventually(lambda: stack.compose("logs", "engine-proxy").count(" 403 ") == 11, 60, "each refusal is logged")
     assert stack.inspect(redis["Id"])[0]["State"]["StartedAt"] == redis["State"]["StartedAt"]
 
     stack.compose("stop", "engine-proxy")
@@ -332,7 +332,7 @@ def test_a_backup_brings_everything_back_after_a_cleanup(stack: Stack) -> None:
     done = stack.submit("collatz", start_number=1, number_count=10**7)
     result = stack.result(done)
     [paused] = [stack.submit("collatz", **LONG)]
-    httpx.post(f"{stack.url}/api/jobs/{paused}/pause", timeout=10).raise_for_status()
+    httpx.post(f"{stack.url}/api/jobs/{paused}/pause").raise_for_status()
     jobs = {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]}
     file = stack.folder / "backup.tar.gz"
     stack.deploy("backup", str(file))
@@ -342,5 +342,5 @@ def test_a_backup_brings_everything_back_after_a_cleanup(stack: Stack) -> None:
     stack.deploy("restore", str(file), "--yes")
     assert {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]} == jobs
     assert stack.result(done) == result
-    httpx.post(f"{stack.url}/api/jobs/{paused}/resume", timeout=10).raise_for_status()
+    httpx.post(f"{stack.url}/api/jobs/{paused}/resume").raise_for_status()
     assert stack.result(paused)["count"] == LONG["number_count"]

@@ -86,12 +86,12 @@ class Receiver:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(30)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def url(self, path: str = "/hook?key=1", host: str = "127.0.0.1") -> str:
         return f"{'https' if self.encryption else 'http'}://{host}:{self.port}{path}"

@@ -289,7 +289,7 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
         engine.shutdown()
     with pytest.raises(EngineAway, match="the engine does not answer"):
         ours.containers()
-    thread.join(10)
+    thread.join(30)
     assert ended == [1]
 
 

@@ -61,14 +61,17 @@ def task(chunk_seconds: float) -> Task:
     return Task(facts, Grant(token="t", lo=0, hi=9))
 
 
-def test_a_lane_that_is_told_to_drop_lets_go_at_once_and_keeps_its_child(lane: ChildLane) -> None:
-    """A chunk that takes two seconds is what 200 ms are on a loaded machine: a new child would take longer."""
-    pid, late = lane.pid, task(2.0)
+def test_a_lane_that_is_told_to_drop_lets_go_at_once_and_keeps_its_child(
+    lane: ChildLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk that takes three seconds is what 200 ms are on a loaded machine: a new child would take longer."""
+    monkeypatch.setattr(lanes, "LATE_SECONDS", 60.0)
+    pid, late = lane.pid, task(3.0)
     late.ask_to_stop(2)
     asked = time.monotonic()
     with pytest.raises(LaneDied):
         lane.compute(late)
-    assert time.monotonic() - asked < 1.9
+    assert time.monotonic() - asked < 2.9
     assert not lane.ready
     lane.mend()
     assert lane.ready and lane.pid == pid and lane.restarts == 0
@@ -88,7 +91,7 @@ def test_a_child_that_does_not_come_back_is_replaced(lane: ChildLane, monkeypatc
 
 def test_a_child_that_was_killed_while_idle_touches_no_work(lane: ChildLane) -> None:
     os.kill(lane.pid or 0, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while lane.ready and time.monotonic() < deadline:
         time.sleep(0.01)
     with pytest.raises(LaneDied) as died:

@@ -85,7 +85,7 @@ class Redis:
         self.process = subprocess.Popen(
             [*server, "--save", "", "--requirepass", "of-the-test"], stdout=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.ask("PING") != "PONG":
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -98,7 +98,7 @@ class Redis:
     def stop(self) -> None:
         if self.process:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process = None
 
     def dump(self) -> subprocess.CompletedProcess[bytes]:

@@ -25,7 +25,7 @@ def janitor(any_redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jan
     made.start()
     yield made
     made.stop()
-    made.join(10)
+    made.join(30)
     store.client.close()
 
 

@@ -96,5 +96,5 @@ def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_use
         seen.add(given.id)
         assert len(store.rows) == 2, "the earlier one ended; a token of another scope did not"
         assert (tmp_path / "runner_token").stat().st_mode & 0o777 == 0o600
-    waiting.join(10)
+    waiting.join(30)
     assert len(seen) == 2 and len(waited) == 1

@@ -126,7 +126,7 @@ def test_a_program_dies_with_its_guard_even_if_nobody_looks(slot: Slot, written:
         with pytest.raises(GuardDied):
             running.result(20)
     program = int(said.read_text())
-    until(lambda: not Path(f"/proc/{program}").exists() or is_zombie(program), 5)
+    until(lambda: not Path(f"/proc/{program}").exists() or is_zombie(program))
 
 
 def is_zombie(pid: int) -> bool:
@@ -153,7 +153,7 @@ def test_a_program_of_another_user_has_no_group_of_the_runner(slot: Slot, writte
 
 
 def test_a_timeout_sends_sigterm_in_time_for_a_checkpoint(slot: Slot, written: Written) -> None:
-    order = shell("trap 'echo saved; exit 3' TERM; sleep 60 & wait", timeout_seconds=30.0, stop_signal_seconds=29.7)
+    order = shell("trap 'echo saved; exit 3' TERM; sleep 60 & wait", timeout_seconds=30.0, stop_signal_seconds=28.0)
     how = slot.run(order, written)
     assert (how.code, how.reason, written.text) == (3, "timeout", "saved\n")
     assert how.seconds < 20
@@ -276,7 +276,7 @@ def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next
     ours, theirs = program(places.top), program(tmp_path / "theirs")
     try:
         assert until(lambda: leftovers.end(places)) == 1
-        assert ours.wait(10) == -signal.SIGKILL and theirs.poll() is None
+        assert ours.wait(30) == -signal.SIGKILL and theirs.poll() is None
     finally:
         theirs.kill()
         theirs.wait()
@@ -302,7 +302,7 @@ def test_a_program_that_outlived_its_runner_with_the_lock_keeps_no_other_runner_
         assert holder.stdout is not None
         holder.stdout.readline()
         leftovers.lock(places).close()
-        assert holder.wait(10) == -signal.SIGKILL
+        assert holder.wait(30) == -signal.SIGKILL
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         runner.stdout.readline()
@@ -360,12 +360,12 @@ def test_a_program_that_reads_its_own_pipe_holds_up_nobody(slot: Slot, written: 
     )
     begun = time.monotonic()
     how = slot.run(python(code), written, lambda: 0.0 if time.monotonic() > begun + 1.5 else None)
-    assert how.reason == "stopped" and time.monotonic() - begun < 8
+    assert how.reason == "stopped" and time.monotonic() - begun < 20
 
 
 def test_a_guard_that_a_program_stops_goes_on(slot: Slot, written: Written) -> None:
     how = slot.run(shell("kill -STOP $PPID; exec sleep 4242.7", timeout_seconds=1), written)
-    assert how.reason == "timeout" and how.seconds < 10
+    assert how.reason == "timeout" and how.seconds < 20
 
 
 def test_a_guard_that_never_answers_is_killed_with_its_program(
@@ -389,7 +389,7 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
     slot: Slot, written: Written, tmp_path: Path
 ) -> None:
     """As where the runner is stopped by a signal for longer than a lease; it goes on as soon as the lease is kept."""
-    ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 4.0], list[float]()
+    ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 600], list[float]()
     ended: list[Ended] = []
     order = Order(argv=["sh", "-c", _BUSY], folder=str(tmp_path), environment={"PATH": os.defpath}, timeout_seconds=60)
 
@@ -398,6 +398,8 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
 
     thread = threading.Thread(target=run)
     thread.start()
+    until(lambda: ticks.exists() and ticks.stat().st_size > 10)
+    until_now[0] = time.monotonic() + 2
     # Not D, in which a process that writes may be at any time.
     until(lambda: len(states(slot.pid)) >= 3 and set(states(slot.pid)) <= set("TZ"))
     size = ticks.stat().st_size
@@ -420,17 +422,21 @@ def test_time_in_which_a_program_is_suspended_does_not_count_for_its_timeout(
     monkeypatch.setattr("runner.slot.ANSWER_SECONDS", 0.2)
     begun = time.monotonic()
 
-    def kept_from_two_seconds_on() -> float:
+    def kept_from_four_seconds_on() -> float:
         now = time.monotonic()
-        return begun + 0.3 if now < begun + 2 else now + 60
+        return begun + 0.3 if now < begun + 4 else now + 60
 
-    how = slot.run(shell("sleep 0.1; sleep 1; exit 5", timeout_seconds=1.6), written, until=kept_from_two_seconds_on)
+    how = slot.run(shell("sleep 0.1; sleep 1; exit 5", timeout_seconds=3), written, until=kept_from_four_seconds_on)
     assert (how.code, how.reason) == (5, ""), how
 
 
 def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> None:
     """Somebody else has it go on again and again."""
-    begun, ended = time.monotonic(), threading.Event()
+    begun, ended = list[float](), threading.Event()
+
+    def until_it_runs() -> float:
+        begun.extend([time.monotonic()] if written.text and not begun else [])
+        return begun[0] if begun else time.monotonic() + 60
 
     def have_it_go_on() -> None:
         while not ended.is_set():
@@ -441,11 +447,11 @@ def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> Non
     thread = threading.Thread(target=have_it_go_on)
     thread.start()
     try:
-        how = slot.run(python("while True: pass"), written, until=lambda: begun + 0.5)
+        how = slot.run(python("print(flush=True)\nwhile True: pass"), written, until=until_it_runs)
     finally:
         ended.set()
         thread.join()
-    assert how.reason == "stopped" and how.seconds < 15
+    assert how.reason == "stopped" and how.seconds < 30
 
 
 def test_a_program_whose_lease_ended_on_the_way_to_the_guard_does_not_begin(
@@ -469,12 +475,14 @@ def test_nothing_that_is_suspended_outlives_its_runner_or_its_guard(how: str) ->
             [sys.executable, "-m", "runner.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()]
         )
         with Path(os.devnull).open("wb") as nothing:
-            orders.send_run(ours, python("while True: pass", until=time.monotonic() + 0.5), [nothing.fileno()] * 2)
+            orders.send_run(ours, python("while True: pass"), [nothing.fileno()] * 2)
+        until(lambda: states(guard.pid))
+        orders.send(ours, orders.keep(time.monotonic()))
         until(lambda: "T" in states(guard.pid))
         [program] = processes.descendants(guard.pid)
         if how == "kill":
             guard.kill()
-    guard.wait(10)
+    guard.wait(30)
     until(lambda: not alive(program))
 
 
@@ -513,22 +521,29 @@ def test_threads_are_suspended_whatever_the_first_one_does(slot: Slot, code: str
     """And what somebody else has go on afterwards is noticed."""
     ticks, now, seen = [0.0], time.monotonic, list[bool]()
     begun = now()
+    #: When it was found to run; from then on nobody keeps its lease.
+    lost: list[float] = []
 
     def note(_: int, data: bytes) -> None:
         ticks.append(now())
 
+    def kept() -> float:
+        lost.extend([now()] if len(ticks) > 10 and not lost else [])
+        return lost[0] if lost else now() + 60
+
     def have_it_go_on_once() -> None:
-        until(lambda: now() > begun + 3)
-        seen.append(max(ticks) < begun + 2.5)
+        until(lambda: lost and now() > lost[0] + 3)
+        seen.append(max(ticks) < lost[0] + 2.5)
         for pid in processes.descendants(slot.pid):
             os.kill(pid, signal.SIGCONT)
 
     thread = threading.Thread(target=have_it_go_on_once)
     thread.start()
-    how = slot.run(python(code), note, lambda: 0.0 if now() > begun + 8 else None, lambda: begun + 1.5)
+    how = slot.run(python(code), note, lambda: 0.0 if now() > (lost or [begun])[0] + 20 else None, kept)
+    ended = now()
     thread.join()
-    assert len(ticks) > 10 and seen == [True], (how, max(ticks) - begun)
-    assert how.reason == "stopped" and how.seconds < 7, "it went on although it had been suspended"
+    assert seen == [True], (how, max(ticks) - lost[0])
+    assert how.reason == "stopped" and ended < lost[0] + 19, "it went on although it had been suspended"
 
 
 def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -> None:
@@ -537,13 +552,15 @@ def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -
     ours, theirs = orders.channel()
     with ours, theirs:
         process = subprocess.Popen([sys.executable, "-c", guard, str(theirs.fileno())], pass_fds=[theirs.fileno()])
-        begun = time.monotonic()
         with Path(os.devnull).open("wb") as nothing:
-            orders.send_run(ours, shell("sleep 4242.9", until=begun + 0.2), [nothing.fileno()] * 2)
+            orders.send_run(ours, shell("sleep 4242.9"), [nothing.fileno()] * 2)
+        until(lambda: states(process.pid))  # one whose lease ends before it runs waits until somebody keeps it
+        orders.send(ours, orders.keep(time.monotonic()))
+        ours.settimeout(60)
         message, _ = orders.receive(ours)
-    process.wait(10)
+    process.wait(30)
     assert message is not None and message["ended"]["reason"] == "stopped"
-    assert 1.5 < message["ended"]["seconds"] < 15
+    assert 1.5 < message["ended"]["seconds"] < 30
 
 
 def test_what_its_program_has_stopped_itself_stays_so(slot: Slot, written: Written) -> None:

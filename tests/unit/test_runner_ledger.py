@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from jobs.store.lease_store import Claimed
 from jobs.store.slots import Facts
 from runner.gpus import Gpu
-from runner.ledger import Ledger, Resources
+from runner.ledger import FOREIGN_SECONDS, TAKEN_SECONDS, Ledger, Resources
 
 
 class Claims:
@@ -76,8 +75,24 @@ def test_what_there_is_not_is_not_taken(needs: dict[str, Any]) -> None:
     assert not room.running()
 
 
-def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.ledger.TAKEN_SECONDS", 0.2)
+class Clock:
+    """One that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr("runner.ledger.time", found)
+    return found
+
+
+def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while(clock: Clock) -> None:
     claims = Claims("GPU-b")
     room = ledger(claims)
     assert not room.take(lane("0"), facts(gpus=2, compute_capability="9.0"))
@@ -87,19 +102,18 @@ def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while(mon
     assert [each.uuid for each in room.gpus("0")] == ["GPU-c"]
     room.give_back(lane("0"))
     assert not claims.mine
-    time.sleep(0.2)
+    clock.now += TAKEN_SECONDS
     claims.others.clear()
     assert room.take(lane("0"), facts(gpus=3)) and claims.mine == {"GPU-a", "GPU-b", "GPU-c"}
 
 
-def test_a_gpu_on_which_something_of_others_lies_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.ledger.FOREIGN_SECONDS", 0.2)
+def test_a_gpu_on_which_something_of_others_lies_is_not_offered(clock: Clock) -> None:
     claims, lies = Claims(), {"GPU-a": "processes that are not the cluster's compute there: 7"}
     room = ledger(claims, foreign=lambda one: lies.get(one.uuid, ""))
     assert not room.take(lane("0"), facts(gpus=1)) and not claims.mine
     assert len(room.offer()["gpus"]) == 2 and len(room.total()["gpus"]) == 2
     assert room.take(lane("0"), facts(gpus=1)) and claims.mine == {"GPU-b"}
-    time.sleep(0.2)
+    clock.now += FOREIGN_SECONDS
     lies.clear()
     assert room.take(lane("1"), facts(gpus=1)) and claims.mine == {"GPU-a", "GPU-b"}
     assert len(room.total()["gpus"]) == 3
@@ -135,14 +149,13 @@ def test_whoever_waits_hears_of_more_room() -> None:
     assert freed == [True]
 
 
-def test_whoever_waits_hears_when_a_gpu_is_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.ledger.TAKEN_SECONDS", 0.1)
+def test_whoever_waits_hears_when_a_gpu_is_offered_again(clock: Clock) -> None:
     freed: list[bool] = []
     room = Ledger(
         Resources(slots=1, cpus=1.0, memory_mib=1, gpus=GPUS), Claims("GPU-a"), "r", freed=lambda: freed.append(True)
     )
     assert not room.take(lane("0"), facts(gpus=1)) and room.renew() == []
-    time.sleep(0.1)
+    clock.now += TAKEN_SECONDS
     assert not freed
     room.renew()
     room.renew()

@@ -23,10 +23,10 @@ TOKEN = "tc_0123456789_" + "x" * 43
 CALM = 0.3
 
 
-def keep(folder: Path) -> None:
+def keep(folder: Path, calm: float = CALM) -> None:
     """Start another keeper of the folder, as after the death of one."""
     before = socket_number(folder)
-    threading.Thread(target=token_keeper.serve, args=(folder, TOKEN, CALM), daemon=True).start()
+    threading.Thread(target=token_keeper.serve, args=(folder, TOKEN, calm), daemon=True).start()
     until = time.monotonic() + 20
     while socket_number(folder) in (None, before) or not connects(folder):
         assert time.monotonic() < until
@@ -72,6 +72,7 @@ def test_nobody_has_it_while_a_runner_lives_also_from_another_keeper(folder: Pat
 def test_who_asks_in_the_moment_in_which_a_runner_ends_and_the_next_begins_gets_nothing(folder: Path) -> None:
     token_keeper.fetch(folder)
     end_of_runner()
+    keep(folder, calm=1.5)
     got: list[str] = []
     asking = threading.Thread(target=lambda: got.append(token_keeper._ask(folder)))
     asking.start()

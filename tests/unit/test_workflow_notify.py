@@ -61,7 +61,7 @@ def test_the_end_of_a_workflow_is_delivered_signed_and_once(flow: Flows) -> None
             assert flow.row(workflow)["notify"] == f"http://127.0.0.1:{taken.port}/..."
     finally:
         sender.stop()
-        sender.join(10)
+        sender.join(30)
 
 
 @pytest.mark.parametrize("noted", [False, True])
