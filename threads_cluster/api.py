@@ -40,6 +40,7 @@ from threads_cluster.errors import (
     TimedOut,
     UnexpectedAnswer,
 )
+from threads_cluster.models import Models
 from threads_cluster.programs import Ended, Mapped, Program, Programs
 from threads_cluster.services import Services
 from threads_cluster.sse import Reader
@@ -116,6 +117,11 @@ class Cluster:
     def services(self) -> Services:
         """Replicas of engines that stay up: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
         return Services(self._connection, self)
+
+    @cached_property
+    def models(self) -> Models:
+        """Artifacts with weights and a name: `download`, `list`, `get`, `delete`."""
+        return Models(self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """Serve a model, as `services.deploy`; `{deployment_id, status}`."""

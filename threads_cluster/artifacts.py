@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,6 +32,8 @@ _ASKED, _SMALL = 10_000, 1 << 20
 _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: How often an upload asks again which files are missing, where some went meanwhile.
 _ATTEMPTS = 3
+#: A whole id, which needs no look at what it stands for.
+_ID = re.compile(r"[0-9a-f]{64}")
 #: Artifacts whose paths are kept in memory.
 _KNOWN = 4
 
@@ -89,7 +92,7 @@ class Artifacts:
 
     def files(self, artifact: str) -> Sequence[Entry]:
         """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
-        return self._entries(self.info(artifact)["artifact_id"])
+        return self._entries(artifact if _ID.fullmatch(artifact) else self.info(artifact)["artifact_id"])
 
     def fetch(self, artifact: str, folder: str | Path, *, progress: Progress = _silent) -> Json:
         """`{artifact, fetched_files, fetched_bytes}`: downloads into a folder what is not there yet, verified.

@@ -17,6 +17,7 @@ from threads_cluster import (
     access,
     artifact_commands,
     errors,
+    model_commands,
     profile_commands,
     program_commands,
     queue_commands,
@@ -479,6 +480,7 @@ app.add_typer(queue_commands.app, name="queue")
 app.add_typer(schedules.app, name="schedule")
 app.add_typer(webhooks.app, name="webhook")
 app.add_typer(profile_commands.app, name="profile")
+app.add_typer(model_commands.app, name="model")
 app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
 app.command()(service_commands.services)
 app.add_typer(service_commands.app, name="service")

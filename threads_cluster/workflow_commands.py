@@ -54,7 +54,7 @@ def submit(
             show.say(f"{_actions(row['total'])}; follow it with: cluster workflow status {row['workflow_id']} --wait")
         return
     show.say(f"workflow {row['workflow_id']}: {_actions(row['total'])}")
-    _follow(ctx, row["workflow_id"], as_json=as_json)
+    follow(ctx, row["workflow_id"], as_json=as_json)
 
 
 @app.command()
@@ -81,7 +81,7 @@ def status(
 ) -> None:  # fmt: skip
     """Show a workflow: its layers, its actions, what failed and what waits for a person."""
     if wait:
-        _follow(ctx, workflow, as_json=as_json)
+        follow(ctx, workflow, as_json=as_json)
     course = ctx.obj.cluster.workflows.get(workflow)
     if as_json:
         show.json_line(course)
@@ -173,7 +173,7 @@ def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stder
         show.say(f"and {total - _PROBLEMS} more")
 
 
-def _follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
+def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
     """Say how a workflow goes until it has ended, and end with its exit code."""
     said, course = "", {}
     try:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +278,31 @@ def test_a_model_that_sleeps_is_woken_by_whoever_asks_it(live: Live) -> None:
             answer: Any = client.completions.create(model="sleeper", prompt="once", max_tokens=3, stream=stream)
             assert list(answer)[-1].choices[0].finish_reason if stream else answer.usage.completion_tokens == 3
     live.post("/api/services/sleeper/stop")
+
+
+def test_a_model_is_downloaded_verified_and_served_by_its_name(live: Live) -> None:
+    folder, data = live.folder, (live.folder / "tiny.gguf").read_bytes()
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        source = f"http://127.0.0.1:{server.server_port}/tiny.gguf"
+        with Cluster(live.url(), TOKEN) as cluster:
+            asked = cluster.models.download("fetched", source, sha256=hashlib.sha256(data).hexdigest())
+            assert cluster.workflows.wait(asked["workflow_id"], timeout=120)["state"] == "done"
+            server.shutdown()
+            row = cluster.models.get("fetched")
+            assert (row["weights"], row["services"]) == (["outputs/0/model/tiny.gguf"], [])
+            [entry] = [each for each in cluster.artifacts.files("fetched") if each.path in row["weights"]]
+            assert entry.sha == hashlib.sha256(data).hexdigest()
+            serve(live, "by-name", model="fetched")
+            ready(live, "by-name")
+            assert [each["services"] for each in cluster.models.list() if each["model_name"] == "fetched"] == [
+                ["by-name"]
+            ]
+            with pytest.raises(ApiError) as held:
+                cluster.models.delete("fetched")
+            assert held.value.status == 409
+            cluster.services.delete("by-name")
 
 
 def test_a_replica_whose_runner_is_killed_starts_on_another_one(live: Live) -> None:

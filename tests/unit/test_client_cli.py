@@ -1017,3 +1017,42 @@ def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Ru
     assert run("service", "delete", "chat").out == "chat deleted\n"
     fake.on("GET", "/api/services", {"services": []})
     assert "cluster serve model.gguf" in run("services").err
+
+
+# -- models -----------------------------------------------------------------------------------------------------------
+
+MANIFEST = b'{"artifact":1}\n["f","model/q.gguf",5,"' + b"0" * 64 + b'"]\n'
+MODEL = {
+    "artifact_id": hashlib.sha256(MANIFEST).hexdigest(), "tenant": "default", "names": ["qwen"], "files": 1, "bytes": 5,
+    "manifest_bytes": len(MANIFEST), "created": "2026-01-02T03:04:05.000Z", "held_by": [],
+}  # fmt: skip
+
+
+def test_models_are_artifacts_with_weights_and_a_name(fake: Fake, run: Run) -> None:
+    nameless = MODEL | {"names": []}
+    fake.on("GET", "/api/artifacts", {"artifacts": [MODEL, nameless]})
+    fake.on("GET", f"/api/artifacts/{MODEL['artifact_id']}/manifest", httpx.Response(200, content=MANIFEST))
+    fake.on("GET", "/api/services", {"services": [SERVICE | {"model": "qwen"}]})
+    fake.on("GET", "/api/artifacts/qwen", MODEL)
+    listed = run("model", "list", "--json")
+    assert listed.code == 0, listed.err
+    [row] = listed.lines()
+    assert (row["model_name"], row["weights"], row["services"]) == ("qwen", ["model/q.gguf"], ["chat"])
+    assert "model/q.gguf" in run("model", "list").out and "chat" in run("model", "list").out
+    assert "cluster serve qwen" in run("model", "info", "qwen").err
+    fake.on("DELETE", f"/api/artifacts/{MODEL['artifact_id']}", httpx.Response(204))
+    assert run("model", "delete", "qwen").out == "qwen deleted\n"
+
+
+def test_a_download_is_a_workflow_and_what_cannot_be_one_is_refused_here(fake: Fake, run: Run) -> None:
+    row = {"workflow_id": "w-1", "name": "download-q", "state": "running", "attempt": 1, "total": 2, "counts": {}}
+    fake.on("POST", "/api/workflows", httpx.Response(201, json=row | {"created": MODEL["created"]}))
+    ran = run("model", "download", "q", "--source", "https://x/q.gguf", "--sha256", "a" * 64, "--host", "h")
+    assert (ran.code, ran.out) == (0, "w-1\n") and "cluster serve q" in ran.err
+    [text] = fake.bodies("/api/workflows")
+    fetch, publish = text["actions"]
+    assert fetch["parameters"]["command"][3:] == ["https://x/q.gguf", "a" * 64]
+    assert fetch["parameters"]["requirements"] == {"host": "h"} and fetch["parameters"]["workspace"] == "model-q"
+    assert publish["parameters"] == {"name": "q", "artifact": "${fetch.artifact}"}
+    for words in (("Q", "https://x/q"), ("q", "ftp://x/q"), ("q", "https://x/q", "--sha256", "abc")):
+        assert run("model", "download", words[0], "--source", words[1], *words[2:]).code == 2

@@ -33,6 +33,12 @@ def gswarm(text: str) -> str:
         ("profiler stop --name night", "profile stop night"),
         ("profiler analyze --data F.json --plot OUT.pdf", "profile analyze --data F.json --plot OUT.pdf"),
         ("model move M --from disk --to gpu0 --keep-source", "model move M --from disk --to gpu0 --keep-source"),
+        (
+            "model download M --source huggingface --url https://x/m.gguf --type llm --node n --device disk",
+            "model download M --source https://x/m.gguf --host n",
+        ),
+        ("model download M --source hf://a/b", "model download M --source hf://a/b"),
+        ("model list --location disk", "model list"),
         ("model serve M --device gpu0 --node gpu1", "serve M --gpus 1 --host gpu1"),
         ("model serve M --device cpu", "serve M"),
         ("model status M --node gpu1", "service show M"),
@@ -97,7 +103,9 @@ def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None
     for word in row.ours.split():
         command = command.commands[word]
     known = {option for parameter in command.params for option in parameter.opts}
-    values = {"--freq": "100", "--device": "gpu0", "--log-level": "DEBUG"}
+    values = {"--freq": "100", "--device": "gpu0", "--location": "disk", "--log-level": "DEBUG"}
+    if row.theirs.startswith("model") and row.ours != "serve":
+        values["--device"] = "disk"
     given = [
         word
         for flag, translate in row.flags.items()

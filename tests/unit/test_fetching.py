@@ -1,0 +1,181 @@
+"""Downloads of models from a server that breaks off, leads elsewhere, lies, and speaks as a hub does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from threads_cluster import fetching
+
+DATA = bytes(range(256)) * 4000
+SHA = hashlib.sha256(DATA).hexdigest()
+
+
+class Hub(ThreadingHTTPServer):
+    """A server of files by path. `breaks`: bytes after which the next answers are cut off."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files: dict[str, bytes] = {}
+        self.leads: dict[str, str] = {}
+        self.breaks: list[int] = []
+        self.tag = '"one"'
+        #: Method's path, Range and Authorization of each request.
+        self.asked: list[tuple[str, str | None, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Hub
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        hub, path = self.server, self.path
+        span = self.headers.get("Range")
+        hub.asked.append((path, span, self.headers.get("Authorization")))
+        if path in hub.leads:
+            self.send_response(302)
+            self.send_header("Location", hub.leads[path])
+            self.end_headers()
+            return
+        if path not in hub.files:
+            self.send_error(404)
+            return
+        data, first = hub.files[path], 0
+        if span and self.headers.get("If-Range") == hub.tag:
+            first = int(span.removeprefix("bytes=").removesuffix("-"))
+            if first >= len(data):
+                self.send_error(416)
+                return
+        self.send_response(206 if first else 200)
+        self.send_header("ETag", hub.tag)
+        self.send_header("Content-Length", str(len(data) - first))
+        self.end_headers()
+        cut = hub.breaks.pop(0) if hub.breaks else len(data)
+        self.wfile.write(data[first : first + cut])
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setenv("CLUSTER_WORKSPACE", str(tmp_path / "kept"))
+    monkeypatch.chdir(tmp_path / "folder")
+    with Hub() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def got(path: str) -> bytes:
+    return (Path("model") / path).read_bytes()
+
+
+def test_a_file_is_downloaded_and_verified(hub: Hub, tmp_path: Path) -> None:
+    hub.files["/a/tiny.gguf"] = DATA
+    assert fetching.main([f"{hub.url}/a/tiny.gguf", SHA.upper()]) == 0
+    assert got("tiny.gguf") == DATA and not list((tmp_path / "kept").iterdir())
+
+
+def test_what_broke_off_goes_on_where_it_stopped(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.files["/tiny.gguf"] = DATA
+    hub.breaks = [1000, 5000]
+    assert fetching.main([f"{hub.url}/tiny.gguf", SHA]) == 1
+    assert "broke after 1000 of 1024000 bytes" in capsys.readouterr().err
+    assert fetching.main([f"{hub.url}/tiny.gguf", SHA]) == 1
+    assert fetching.main([f"{hub.url}/tiny.gguf", SHA]) == 0
+    assert [span for _, span, _ in hub.asked] == [None, "bytes=1000-", "bytes=6000-"] and got("tiny.gguf") == DATA
+
+
+def test_another_file_in_its_place_is_downloaded_from_its_beginning(hub: Hub) -> None:
+    hub.files["/tiny.gguf"] = b"x" * len(DATA)
+    hub.breaks = [1000]
+    assert fetching.main([f"{hub.url}/tiny.gguf"]) == 1
+    hub.files["/tiny.gguf"], hub.tag = DATA, '"two"'
+    assert fetching.main([f"{hub.url}/tiny.gguf", SHA]) == 0 and got("tiny.gguf") == DATA
+
+
+def test_a_server_without_a_strong_tag_is_asked_anew(hub: Hub) -> None:
+    hub.files["/tiny.gguf"], hub.tag, hub.breaks = DATA, 'W/"one"', [1000]
+    assert fetching.main([f"{hub.url}/tiny.gguf"]) == 1
+    assert fetching.main([f"{hub.url}/tiny.gguf", SHA]) == 0
+    assert [span for _, span, _ in hub.asked] == [None, None]
+
+
+def test_a_file_that_is_shorter_than_what_is_there_is_downloaded_anew(hub: Hub) -> None:
+    hub.files["/tiny.gguf"], hub.breaks = DATA, [1000]
+    assert fetching.main([f"{hub.url}/tiny.gguf"]) == 1
+    hub.files["/tiny.gguf"] = DATA[:500]
+    assert fetching.main([f"{hub.url}/tiny.gguf"]) == 0 and got("tiny.gguf") == DATA[:500]
+
+
+def test_another_hash_than_it_must_have_leaves_nothing(hub: Hub, tmp_path: Path, capsys: Any) -> None:
+    hub.files["/tiny.gguf"] = DATA
+    assert fetching.main([f"{hub.url}/tiny.gguf", "0" * 64]) == 1
+    assert f"has SHA-256 {SHA}, and should have {'0' * 64}" in capsys.readouterr().err
+    assert not Path("model").exists() and not [one for one in (tmp_path / "kept").iterdir() if not one.suffix]
+
+
+def repository(hub: Hub, *paths: str, **hashes: str) -> None:
+    told = [{"rfilename": path, "lfs": {"sha256": hashes.get("sha", SHA)}} for path in paths]
+    hub.files["/api/models/org/repo/revision/main?blobs=true"] = json.dumps({"siblings": told}).encode()
+    for path in paths:
+        hub.leads[f"/org/repo/resolve/main/{path}"] = f"{hub.url}/store/{path}"
+        hub.files[f"/store/{path}"] = DATA
+
+
+def test_a_repository_of_a_hub_gives_weights_and_what_describes_them(hub: Hub, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    repository(hub, "model.safetensors", "config.json", "pytorch_model.bin", "README.md", ".gitattributes")
+    assert fetching.main(["hf://org/repo"]) == 0
+    assert sorted(path.name for path in Path("model").iterdir()) == ["config.json", "model.safetensors"]
+    tokens = {path: token for path, _, token in hub.asked}
+    assert tokens["/org/repo/resolve/main/config.json"] == "Bearer hf_secret"
+    assert tokens["/store/config.json"] is None, "where the hub leads on to gets no token"
+
+
+@pytest.mark.parametrize(
+    ("paths", "asked", "why"),
+    [
+        (["a.gguf", "b.gguf"], "hf://org/repo", "has 2 files .gguf; name one, such as hf://ORG/REPO/a.gguf"),
+        (["pytorch_model.bin"], "hf://org/repo", "pickled weights are code, and refused"),
+        (["a.gguf"], "hf://org/repo/c.gguf", "has no c.gguf; it has a.gguf"),
+        (["m.bin"], "hf://org/repo/m.bin", "m.bin has pickled weights"),
+        (["../x.gguf"], "hf://org/repo", "names no file: '../x.gguf'"),
+        ([], "hf://org", "needs an organisation and a repository"),
+        ([], "hf://org/none", "404"),
+        ([], "ftp://x/a.gguf", "must begin with https://"),
+        ([], "http://127.0.0.1:1/", "names no file: ''"),
+        ([], "http://127.0.0.1:1/a.gguf", "Connection refused"),
+    ],
+)
+def test_what_cannot_be_is_said(hub: Hub, capsys: Any, paths: list[str], asked: str, why: str) -> None:
+    if paths:
+        repository(hub, *paths)
+    assert fetching.main([asked]) == 1
+    assert why in capsys.readouterr().err and not Path("model").exists()
+
+
+def test_one_file_of_a_repository_has_the_hash_that_the_hub_tells(hub: Hub, capsys: Any) -> None:
+    repository(hub, "q/a.gguf", "q/b.gguf")
+    assert fetching.main(["hf://org/repo/q/a.gguf"]) == 0 and got("q/a.gguf") == DATA
+    repository(hub, "q/a.gguf", sha="0" * 64)
+    assert fetching.main(["hf://org/repo@main/q/a.gguf"]) == 1
+    assert "should have" in capsys.readouterr().err
