@@ -37,6 +37,7 @@ from coordinator.leader import Janitor
 from coordinator.logs.live import Live
 from coordinator.logs.texts import Texts
 from coordinator.pages import Pages
+from coordinator.profiles.collecting import Collecting, Collection
 from coordinator.queries import Queries
 from coordinator.schedules.runs import Runs
 from coordinator.schedules.timekeeper import Timekeeper
@@ -113,6 +114,7 @@ def create(settings: Settings) -> FastAPI:
     engine = Engine(own, settings, documents, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
+    collecting = Collecting(Collection(own, trees), lambda: janitor.leading)
     keeper = Keeper(Reconciler(own, on_behalf), lambda: janitor.leading)
     tally = Tally(main.services, exporter)
     gateway = Gateway(Routes(main, settings.host_name()), tally.add)
@@ -140,6 +142,7 @@ def create(settings: Settings) -> FastAPI:
         keeper.start()
         if sender_of_spans is not None:
             sender_of_spans.start()
+        collecting.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         wakes.start(asyncio.get_running_loop())
@@ -153,6 +156,7 @@ def create(settings: Settings) -> FastAPI:
         keeper.stop()
         if sender_of_spans is not None:
             sender_of_spans.stop()
+        collecting.stop()
         await gateway.close()
         await tally.close()
         collector.stop()

@@ -30,6 +30,7 @@ from jobs.worker import links
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
+from jobs.worker.profiler import Sampled
 from jobs.worker.serving import Server
 
 log = logging.getLogger("gpu_worker")
@@ -119,7 +120,9 @@ class Work:
         self._claim, self._link = claim, link
         self._sharing = Sharing()
         self._ended = threading.Event()
-        self._worker = Worker(settings, Device.GPU, LANES, self._row)
+        self._worker = Worker(
+            settings, Device.GPU, LANES, self._row, sampled=Sampled(module="gpu_worker.sampler", gpus=self._own)
+        )
         #: The GPU goes to programs that wait for it.
         self.gave_way = False
 
@@ -132,6 +135,11 @@ class Work:
             worker = self._worker
             self._link.store.fleet.heartbeat(worker.name, worker.born, worker.row("stopped"), leaving=True)
             return 0
+
+    def _own(self) -> list[dict[str, Any]]:
+        """Return the GPU that this worker has, as a profile names it."""
+        gpu = self._claim.gpu
+        return [] if gpu is None else [{"uuid": gpu.uuid, "name": gpu.name, "index": gpu.index}]
 
     def _joules(self) -> float | None:
         return self._provider.joules(self._claim.gpu.uuid) if self._claim.gpu else None

@@ -147,6 +147,8 @@ class Settings(BaseSettings):
     otel_exporter_otlp_endpoint: str = Field(default="", pattern=r"^(https?://[^\s]+)?$")
     #: Share of the submissions without a traceparent of their own that begin a trace.
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
+    #: A folder in which workers keep what they record for profiles until the cluster has it. Empty: a temporary one.
+    profile_dir: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""
@@ -250,6 +252,10 @@ class Settings(BaseSettings):
         """Folders that a worker of this machine fills, by what they are for."""
         runner = {"runner": Path(self.runner_dir)} if self.runner_dir else {}
         return {"data": LOCAL_FOLDER, "temporary": Path(tempfile.gettempdir()), **runner}
+
+    def profile_folder(self) -> Path:
+        """Folder of what a worker records for profiles: workers of one user on one machine share it."""
+        return Path(self.profile_dir or f"{tempfile.gettempdir()}/threads-cluster-profiles-{os.geteuid()}").absolute()
 
     def program_uids(self) -> range:
         """Users of a runner's programs, one a slot; empty: all run as the runner's own."""

@@ -21,6 +21,7 @@ from jobs.worker.api_calls import TIMEOUT_SECONDS
 from jobs.worker.api_files import JobFiles
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import ApiLink, CannotStart
+from jobs.worker.profiler import Sampled
 from runner import gpus, leftovers, processes
 from runner.cache import FileCache
 from runner.environments import Environments
@@ -31,7 +32,7 @@ from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.places import Places
 from runner.shells import Shells
-from runner.slot import Slot, adopt_orphans
+from runner.slot import Slot, adopt_orphans, gone_beside, spawn_beside
 from runner.workplace import Workplace
 
 log = logging.getLogger("runner")
@@ -99,6 +100,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
         kinds={kind: registry.definition(kind).MODEL_VERSION for kind in KINDS}, room=ledger,
         shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
+        sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
     )  # fmt: skip
 
     def start() -> list[GuardLane]:

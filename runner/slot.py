@@ -228,6 +228,20 @@ def adopt_orphans() -> None:
     _adopts.set()
 
 
+def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start a process that is no program's, and is not killed with what programs left. `gone_beside` at its end."""
+    with _guards_change:
+        process: subprocess.Popen[bytes] = subprocess.Popen(command, **how)
+        _guards.add(process.pid)
+    return process
+
+
+def gone_beside(pid: int) -> None:
+    """Forget such a process."""
+    with _guards_change:
+        _guards.discard(pid)
+
+
 def _forget(guard: int) -> None:
     """Kill what a guard left behind when it died, where this process has adopted it."""
     with _guards_change:

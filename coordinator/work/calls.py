@@ -16,11 +16,13 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import from_json
 
 from jobs import errors, queues
 from jobs.models import MAX_UNITS
+from jobs.store import profiles
 from jobs.store.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
 from jobs.store.slots import TAKE
 
@@ -71,6 +73,14 @@ def _decoded(text: Any) -> bytes:
         return binascii.a2b_base64(text, strict_mode=True)  # without copies of the text
     except (TypeError, ValueError):
         raise ValueError("must be the base64 of a JSON object") from None
+
+
+def _decoded_bytes(text: Any) -> bytes:
+    """Return the bytes of a text in base64. ValueError for what is none."""
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except (TypeError, ValueError):
+        raise ValueError("must be base64") from None
 
 
 def _is_object(text: bytes) -> bytes:
@@ -317,6 +327,57 @@ class Split(Call):
     job_id: JobId
     lease: LeaseToken
     at: Units
+
+
+ProfileId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="A profile's id.")]
+RecordingName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+Count = Annotated[int, Field(ge=0, le=MAX_UNITS)]
+
+
+class ReportedRecording(Call):
+    """A recording that the worker has."""
+
+    name: RecordingName
+    host: str = Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    devices: list[Annotated[str, Field(max_length=128)]] = Field(max_length=65)
+    samples: Count
+    missed: Count
+    bytes: Count
+    cpu_seconds: float = Field(ge=0, le=1e9)
+    seconds: float = Field(ge=0, le=1e9)
+    reason: str = Field(max_length=64)
+    size: int = Field(ge=0, le=profiles.MAX_BYTES, description="Bytes that are sent of it; 0: it is not ready.")
+    sha: str = Field(pattern=r"^([0-9a-f]{64})?$")
+
+    def recording(self) -> profiles.Recording:
+        """Return it as the store takes it."""
+        return profiles.Recording(**{**self.model_dump(), "devices": tuple(self.devices)})
+
+    @model_validator(mode="after")
+    def _what_is_sent_has_a_digest(self) -> ReportedRecording:
+        if bool(self.size) != bool(self.sha):
+            raise ValueError("size and sha: a recording has both, or neither")
+        return self
+
+
+class Profile(Call):
+    """The worker claims devices to sample for a profile, and says what it has recorded."""
+
+    profile_id: ProfileId
+    devices: list[Annotated[str, Field(pattern=r"^(host|gpu):[A-Za-z0-9._-]{1,120}$")]] = Field(max_length=65)
+    recordings: list[ReportedRecording] = Field(max_length=256)
+
+
+class ProfilePart(Call):
+    """Bytes of a recording."""
+
+    profile_id: ProfileId
+    recording: RecordingName
+    number: int = Field(ge=0, le=profiles.MAX_BYTES // profiles.PART_BYTES)
+    data: Annotated[
+        bytes, BeforeValidator(_decoded_bytes),
+        WithJsonSchema({"type": "string", "contentEncoding": "base64", "description": "8 MiB, but for the last."}),
+    ]  # fmt: skip
 
 
 class FinishedJob(Call):

@@ -7,6 +7,7 @@ known to Redis under its name, so that no other worker can name them. docs/lease
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -99,7 +100,7 @@ async def beat(request: Request, worker: WorkerDep) -> Response:
         row = asked.row.model_dump(exclude_none=True)
         if asked.leaving:
             word = store.fleet.heartbeat(worker, asked.born, row, leaving=True)
-            return {"word": word, "leases": [], "follow": [], "attach": []}
+            return {"word": word, "leases": [], "follow": [], "attach": [], "profiles": None}
         leases = tuple((one.job_id, owned(worker, one.lease), one.upto) for one in asked.leases)
         pulse = Pulse(worker=worker, born=asked.born, row=lambda: row, leases=leases, slot=asked.slot)
         heard = store.pulse(pulse)
@@ -107,7 +108,10 @@ async def beat(request: Request, worker: WorkerDep) -> Response:
         if asked.row.device != "runner":
             alive = set()
         follow, attach = queries.followed(store, alive), queries.attached(store, alive)
-        return {"word": heard.word, "leases": list(heard.leases), "follow": follow, "attach": attach}
+        return {
+            "word": heard.word, "leases": list(heard.leases), "follow": follow, "attach": attach,
+            "profiles": None if heard.profiles is None else [dataclasses.asdict(order) for order in heard.profiles],
+        }  # fmt: skip
 
     return await _answered(request, calls.Beat, work)
 

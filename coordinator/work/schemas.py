@@ -62,6 +62,29 @@ class Beaten(Answer):
     leases: list[int] = required("For each lease: 1 go on, 2 stop at the next chunk and commit, 0 drop.")
     follow: list[str] = required("Jobs of these leases of which somebody follows a unit; of runners alone.")
     attach: list[list[str | int]] = required("[job, unit, id] of shells that are asked for beside these leases' units.")
+    profiles: list[ProfileOrder] | None = required("Profiles that live; null: it cannot be told.")
+
+
+class ProfileOrder(Answer):
+    profile_id: str
+    state: Literal["recording", "collecting"]
+    hz: int
+    until: int = required("When it ends by itself, in milliseconds since 1970 by Redis' clock.")
+    hosts: list[str] = required("Hosts that it is about; empty: all.")
+
+
+class Profiled(Answer):
+    state: Literal["recording", "collecting", "done", "gone"]
+    now: int = required("Milliseconds since 1970 by Redis' clock.")
+    devices: list[str] = required("Those that this worker samples, for five seconds more.")
+    wanted: dict[str, str] = required(
+        "By recording: the number of the part to be sent; wait; kept, lost: it may be deleted; other: another worker"
+        " has it; full: the profile has too many."
+    )
+
+
+class ProfilePart(Answer):
+    how: Literal["stored", "wait", "gone", "size"] = required("wait: others are on their way; gone: nobody wants it.")
 
 
 class Left(Answer):

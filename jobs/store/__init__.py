@@ -23,6 +23,7 @@ from jobs.store.leases import Leases
 from jobs.store.live_output import LiveOutput
 from jobs.store.marks import Marks
 from jobs.store.outputs import Outputs
+from jobs.store.profiles import Profiles
 from jobs.store.relations import Relations
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
@@ -85,6 +86,7 @@ class Store:
         self.live_output = LiveOutput(self.scripts)
         self.attachments = Attachments(self.scripts)
         self.workflows = Workflows(self.scripts)
+        self.profiles = Profiles(self.scripts)
 
     @property
     def client(self) -> Client:
@@ -96,7 +98,8 @@ class Store:
         leases = tuple(self.leases.beat(job, token, upto) for job, token, upto in pulse.leases)
         if pulse.slot:
             self.slots.hold(pulse.worker)
-        return Heard(leases=leases, word=self.fleet.heartbeat(pulse.worker, pulse.born, pulse.row()))
+        word = self.fleet.heartbeat(pulse.worker, pulse.born, pulse.row())
+        return Heard(leases=leases, word=word, profiles=self.profiles.live())
 
     def ping(self) -> None:
         """Return when Redis answers; raises Unreachable."""

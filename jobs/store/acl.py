@@ -28,6 +28,7 @@ WORKER_KEYS = (
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
     keys.blocked("*"),
     keys.NOTIFYING, keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
+    keys.PROFILING, keys.profile("*"), keys.profile_claims("*"), keys.profile_recordings("*"), keys.PROFILE_PARTS,
 )  # fmt: skip
 #: Those that scripts of workers only read. Redis 7 and later can say so.
 READ_BY_WORKERS = (keys.SHARES,)
@@ -51,7 +52,7 @@ COORDINATOR_KEYS = (
     keys.GENERATIONS, keys.WORKFLOWS_TAKEN, keys.WORKFLOW_FIGURES,
     keys.WORKFLOWS, keys.WORKFLOWS_LIVE, keys.WORKFLOW_EXPIRY, keys.WORKFLOW_BYTES, keys.workflow("*"),
     keys.workflow_document("*"), keys.workflow_jobs("*"), keys.workflow_records("*"), keys.workflow_retries("*"),
-    keys.workflows_of("*"),
+    keys.workflows_of("*"), keys.profiles_of("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

@@ -166,6 +166,11 @@ WORKFLOW_EXPIRY = f"{PREFIX}workflowexpiry"
 #: hash tenant -> bytes of the documents and records of its workflows.
 WORKFLOW_BYTES = f"{PREFIX}workflowbytes"
 
+#: hash profile -> state|hz|until|hosts: profiles that record or are collected, as workers hear of them.
+PROFILING = f"{PREFIX}profiling"
+#: hash profile|recording|number -> bytes: parts of recordings on their way to the leader.
+PROFILE_PARTS = f"{PREFIX}profile_parts"
+
 #: Pattern of all of RQ's keys.
 OF_RQ = "rq:*"
 #: RQ's set of its queues' keys.
@@ -560,6 +565,26 @@ def workflow_retries(workflow_id: str) -> str:
 def workflows_of(tenant: str) -> str:
     """Zset workflow -> creation: workflows of a tenant."""
     return f"{PREFIX}workflows:{tenant}"
+
+
+def profile(profile_id: str) -> str:
+    """Hash of a profile."""
+    return f"{PREFIX}profile:{profile_id}"
+
+
+def profiles_of(tenant: str) -> str:
+    """Hash name -> profile: a tenant's profiles."""
+    return f"{PREFIX}profiles:{tenant}"
+
+
+def profile_claims(profile_id: str) -> str:
+    """Hash device -> worker|until: who samples a device."""
+    return f"{PREFIX}profile_claims:{profile_id}"
+
+
+def profile_recordings(profile_id: str) -> str:
+    """Hash recording -> its row, JSON; recording|what -> who has it, when it was heard of, its file, its end."""
+    return f"{PREFIX}profile_recordings:{profile_id}"
 
 
 def login(digest: str) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from jobs.requirements import Offer
 from jobs.store.leases import Committed, Finished, Grant
+from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.results import Gathered
 from jobs.store.slots import Facts, Held, Taken
 
@@ -45,6 +46,8 @@ class Heard:
     follow: tuple[str, ...] = ()
     #: Job, unit and id of each shell that somebody wants beside a unit of these leases; said to runners alone.
     attach: tuple[tuple[str, int, str], ...] = ()
+    #: Profiles that live; None: what answers knows of none, or cannot tell.
+    profiles: tuple[Order, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,14 @@ class ResultCalls(Protocol):
     def stumble(self, job: str, token: str, error: str) -> bool: ...
 
 
+class ProfileCalls(Protocol):
+    def report(
+        self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]
+    ) -> Reported: ...
+
+    def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str: ...
+
+
 class LeaseStore(Protocol):
     """The store of leases as a worker knows it."""
 
@@ -136,6 +147,9 @@ class LeaseStore(Protocol):
 
     @property
     def results(self) -> ResultCalls: ...
+
+    @property
+    def profiles(self) -> ProfileCalls: ...
 
     def pulse(self, pulse: Pulse) -> Heard:
         """Keep leases, slot and the worker alive."""

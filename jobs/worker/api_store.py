@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +14,7 @@ from jobs.requirements import Offer
 from jobs.store.connection import CoordinatorRejects
 from jobs.store.lease_store import Claimed, Heard, Pulse, Row
 from jobs.store.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
+from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.results import Gathered
 from jobs.store.slots import TAKE, Facts, Held, Taken
 from jobs.worker.api_calls import Api
@@ -28,6 +29,8 @@ MAX_RATE, MAX_PACE = 1e18, 1e9
 _MAX_TEXT = 2000
 #: Names of facts: a later coordinator may say more.
 _FACTS = frozenset(field.name for field in fields(Facts))
+#: Seconds that a part of a recording may take beside the usual.
+_PART_SECONDS = 30.0
 #: Jobs whose gathered state is remembered.
 _REMEMBERED = 64
 
@@ -278,6 +281,34 @@ class ApiResults:
         return bool(self._api.call("give-up", body)["ended"])
 
 
+class ApiProfiles:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
+        body = {"profile_id": profile_id, "devices": list(devices), "recordings": [asdict(one) for one in recordings]}
+        answer = self._api.call("profile", body)
+        wanted = {str(name): str(what) for name, what in answer["wanted"].items()}
+        return Reported(
+            state=str(answer["state"]), now=int(answer["now"]), devices=tuple(answer["devices"]), wanted=wanted
+        )  # fmt: skip
+
+    def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
+        body = {"profile_id": profile_id, "recording": recording, "number": number, "data": packed(data)}
+        return str(self._api.call("profile-part", body, slower_seconds=_PART_SECONDS)["how"])
+
+
+def _orders(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Order, ...] | None:
+    """Return what a coordinator says of profiles; None of one that knows of none."""
+    if rows is None:
+        return None
+    return tuple(
+        Order(profile_id=str(row["profile_id"]), state=str(row["state"]), hz=int(row["hz"]), until=int(row["until"]),
+              hosts=tuple(map(str, row["hosts"])))
+        for row in rows
+    )  # fmt: skip
+
+
 class ApiStore:
     """The store of leases for the worker of a token."""
 
@@ -287,6 +318,7 @@ class ApiStore:
         self.slots = ApiSlots(api, device, poll_seconds)
         self.leases = ApiLeases(api)
         self.results = ApiResults(api)
+        self.profiles = ApiProfiles(api)
 
     def pulse(self, pulse: Pulse) -> Heard:
         """Keep a worker's leases, its slot and the worker alive, with one request."""
@@ -296,7 +328,7 @@ class ApiStore:
         attach = tuple((str(job), int(unit), str(name)) for job, unit, name in answer.get("attach", ()))
         return Heard(
             leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer.get("follow", ())),
-            attach=attach,
+            attach=attach, profiles=_orders(answer.get("profiles")),
         )  # fmt: skip
 
     def drop_idle_connections(self) -> None:

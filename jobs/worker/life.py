@@ -25,6 +25,7 @@ from jobs.worker.host import Host
 from jobs.worker.lanes import Lane
 from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
+from jobs.worker.profiler import Profiler, Sampled
 from jobs.worker.room import Room
 from jobs.worker.serving import SHUTDOWN_SECONDS, Server
 
@@ -35,17 +36,18 @@ class Worker:
     """A worker under its name. `more` gives what its device adds to the worker's row each second.
 
     `kinds` are those that its lanes compute, all unless said; `asked` is called each second with what the
-    answer to a beat says that people want of running programs.
+    answer to a beat says that people want of running programs; `sampled` is what profiles record here beside the host.
     """
 
     def __init__(
         self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict, *,
         kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
-        asked: Callable[[Heard], None] = lambda heard: None,
+        asked: Callable[[Heard], None] = lambda heard: None, sampled: Sampled | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
         self.kinds = registry.versions() if kinds is None else kinds
         self.room, self.shutdown_seconds, self.asked = room, shutdown_seconds, asked
+        self.sampled = sampled or Sampled()
         self.name = ""
         self.born = ""
         self.host = Host(settings.host_name(), settings.data_places())
@@ -130,16 +132,24 @@ class Worker:
             self.host.clock.answered()
             touch()
 
-        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.asked)
+        profiler = Profiler(link.store, self.name, self.host.name, settings.profile_folder(), self.sampled)
+
+        def asked(answer: Heard) -> None:
+            self.asked(answer)
+            profiler.hear(answer)
+
+        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, asked)
         with links.on_signals(server.stop):  # from the first beat that says ready to the last one
             beats.start()
             link.hear_stops(beats.hurry, lambda: server.stopping)
+            profiler.start()
             stop_metrics = exporter.serve(settings)
             log.info("ready", extra={"lanes": self.lanes})
             try:
                 link.listen(server)
             finally:
                 server.stop()
+                profiler.end()
                 server.settle_down()
                 beats.end()
                 stop_metrics()

@@ -19,6 +19,7 @@ DOMAINS = (
     "jobs",
     "fleet",
     "telemetry",
+    "profiles",
     "events",
     "logs",
     "attachments",

@@ -22,6 +22,7 @@ WORKERS_SCRIPTS = (
     "prelude", "tenancy", "caps", "ties", "rarely",
     "next", "hold", "leave", "lease", "beat", "commit", "done1", "release", "crash", "fail",
     "fold", "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
+    "report_profile", "add_profile_part",
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "wake", "lead", "spans",
@@ -40,6 +41,7 @@ COORDINATORS_SCRIPTS = (
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
     "add_workflow", "cancel_workflow", "approve_workflow", "retry_workflow", "delete_workflow", "record_action",
     "retried_actions", "forget_actions", "settle_workflow", "take_workflows",
+    "start_profile", "collect_profile", "end_profile", "delete_profile", "keep_profile_part", "settle_recording",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {

@@ -1183,3 +1183,28 @@ local function tell_workflow(id, state, owner)
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'workflow', id, 'type', 'workflow', 'state', state,
     'tenant', owner)
 end
+
+-- Profiles: docs/profiles.md. ct:profiling is what workers hear of those that live: state|hz|until|hosts.
+local PROFILE_PART = 8388608
+local function turn_profile(id, state)
+  call('HSET', P .. 'profile:' .. id, 'state', state)
+  if state == 'done' then
+    call('HDEL', P .. 'profiling', id)
+    call('DEL', P .. 'profile_claims:' .. id)
+    return
+  end
+  local known = call('HMGET', P .. 'profile:' .. id, 'hz', 'until', 'hosts')
+  call('HSET', P .. 'profiling', id, table.concat({ state, known[1], known[2], known[3] }, '|'))
+end
+
+local function drop_profile_parts(id)
+  for _, field in ipairs(call('HKEYS', P .. 'profile_parts')) do
+    if string.match(field, '^(.-)|') == id then call('HDEL', P .. 'profile_parts', field) end
+  end
+end
+
+local function drop_profile(id)
+  drop_profile_parts(id)
+  call('HDEL', P .. 'profiling', id)
+  call('DEL', P .. 'profile:' .. id, P .. 'profile_claims:' .. id, P .. 'profile_recordings:' .. id)
+end

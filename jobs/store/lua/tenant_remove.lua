@@ -38,6 +38,8 @@ for _, id in ipairs(call('HVALS', P .. 'schedules:' .. name)) do
   call('DEL', P .. 'schedule:' .. id)
 end
 call('DEL', P .. 'schedules:' .. name)
+for _, id in ipairs(call('HVALS', P .. 'profiles:' .. name)) do drop_profile(id) end
+call('DEL', P .. 'profiles:' .. name)
 for _, id in ipairs(call('HVALS', P .. 'services:' .. name)) do
   call('HSET', P .. 'service:' .. id, 'stopped', 1, 'deleted', 1)
 end

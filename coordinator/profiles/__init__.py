@@ -1,0 +1,1 @@
+"""Profiles: windows in which workers record the telemetry of hosts and devices; what they bring becomes an artifact."""

@@ -1,0 +1,166 @@
+"""The leader's part of profiles: it ends them, stores the parts of recordings, and commits what came as an artifact."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from coordinator.artifacts.trees import Trees
+from coordinator.profiles import rows
+from jobs import errors
+from jobs.store import Store, connection
+from jobs.store.profiles import PART_BYTES, SILENT_MS, KnownRecording, Order, Profile
+from jobs.trees import manifest
+from jobs.trees.manifest import Entry
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 1.0
+#: Milliseconds that workers have to say what they recorded, once a profile has stopped.
+SETTLE_MS = 4000
+_ENDED = ("done", "failed", "cancelled", "skipped", None)
+
+
+class Collection:
+    """What a leader does about profiles."""
+
+    def __init__(self, store: Store, trees: Trees) -> None:
+        self._store, self._trees = store, trees
+
+    def round(self) -> bool:
+        """Look at all profiles that live; True when parts were stored, after which more may have come."""
+        orders = self._store.profiles.orders()
+        if not orders:
+            return False
+        known = {one.profile_id: one for one in self._store.profiles.read([order.profile_id for order in orders])}
+        now = self._store.profiles.now()
+        for order in orders:
+            if order.state == "recording" and order.profile_id in known:
+                self._stop(known[order.profile_id], now)
+        stored = self._store_parts(known)
+        for order in orders:
+            if order.state == "collecting" and order.profile_id in known:
+                self._guarded(known[order.profile_id], lambda profile: self._bring_to_end(profile, now))
+        self._forget(orders, known)
+        return stored
+
+    def _forget(self, orders: Sequence[Order], known: dict[str, Profile]) -> None:
+        """End what workers hear of profiles that there are not: their hash was put aside as broken."""
+        for order in orders:
+            if order.profile_id not in known:
+                self._store.profiles.forget(order.profile_id)
+
+    def _stop(self, profile: Profile, now: int) -> None:
+        over = bool(profile.job) and self._store.job_reads.states([profile.job])[0] in _ENDED
+        if over or now >= profile.until:
+            self._store.profiles.stop(profile.profile_id, profile.actor)
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _store_parts(self, known: dict[str, Profile]) -> bool:
+        stored = False
+        for profile_id, name, number in self._store.profiles.parts():
+            if profile := known.get(profile_id):
+                stored |= self._guarded(profile, partial(self._part, name=name, number=number))
+        return stored
+
+    def _guarded(self, profile: Profile, work: Callable[[Profile], bool]) -> bool:
+        """Do something about a profile; what refuses it is shown with it, and tried again in the next round."""
+        try:
+            done = work(profile)
+            if done and profile.trouble:
+                self._store.profiles.trouble(profile.profile_id, "")
+            return done
+        except errors.ClusterError as error:
+            if profile.trouble != error.detail:
+                log.warning("profile %s: %s", profile.name, error.detail)
+                self._store.profiles.trouble(profile.profile_id, error.detail)
+            return False
+
+    def _part(self, profile: Profile, name: str, number: int) -> bool:
+        """Store one part; True when it is out of Redis."""
+        calls = self._store.profiles
+        recording = next((one for one in calls.recordings(profile.profile_id) if one.name == name), None)
+        data = calls.part(profile.profile_id, name, number)
+        if data is None or recording is None:
+            return False
+        try:
+            self._trees.transfers.put_part(profile.tenant, recording.sha, recording.size, number, data)
+        except errors.InvalidRequest as error:
+            self._again(profile, recording, error)
+        calls.keep_part(profile.profile_id, name, number, recording.sha)
+        return True
+
+    def _settle(self, profile: Profile, recording: KnownRecording) -> None:
+        """Make the parts of a recording that are all stored a file."""
+        try:
+            if recording.size > PART_BYTES:
+                self._trees.transfers.complete(profile.tenant, recording.sha)
+        except (errors.InvalidRequest, errors.NotFound, errors.Conflict) as error:
+            self._again(profile, recording, error)
+            return
+        self._store.profiles.settle(profile.profile_id, recording.name, "kept", recording.sha)
+
+    def _again(self, profile: Profile, recording: KnownRecording, error: errors.ClusterError) -> None:
+        how = self._store.profiles.settle(profile.profile_id, recording.name, "again", recording.sha)
+        log.warning("recording %s of profile %s, %s: %s", recording.name, profile.name, how, error.detail)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _bring_to_end(self, profile: Profile, now: int) -> bool:
+        """Commit what came once nothing more is expected; True when the profile is done."""
+        for one in self._store.profiles.recordings(profile.profile_id):
+            if one.whole and not one.end:
+                self._settle(profile, one)
+        recordings = self._store.profiles.recordings(profile.profile_id)
+        if abs(now - profile.collecting) < SETTLE_MS or any(_is_expected(one, now) for one in recordings):
+            return False
+        kept = [one for one in recordings if one.end == "kept"]
+        artifact = self._artifact(profile, kept, now) if kept else ""
+        return self._store.profiles.end(profile.profile_id, artifact)
+
+    def _artifact(self, profile: Profile, kept: Sequence[KnownRecording], now: int) -> str:
+        about = json.dumps(rows.profile_row(profile, kept, now), indent=1).encode()
+        sha = hashlib.sha256(about).hexdigest()
+        self._trees.transfers.put_part(profile.tenant, sha, len(about), 0, about)
+        paths = [Entry(kind="f", path="profile.json", size=len(about), sha=sha)]
+        paths += [Entry(kind="f", path=f"{one.name}.jsonl.gz", size=one.size, sha=one.sha) for one in kept]
+        text = manifest.written(paths)
+        return self._trees.commit(profile.tenant, text, f"profile-{profile.name}", profile.actor)[1].id
+
+
+def _is_expected(one: KnownRecording, now: int) -> bool:
+    return not one.end and abs(now - one.heard) < SILENT_MS
+
+
+class Collecting(threading.Thread):
+    """Does rounds while its coordinator leads, until stopped."""
+
+    def __init__(self, collection: Collection, leads: Callable[[], bool]) -> None:
+        super().__init__(name="profiles", daemon=True)
+        self._collection, self._leads = collection, leads
+        self._ended = threading.Event()
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Do a round each ROUND_SECONDS, and at once while parts come, whatever fails; log trouble once."""
+        while not self._ended.wait(ROUND_SECONDS):
+            trouble = ""
+            try:
+                while self._leads() and self._collection.round() and not self._ended.is_set():
+                    pass
+            except connection.Unreachable as error:
+                trouble = connection.reason(error)
+            except Exception as error:
+                trouble = f"{type(error).__name__}: {error}"
+            if trouble and trouble != self._trouble:
+                log.warning("profiles wait: %s", trouble)
+            self._trouble = trouble
+
+    def stop(self) -> None:
+        """End after the round of this moment."""
+        self._ended.set()

@@ -1,0 +1,37 @@
+"""Profiles as rows. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.profiles import rows
+from coordinator.profiles.rows import ProfileRow
+from jobs import errors
+from jobs.store import Store
+from jobs.store.profiles import Profile
+
+
+def profile_list(store: Store, tenant: str) -> list[ProfileRow]:
+    """Return a tenant's profiles, newest first."""
+    return [_row(store, profile) for profile in store.profiles.of_tenant(tenant)]
+
+
+def one(store: Store, tenant: str, name: str) -> ProfileRow:
+    """Return the row of a profile. NotFound when there is none."""
+    return _row(store, found(store, tenant, name))
+
+
+def found(store: Store, tenant: str, name: str) -> Profile:
+    """Return a profile. NotFound when there is none, as of another tenant's."""
+    profile = store.profiles.one(tenant, name)
+    if profile is None:
+        raise missing(name)
+    return profile
+
+
+def missing(name: str) -> errors.NotFound:
+    """Return the error about a profile that there is not."""
+    return errors.NotFound(f"no profile {name}; list them with GET /api/profiles", field="name")
+
+
+def _row(store: Store, profile: Profile) -> ProfileRow:
+    recordings = store.profiles.recordings(profile.profile_id)
+    return rows.profile_row(profile, recordings, int(store.clock.now() * 1000))

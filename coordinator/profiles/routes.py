@@ -1,0 +1,149 @@
+"""Routes of profiles."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http, patterns
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.profiles import queries, schemas
+from coordinator.profiles.rows import ProfileRow
+from jobs import errors
+from jobs.store.profiles import (
+    DEFAULT_HZ,
+    DEFAULT_SECONDS,
+    MAX_COLLECTED,
+    MAX_HOSTS,
+    MAX_HZ,
+    MAX_SECONDS,
+    NAME,
+    Profile,
+)
+
+routes = http.router()
+
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+Name = Annotated[str, Path(pattern=NAME, description="A profile's name.")]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
+class NewProfile(BaseModel):
+    """The body of POST /api/profiles."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = Field(pattern=NAME, description="a-z, 0-9, . _ and -, at most 56; the tenant has one of a name.")
+    hz: int = Field(DEFAULT_HZ, ge=1, le=MAX_HZ, description="Samples a second.")
+    seconds: int = Field(DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="After which it stops by itself.")
+    hosts: list[Host] = Field(
+        default_factory=list, max_length=MAX_HOSTS, description="Hosts that it is about; empty: all."
+    )
+    job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="A job with whose end it stops.")
+
+
+@routes.get("/profiles", tags=["fleet"], **http.answers(schemas.ProfileList))
+def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """List a tenant's profiles."""
+    return shown({"profiles": queries.profile_list(cluster.store, tenant)})
+
+
+@routes.post(
+    "/profiles", status_code=201, tags=["fleet"], dependencies=_SUBMIT, openapi_extra=http.describes(NewProfile),
+    **http.answers(schemas.Profile, 201),
+)  # fmt: skip
+async def start_profile(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
+    asked = http.parsed(NewProfile, await bodies.body(request))
+    return shown(await run_in_threadpool(_started, cluster, asked, asker), 201)
+
+
+def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> ProfileRow:
+    _ = cluster.artifacts.transfers  # MissingSetting where nothing could be stored
+    _check_hosts(cluster, asked.hosts)
+    _check_job(cluster, asked.job_id, asker)
+    profile = Profile(
+        profile_id=secrets.token_hex(8), tenant=asker.tenant, name=asked.name, actor=asker.actor, state="recording",
+        hz=asked.hz, hosts=tuple(dict.fromkeys(asked.hosts)), job=asked.job_id or "", created=0, until=0, ended=0,
+        collecting=0, artifact="", trouble="",
+    )  # fmt: skip
+    how, what = cluster.store.profiles.start(profile, asked.seconds)
+    if how != "new":
+        raise _refusal(how, what)
+    return queries.one(cluster.store, asker.tenant, asked.name)
+
+
+def _refusal(how: str, what: str) -> errors.ClusterError:
+    if how == "exists":
+        detail = f"name: there is a profile {what} already; delete it first, or choose another name"
+        return errors.Conflict(detail, field="name")
+    if how == "full":
+        detail = f"name: the tenant has {what} profiles, as many as it may have; delete one"
+        return errors.Conflict(detail, field="name")
+    if how == "missing":
+        return errors.UnknownTenant(what)
+    whose = "the tenant has" if how == "own" else "the cluster has"
+    detail = f"name: {whose} {what} profiles that record or are collected, as many as may be at once; stop one first"
+    return errors.Conflict(detail, field="name")
+
+
+def _check_hosts(cluster: Cluster, hosts: list[str]) -> None:
+    if not hosts:
+        return
+    known = {row["host"] for row in cluster.queries.fleet.workers() if row["host"]}
+    if unknown := [host for host in hosts if host not in known]:
+        detail = f"hosts: no worker runs on {unknown[0]}; GET /api/hosts lists those there are"
+        raise errors.NotFound(detail, field="hosts")
+
+
+def _check_job(cluster: Cluster, job_id: str | None, asker: Asker) -> None:
+    if job_id is None:
+        return
+    [state] = cluster.queries.jobs.states([job_id], asker.only_tenant)
+    if state is None:
+        raise errors.NotFound(f"job_id: no job {job_id}; list them with GET /api/jobs", field="job_id")
+    if state in ("done", "failed", "cancelled", "skipped"):
+        raise errors.Conflict(f"job_id: job {job_id} has ended: it is {state}", field="job_id")
+
+
+@routes.get("/profiles/{name}", tags=["fleet"], **http.answers(schemas.Profile))
+def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """Show a profile: its recordings, and how far they are."""
+    return shown(queries.one(cluster.store, tenant, name))
+
+
+@routes.post("/profiles/{name}/stop", tags=["fleet"], dependencies=_SUBMIT, **http.answers(schemas.Profile))
+def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
+    cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, asker.actor)
+    return shown(queries.one(cluster.store, tenant, name))
+
+
+@routes.post("/profiles/{name}/recover", tags=["fleet"], dependencies=_SUBMIT, **http.answers(schemas.Profile))
+def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
+    profile = queries.found(cluster.store, tenant, name)
+    if profile.state == "recording":
+        raise errors.Conflict(f"name: the profile {name} records; stop it first", field="name")
+    if not cluster.store.profiles.recover(profile.profile_id, asker.actor):
+        detail = f"name: {MAX_COLLECTED} profiles are being collected, as many as may be at once; try again in a minute"
+        raise errors.Conflict(detail, field="name")
+    return shown(queries.one(cluster.store, tenant, name))
+
+
+@routes.delete("/profiles/{name}", status_code=204, tags=["fleet"], dependencies=_SUBMIT)
+def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Delete a profile with its artifact; one that records ends, and nothing is kept of it."""
+    deleted = cluster.store.profiles.delete(tenant, name, asker.actor)
+    if deleted is None:
+        raise queries.missing(name)
+    if artifact := deleted[1]:
+        with contextlib.suppress(errors.NotFound, errors.Conflict):  # it was deleted; a job holds it
+            cluster.artifacts.delete(tenant, artifact, asker.actor)
+    return Response(status_code=204)

@@ -1,0 +1,82 @@
+"""Rows of profiles, as the API shows them; `schemas.py` describes the same to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from coordinator import decoding
+from jobs.store.profiles import SILENT_MS, KnownRecording, Profile
+
+
+class RecordingRow(TypedDict):
+    name: str
+    worker: str
+    host: str
+    devices: list[str]
+    state: str
+    samples: int
+    missed: int
+    seconds: float
+    bytes: int
+    cpu_seconds: float
+    ended: str | None
+
+
+class ProfileRow(TypedDict):
+    name: str
+    id: str
+    tenant: str
+    state: str
+    hz: int
+    hosts: list[str]
+    job_id: str | None
+    created: str
+    ends: str
+    ended: str | None
+    artifact_id: str | None
+    trouble: str | None
+    samples: int
+    missed: int
+    bytes: int
+    recordings: list[RecordingRow]
+
+
+def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> ProfileRow:
+    """Return a profile with what was recorded; `now` is in milliseconds of Redis' clock."""
+    rows = [recording_row(one, now) for one in recordings]
+    return {
+        "name": profile.name, "id": profile.profile_id, "tenant": profile.tenant, "state": profile.state,
+        "hz": profile.hz, "hosts": list(profile.hosts), "job_id": profile.job or None,
+        "created": decoding.moment(profile.created / 1000), "ends": decoding.moment(profile.until / 1000),
+        "ended": decoding.moment(profile.ended / 1000) if profile.ended else None,
+        "artifact_id": profile.artifact or None, "trouble": profile.trouble or None,
+        "samples": sum(row["samples"] for row in rows), "missed": sum(row["missed"] for row in rows),
+        "bytes": sum(row["bytes"] for row in rows), "recordings": rows,
+    }  # fmt: skip
+
+
+def recording_row(one: KnownRecording, now: int) -> RecordingRow:
+    """Return a recording. What a worker says of it counts as far as it is of the right type."""
+    row = one.row
+    devices = row.get("devices")
+    return {
+        "name": one.name, "worker": one.worker, "host": str(row.get("host", "")),
+        "devices": [str(device) for device in devices] if isinstance(devices, list) else [],
+        "state": _state(one, now), "samples": int(_number(row, "samples")), "missed": int(_number(row, "missed")),
+        "seconds": _number(row, "seconds"), "bytes": int(_number(row, "bytes")),
+        "cpu_seconds": _number(row, "cpu_seconds"), "ended": str(row.get("reason", "")) or None,
+    }  # fmt: skip
+
+
+def _state(one: KnownRecording, now: int) -> str:
+    if one.end:
+        return one.end
+    if abs(now - one.heard) >= SILENT_MS:
+        return "silent"
+    return "sending" if one.size else "recording"
+
+
+def _number(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return value if isinstance(value, int | float) else 0

@@ -1,0 +1,268 @@
+"""Records profiles on a worker's host: a process samples the devices that this worker has claimed for a profile.
+
+It hears of profiles by the answers to beats and does all else in one thread of its own, which no lease waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from jobs.store.connection import CoordinatorRejects, RedisError
+from jobs.store.lease_store import Heard, LeaseStore
+from jobs.store.profiles import MAX_BYTES, Order, Recording, Reported
+from jobs.worker import recordings
+from jobs.worker.recordings import Parcel
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 1.0
+#: Between two starts of a process that samples, for one profile.
+_RESTART_SECONDS = 3.0
+#: Seconds that such a process has to end.
+_END_SECONDS = 5.0
+#: Share of the free room on its disk that a recording may take.
+_SHARE = 0.5
+_LEAST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """What a worker's process can sample beside its host."""
+
+    #: The module that does.
+    module: str = "jobs.worker.sampler"
+    #: GPUs, each with uuid, name and index.
+    gpus: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    #: As subprocess.Popen; and what is told of the process' end.
+    spawn: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    gone: Callable[[int], None] = lambda pid: None
+
+
+@dataclass(kw_only=True)
+class _Running:
+    """A process that samples."""
+
+    process: subprocess.Popen[bytes]
+    recording: Recording
+    granted: frozenset[str]
+    _text: bytes = field(default=b"")
+
+    def heard(self) -> Recording:
+        """Return the recording as the process told it last."""
+        assert self.process.stdout
+        with contextlib.suppress(OSError, ValueError):
+            while piece := os.read(self.process.stdout.fileno(), 1 << 16):
+                self._text = (self._text + piece)[-(1 << 16) :]
+        *lines, self._text = self._text.split(b"\n")
+        if lines:
+            with contextlib.suppress(ValueError, TypeError):
+                self.recording = replace(self.recording, **json.loads(lines[-1]))
+        return self.recording
+
+    def end(self) -> None:
+        """Have it write its last line and end; kill it where it does not."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self.process.communicate(b"stop\n", timeout=_END_SECONDS)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+class Profiler(threading.Thread):
+    """Carries out what a worker hears of profiles."""
+
+    def __init__(
+        self, store: LeaseStore, worker: str, host: str, folder: Path, sampled: Sampled = Sampled(),
+    ) -> None:  # fmt: skip
+        super().__init__(name="profiler", daemon=True)
+        self._store, self._worker, self._host = store, worker, host
+        self._folder, self._sampled = folder, sampled
+        self._orders: dict[str, Order] | None = None
+        self._running: dict[str, _Running] = {}
+        self._parcels: dict[tuple[str, str], Parcel] = {}
+        self._launched: dict[str, float] = {}
+        #: Profiles whose recording here is over: its time, or the room for it.
+        self._over: set[str] = set()
+        self._searched = self._ended = False
+        self._wake = threading.Event()
+        self._said = ""
+
+    def hear(self, heard: Heard) -> None:
+        """Take the answer to a beat. From any thread; it does nothing itself."""
+        if heard.profiles is None:
+            return
+        first = self._orders is None
+        self._orders = {order.profile_id: order for order in heard.profiles}
+        if heard.profiles or first:
+            self._wake.set()
+
+    def run(self) -> None:
+        while not self._ended:
+            self._wake.wait(ROUND_SECONDS if self._busy() else None)
+            self._wake.clear()
+            if self._ended or self._orders is None:
+                continue
+            try:
+                while self.round(self._orders) and not self._ended:
+                    pass
+                self._say("")
+            except (RedisError, recordings.Unusable) as error:  # of a coordinator too
+                self._say(f"profiles wait: {error}")
+            except Exception:  # whatever it is, the worker's work goes on
+                log.exception("a profile failed")
+            time.sleep(ROUND_SECONDS / 2)
+
+    def end(self) -> None:
+        """End what samples here; its files stay for the next process."""
+        self._ended = True
+        self._wake.set()
+        self.join(timeout=2 * _END_SECONDS)
+        for running in self._running.values():
+            running.end()
+
+    def round(self, orders: Mapping[str, Order]) -> bool:
+        """Do once what these profiles need; True when parts were sent, and more may be wanted."""
+        self._search()
+        for order in orders.values():
+            if order.state == "recording" and (not order.hosts or self._host in order.hosts):
+                self._record(order)
+        for profile_id in [one for one in self._running if not _records(orders.get(one))]:
+            self._finish(profile_id)
+        for order in orders.values():
+            if order.state == "collecting":
+                self._take(recordings.left(self._folder, order.profile_id))
+        self._over &= set(orders)
+        sent = [self._bring(one) for one in {parcel.profile_id for parcel in self._parcels.values()}
+                if not _records(orders.get(one))]  # fmt: skip
+        return any(sent)
+
+    # -- recording --------------------------------------------------------------------------------------------------
+
+    def _record(self, order: Order) -> None:
+        profile_id, gpus = order.profile_id, {f"gpu:{gpu['uuid']}": gpu for gpu in self._sampled.gpus()}
+        running = self._running.get(profile_id)
+        if running and running.process.poll() is not None:
+            if running.process.returncode == 0:
+                self._over.add(profile_id)
+            self._finish(profile_id)
+            running = None
+        before = time.time()
+        answer = self._store.profiles.report(
+            profile_id, self._worker, [f"host:{self._host}", *gpus], [running.heard()] if running else []
+        )
+        granted = frozenset(answer.devices)
+        if running and running.granted != granted:
+            self._finish(profile_id)
+            running = None
+        if granted and not running and profile_id not in self._over and self._may_start(profile_id):
+            offset = answer.now / 1000 - (before + time.time()) / 2
+            self._start(order, answer, [gpus[one] for one in granted if one in gpus], offset)
+
+    def _may_start(self, profile_id: str) -> bool:
+        last = self._launched.get(profile_id)
+        return last is None or time.monotonic() - last >= _RESTART_SECONDS
+
+    def _start(self, order: Order, answer: Reported, gpus: Sequence[Mapping[str, Any]], offset: float) -> None:
+        recordings.prepare(self._folder)
+        self._launched[order.profile_id] = time.monotonic()
+        name = f"{self._worker}.{time.time_ns() // 1_000_000}"
+        devices = tuple(sorted(answer.devices))
+        recording = Recording(name=name, host=self._host, devices=devices)
+        head = {
+            "profile": 1, "id": order.profile_id, "host": self._host, "worker": self._worker, "hz": order.hz,
+            "cores": psutil.cpu_count() or 1, "memory_total_bytes": psutil.virtual_memory().total,
+            "devices": devices, "gpus": [dict(gpu) for gpu in gpus], "offset": round(offset, 4),
+        }  # fmt: skip
+        room = int(shutil.disk_usage(self._folder).free * _SHARE)
+        asked = {
+            "file": str(recordings.path(self._folder, order.profile_id, name)), "hz": order.hz, "head": head,
+            "seconds": max(1.0, (order.until - answer.now) / 1000), "most": max(_LEAST_BYTES, min(MAX_BYTES, room)),
+            "host": f"host:{self._host}" in answer.devices, "gpus": [str(gpu["uuid"]) for gpu in gpus],
+        }  # fmt: skip
+        process = self._sampled.spawn(
+            [sys.executable, "-m", self._sampled.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C ends the worker, and that this
+        )  # fmt: skip
+        assert process.stdin and process.stdout
+        os.set_blocking(process.stdout.fileno(), False)
+        with contextlib.suppress(OSError):  # it died, as the next round sees
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.flush()
+        self._running[order.profile_id] = _Running(
+            process=process, recording=recording, granted=frozenset(answer.devices)
+        )
+        log.info("samples for a profile", extra={"profile": order.profile_id, "hz": order.hz, "devices": devices})
+
+    def _finish(self, profile_id: str) -> None:
+        running = self._running.pop(profile_id)
+        running.end()
+        self._sampled.gone(running.process.pid)
+        self._take([(profile_id, running.recording.name)])
+
+    # -- collecting -------------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Take what earlier processes have left, once."""
+        if not self._searched:
+            self._searched = True
+            self._take(recordings.left(self._folder))
+
+    def _take(self, found: Sequence[tuple[str, str]]) -> None:
+        for profile_id, name in found:
+            if (profile_id, name) not in self._parcels and (parcel := Parcel.take(self._folder, profile_id, name)):
+                self._parcels[profile_id, name] = parcel
+
+    def _bring(self, profile_id: str) -> bool:
+        """Report what is here of a profile, and send the parts that are wanted; True when some were sent."""
+        mine = [parcel for parcel in self._parcels.values() if parcel.profile_id == profile_id]
+        for parcel in mine:
+            parcel.pack()
+        if trouble := next((parcel.trouble for parcel in mine if parcel.trouble), ""):
+            self._say(f"a recording cannot be packed: {trouble}")
+        try:
+            answer = self._store.profiles.report(profile_id, self._worker, (), [parcel.recording for parcel in mine])
+        except CoordinatorRejects as error:  # of an earlier version: a later one takes it
+            self._say(f"recordings stay here: {error}")
+            return False
+        sent = [self._settle(parcel, answer) for parcel in mine]
+        return any(sent)
+
+    def _settle(self, parcel: Parcel, answer: Reported) -> bool:
+        wanted = answer.wanted.get(parcel.recording.name, "")
+        if answer.state == "gone" or wanted in ("kept", "lost"):
+            del self._parcels[parcel.profile_id, parcel.recording.name]
+            parcel.remove()
+        elif wanted.isdigit():
+            data = parcel.part(int(wanted))
+            sent = self._store.profiles.add_part(
+                parcel.profile_id, self._worker, parcel.recording.name, int(wanted), data
+            )
+            return sent == "stored"
+        return False
+
+    def _busy(self) -> bool:
+        return bool(self._orders or self._running or self._parcels)
+
+    def _say(self, what: str) -> None:
+        """Log what is in the way, once until it is another."""
+        if what and what != self._said:
+            log.warning("%s", what)
+        self._said = what
+
+
+def _records(order: Order | None) -> bool:
+    return order is not None and order.state == "recording"

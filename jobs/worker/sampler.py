@@ -1,0 +1,261 @@
+"""Samples a host for a profile, in a process of its own: `python -m jobs.worker.sampler`, which a worker starts.
+
+The worker writes a line of JSON to its stdin, `Asked`; the end of stdin, which the death of the worker is too, and a
+second line end it. Each sample is one line of FILE that one write makes, so that what a kill cuts off is the last line
+at most. docs/profiles.md describes the lines. Moments are those of the monotonic clock; the head says when it was what
+time, so that a wall clock that is set moves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psutil
+
+from jobs.worker.host import Packages
+
+#: Figures beside time of processors, bytes of the network and energy move no more often than so many times a second.
+SLOW_HZ = 10
+#: Bytes that are left for the last line of a file.
+_LAST_LINE = 4096
+#: Seconds between two lines to the worker.
+_TOLD_SECONDS = 1.0
+#: Of a GPU: name in a sample -> field of `gpu_worker.telemetry.Sample`.
+GPU_FIELDS = {
+    "u": "utilization_ratio", "s": "sm_active_ratio", "m": "memory_used_bytes", "w": "power_watts",
+    "j": "energy_joules_total", "c": "temperature_celsius", "h": "clock_sm_hertz",
+    "rx": "pcie_receive_bytes_per_second", "tx": "pcie_transmit_bytes_per_second",
+}  # fmt: skip
+
+
+class Gpus(Protocol):
+    """Where figures of GPUs come from. What cannot be told is None."""
+
+    def sample(self, uuid: str) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a worker asks for."""
+
+    file: str
+    hz: int
+    #: Seconds after which it ends by itself.
+    seconds: float
+    #: Bytes that the file has at most.
+    most: int
+    #: The host's own figures are wanted.
+    host: bool
+    #: GPUs by their UUIDs.
+    gpus: tuple[str, ...]
+    #: First line of the file, without what only this process knows.
+    head: Mapping[str, Any]
+
+
+class Lines:
+    """A file of lines, each written at once; a line that could not be written whole spoils no other."""
+
+    def __init__(self, descriptor: int, most: int) -> None:
+        self._descriptor, self._most = descriptor, most
+        self._torn = False
+        self.bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """True when there is room for the last line alone."""
+        return self.bytes > self._most - _LAST_LINE
+
+    def write(self, line: Mapping[str, Any]) -> bool:
+        """Write a line; False where the disk does not take it."""
+        data = b"\n" * self._torn + json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, data)
+        except OSError:
+            return False
+        self.bytes += written
+        self._torn = written < len(data)
+        return not self._torn
+
+
+class HostFigures:
+    """Figures of this host: counters that only grow, and the memory in use."""
+
+    def __init__(self) -> None:
+        self._packages = Packages()
+
+    def fast(self) -> dict[str, float | int]:
+        """Core-seconds since the machine's start, bytes of the network, joules since this was made."""
+        network, joules = psutil.net_io_counters(), self._packages.joules()
+        return {
+            "cpu": round(busy_seconds(psutil.cpu_times()), 2),
+            **({"rx": network.bytes_recv, "tx": network.bytes_sent} if network else {}),
+            **({} if joules is None else {"j": round(joules, 3)}),
+        }
+
+    def slow(self) -> dict[str, float | int]:
+        """Bytes of memory in use, bytes of disks."""
+        memory, disk = psutil.virtual_memory(), _disks()
+        return {
+            "m": memory.total - memory.available,
+            **({"rd": disk.read_bytes, "wr": disk.write_bytes} if disk else {}),
+        }
+
+
+def busy_seconds(times: Any) -> float:
+    """Return what of the time of all processors was not idle. Time of guests is within that of users."""
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return float(sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0))
+
+
+def _disks() -> Any:
+    with contextlib.suppress(RuntimeError, OSError):  # no /proc/diskstats in some containers
+        return psutil.disk_io_counters(nowrap=False)
+    return None
+
+
+class Changes:
+    """Leaves out of samples what is as in the one before."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Any] = {}
+
+    def of(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        fresh = {name: value for name, value in sample.items() if self._last.get(name) != value}
+        self._last.update(fresh)
+        return fresh
+
+
+class Sampler:
+    """Takes the samples of one recording."""
+
+    def __init__(
+        self, asked: Asked, gpus: Gpus | None = None, *, lines: Lines, clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], str] = lambda seconds: "", tell: Callable[[str], None] = lambda line: None,
+    ) -> None:  # fmt: skip
+        self._asked, self._gpus, self._lines = asked, gpus, lines
+        self._clock, self._wait, self._tell = clock, wait, tell
+        self._host = HostFigures() if asked.host else None
+        self._changes = {device: Changes() for device in ("", *asked.gpus)}
+        #: A sample in so many has all figures.
+        self._every = max(1, round(asked.hz / SLOW_HZ))
+        self.samples = self.missed = 0
+        self._began = self._told = 0.0
+
+    def run(self) -> str:
+        """Sample until `wait` says why to end, the time is over, or the file full; return why."""
+        self._began = self._clock()
+        self._lines.write({**self._asked.head, "wall": round(time.time(), 4), "t": round(self._began, 4)})
+        reason, number = "", 0
+        while not reason:
+            self._sample(number)
+            now = self._clock()
+            if now - self._told >= _TOLD_SECONDS:
+                self._told = now
+                self._tell(json.dumps(self.progress()))
+            following = max(number + 1, int((now - self._began) * self._asked.hz) + 1)
+            self.missed += following - number - 1
+            number = following
+            reason = self._over() or self._wait(max(0.0, self._began + number / self._asked.hz - now))
+        self._lines.write({"end": reason, **self.progress()})
+        self._tell(json.dumps(self.progress()))
+        return reason
+
+    def progress(self) -> dict[str, float | int]:
+        """Return how far it is, and what it took."""
+        return {
+            "samples": self.samples, "missed": self.missed, "bytes": self._lines.bytes,
+            "seconds": round(self._clock() - self._began, 3), "cpu_seconds": round(time.process_time(), 3),
+        }  # fmt: skip
+
+    def _over(self) -> str:
+        if self._lines.full:
+            return "full"
+        return "time" if self._clock() - self._began >= self._asked.seconds else ""
+
+    def _sample(self, number: int) -> None:
+        every = number % self._every == 0
+        line: dict[str, Any] = {"t": round(self._clock() - self._began, 4)}
+        if self._host:
+            figures = self._host.fast() | (self._host.slow() if every else {})
+            line |= self._changes[""].of(figures)
+        if self._gpus and every:
+            line |= self._of_gpus(self._gpus)
+        if self._lines.write(line):
+            self.samples += 1
+        else:
+            self.missed += 1
+            self._changes = {device: Changes() for device in self._changes}  # the next has all
+
+    def _of_gpus(self, gpus: Gpus) -> dict[str, Any]:
+        changed = {}
+        for uuid in self._asked.gpus:
+            sample = gpus.sample(uuid)
+            figures = {short: getattr(sample, name) for short, name in GPU_FIELDS.items()}
+            known = {short: value for short, value in figures.items() if value is not None}
+            if fresh := self._changes[uuid].of(known):
+                changed[uuid] = fresh
+        return {"gpus": changed} if changed else {}
+
+
+def _waits(descriptor: int) -> Callable[[float], str]:
+    """Return what waits, and says why to end when the worker does, or is gone."""
+
+    def wait(seconds: float) -> str:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        if not ready:
+            return ""
+        return "stopped" if os.read(descriptor, 4096) else "worker lost"
+
+    return wait
+
+
+def _tells(descriptor: int) -> Callable[[str], None]:
+    """Return what tells the worker a line, or leaves it out where nobody reads."""
+    os.set_blocking(descriptor, False)
+
+    def tell(line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, line.encode() + b"\n")
+
+    return tell
+
+
+def _asked(descriptor: int) -> Asked:
+    """Return what the first line of a descriptor asks for. Nothing is read behind it."""
+    text = b""
+    while not text.endswith(b"\n"):
+        byte = os.read(descriptor, 1)
+        if not byte:
+            raise SystemExit(2)  # the worker is gone
+        text += byte
+    words = json.loads(text)
+    return Asked(**{**words, "gpus": tuple(words["gpus"])})
+
+
+def main(gpus: Callable[[], Gpus | None] = lambda: None) -> int:
+    """Sample as stdin asks."""
+    asked = _asked(sys.stdin.fileno())
+    descriptor = os.open(asked.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    # As long as this process lives, nobody else takes the file for one that was left.
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    sampler = Sampler(
+        asked, gpus() if asked.gpus else None, lines=Lines(descriptor, asked.most),
+        wait=_waits(sys.stdin.fileno()), tell=_tells(sys.stdout.fileno()),
+    )  # fmt: skip
+    sampler.run()
+    with contextlib.suppress(OSError):
+        os.fsync(descriptor)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

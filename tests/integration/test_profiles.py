@@ -1,0 +1,153 @@
+"""Profiles over real processes: samples of several hosts, kills in their midst, and what comes home."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from jobs.trees import manifest
+from tests.integration.live import Live, until
+
+HZ = 10
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Workers of two hosts, of which one reaches the coordinator alone, and two share the other."""
+    folder = tmp_path_factory.mktemp("profiles")
+    live = Live(folder, workers=0, lanes=1, ARTIFACT_URL=f"file://{folder}/artifacts")
+    try:
+        live.start_redis()
+        live.start_coordinator()
+        for number, host in enumerate(("one", "one", "two")):
+            begin(live, number, host)
+        live.wait_ready(3)
+        yield live
+    finally:
+        live.stop()
+
+
+def begin(live: Live, number: int, host: str) -> None:
+    live.start_worker(number, over_api=host == "two", HOST_ID=host, PROFILE_DIR=str(live.folder / host))
+
+
+def start(live: Live, name: str, **more: Any) -> Any:
+    answer = live.post("/api/profiles", {"name": name, "hz": HZ, **more})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def profile(live: Live, name: str) -> Any:
+    return live.get(f"/api/profiles/{name}")
+
+
+def sampled(live: Live, name: str, hosts: set[str], samples: int = 1) -> Any:
+    """The profile, once each of these hosts has a recording that goes on with so many samples."""
+
+    def there() -> Any:
+        found = profile(live, name)
+        rows = [row for row in found["recordings"] if row["state"] == "recording" and row["samples"] >= samples]
+        return {row["host"] for row in rows} >= hosts and found
+
+    return until(there, 60)
+
+
+def done(live: Live, name: str) -> Any:
+    return until(lambda: (found := profile(live, name))["state"] == "done" and found, 90)
+
+
+def lines(live: Live, found: Any) -> dict[str, list[Any]]:
+    """Lines of each recording of a profile's artifact, by name."""
+    entries = manifest.entries(octets(live, f"/api/artifacts/{found['artifact_id']}/manifest"))
+    files = {entry.path: octets(live, f"/api/files/{entry.sha}") for entry in entries}
+    assert json.loads(files.pop("profile.json"))["name"] == found["name"]
+    return {
+        path.removesuffix(".jsonl.gz"): [json.loads(line) for line in gzip.decompress(data).split(b"\n") if line]
+        for path, data in files.items()
+    }
+
+
+def octets(live: Live, path: str) -> bytes:
+    answer = httpx.get(live.url() + path, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def samplers(live: Live, worker: str) -> list[psutil.Process]:
+    parent = psutil.Process(live.processes[worker].pid)
+    return [child for child in parent.children() if "jobs.worker.sampler" in child.cmdline()]
+
+
+def test_hosts_are_sampled_once_each_and_a_killed_workers_samples_come_home(cluster: Live) -> None:
+    start(cluster, "kills")
+    before = sampled(cluster, "kills", {"one", "two"}, samples=2 * HZ)
+    assert len([row for row in before["recordings"] if row["host"] == "one"]) == 1, "two workers, one host"
+    [killed] = [row["worker"] for row in before["recordings"] if row["host"] == "one"]
+    [own] = [row["name"] for row in before["recordings"] if row["host"] == "one"]
+    cluster.kill(killed)
+    other = {"worker-0": "worker-1", "worker-1": "worker-0"}[killed]
+    until(lambda: [row for row in profile(cluster, "kills")["recordings"] if row["worker"] == other], 60)
+    assert cluster.post("/api/profiles/kills/stop").status_code == 200
+    found = done(cluster, "kills")
+    read = lines(cluster, found)
+    assert {row["name"] for row in found["recordings"]} == read.keys() and len(read) == 3
+    for name, (head, *rows) in read.items():
+        ticks = [row for row in rows if "t" in row]
+        assert len(ticks) >= (2 * HZ if name == own else 1) and head["hz"] == HZ
+        assert "cpu" in ticks[0] and all(b["t"] > a["t"] for a, b in pairwise(ticks))
+        if "end" in rows[-1]:
+            assert rows[-1]["samples"] == len(ticks)
+    until(lambda: not any(list((cluster.folder / host).iterdir()) for host in ("one", "two")))
+    begin(cluster, int(killed[-1]), "one")
+    cluster.wait_ready(3)
+
+
+def test_what_a_host_had_while_it_was_away_opens_the_profile_once_more(cluster: Live) -> None:
+    start(cluster, "away", hosts=["two"])
+    sampled(cluster, "away", {"two"}, samples=HZ)
+    cluster.kill("worker-2")
+    cluster.post("/api/profiles/away/stop")
+    first = done(cluster, "away")  # 15 s after its host was heard
+    assert first["artifact_id"] is None and [row["state"] for row in first["recordings"]] == ["silent"]
+    begin(cluster, 2, "two")
+    again = until(lambda: (found := profile(cluster, "away"))["artifact_id"] and found["state"] == "done" and found, 90)
+    [(head, *rows)] = lines(cluster, again).values()
+    assert head["host"] == "two" and len(rows) >= HZ
+    cluster.wait_ready(3)
+
+
+def test_a_sampler_that_is_killed_is_followed_by_another(cluster: Live) -> None:
+    start(cluster, "sampler", hosts=["two"])
+    sampled(cluster, "sampler", {"two"}, samples=HZ)
+    [process] = samplers(cluster, "worker-2")
+    process.kill()
+    until(lambda: len(profile(cluster, "sampler")["recordings"]) == 2, 60)
+    # The coordinator is killed between the end and what is sent; everybody goes on where it was.
+    cluster.post("/api/profiles/sampler/stop")
+    cluster.kill("coordinator-0")
+    cluster.start_coordinator()
+    found = done(cluster, "sampler")
+    assert sorted(row["state"] for row in found["recordings"]) == ["kept", "kept"]
+    assert len(lines(cluster, found)) == 2
+    until(lambda: not samplers(cluster, "worker-2"))
+
+
+def test_a_profile_ends_with_its_job_and_two_at_once_are_apart(cluster: Live) -> None:
+    job = cluster.submit("collatz", {"start_number": 1, "number_count": 10**13})
+    start(cluster, "job", job_id=job)
+    start(cluster, "time", seconds=3, hosts=["one"])
+    sampled(cluster, "job", {"one", "two"})
+    assert done(cluster, "time")["samples"] > 0
+    assert cluster.post(f"/api/jobs/{job}/cancel").status_code in (200, 202)
+    found = done(cluster, "job")
+    assert {row["host"] for row in found["recordings"]} == {"one", "two"}
+    for name in ("job", "time"):
+        assert httpx.delete(f"{cluster.url()}/api/profiles/{name}").status_code == 204
+        assert httpx.get(f"{cluster.url()}/api/artifacts/profile-{name}").status_code == 404
