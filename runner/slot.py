@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runner import orders, processes
 from runner.orders import Ended, Order
@@ -231,7 +232,7 @@ def adopt_orphans() -> None:
 def spawn_beside(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     """Start a process that is no program's, and is not killed with what programs left. `gone_beside` at its end."""
     with _guards_change:
-        process: subprocess.Popen[bytes] = subprocess.Popen(command, **how)
+        process = subprocess.Popen[bytes](command, **how)
         _guards.add(process.pid)
     return process
 

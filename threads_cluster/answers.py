@@ -546,6 +546,41 @@ class ScheduleList(Answer):
     schedules: Many[Schedule]
 
 
+class ProfileRecording(Answer):
+    name: str
+    worker: str
+    host: str
+    devices: list[str]
+    state: str
+    samples: Count
+    missed: Count
+    seconds: float
+    bytes: Count
+    cpu_seconds: float
+    ended: str | None
+
+
+class Profile(Answer):
+    name: str
+    state: str
+    hz: Count
+    hosts: list[str]
+    job_id: str | None
+    created: Moment
+    ends: Moment
+    ended: Moment | None
+    artifact_id: Id | None
+    trouble: str | None
+    samples: Count
+    missed: Count
+    bytes: Count
+    recordings: Many[ProfileRecording]
+
+
+class ProfileList(Answer):
+    profiles: Many[Profile]
+
+
 class Replica(Answer):
     job_id: str
     state: str

@@ -41,6 +41,7 @@ from threads_cluster.errors import (
     UnexpectedAnswer,
 )
 from threads_cluster.models import Models
+from threads_cluster.profiles import Profile, Profiles
 from threads_cluster.programs import Ended, Mapped, Program, Programs
 from threads_cluster.services import Services
 from threads_cluster.sse import Reader
@@ -112,6 +113,15 @@ class Cluster:
     def workflows(self) -> Workflows:
         """Graphs of actions: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
         return Workflows(self._connection, self)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """Telemetry that workers record: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`, `delete`."""
+        return Profiles(self._connection, self)
+
+    def profile(self, name: str, **how: Any) -> Profile:
+        """A profile around a `with` block, `how` as of `profiles.start`; afterwards it has a `summary`."""
+        return Profile(self.profiles, name, **how)
 
     @cached_property
     def services(self) -> Services:

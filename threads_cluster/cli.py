@@ -500,6 +500,8 @@ _ADVICE = {
     "PUT /api/tenants/": "cluster tenant create ",
     "GET /api/secrets": "cluster secret list",
     "GET /api/schedules": "cluster schedule list",
+    "GET /api/profiles": "cluster profile list",
+    "GET /api/hosts": "cluster hosts",
     "GET /api/services": "cluster services",
     "GET /api/webhooks": "cluster webhook list",
     "GET /api/tokens": "cluster token list",

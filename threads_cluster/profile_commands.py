@@ -1,25 +1,257 @@
-"""`cluster profile`: where the time of a job went."""
+"""`cluster profile`: what hosts and GPUs did, and where the time of a job went."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, show
+from threads_cluster import errors, figures, numbers, show
+from threads_cluster.session import Session, as_json_option
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Profiles: where the time of a job went, by worker and lane."
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane.",
 )  # fmt: skip
 
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
 
+AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="Wait until workers have brought what they recorded, and show how far it is.")
+]
 
-@app.callback()
-def group() -> None:
-    """Keep `kernels` a command of the group: of a single one Typer would make the group itself."""
+
+@app.command()
+def start(
+    ctx: typer.Context,
+    name: Name,
+    hz: Annotated[float | None, typer.Option(metavar="N", help="Samples a second, 1 to 100; default: 10.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="HOST,HOST", help="Of these hosts alone, as in: cluster hosts; default: all.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="ID", help="Stop with the end of this job.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="Stop after 90s, 15m, 2h; default: 1h, at most 1d.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record what hosts and GPUs do, from now on until `cluster profile stop NAME`."""
+    if hz is not None and hz != int(hz):
+        raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
+    wanted = [host for host in (hosts or "").split(",") if host]
+    row = ctx.obj.cluster.profiles.start(
+        name, hz=None if hz is None else int(hz), hosts=wanted, job=job, seconds=_seconds(for_)
+    )
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} records at {row['hz']} samples/s until {row['ends']}")
+    show.say(f"stop it before: cluster profile stop {row['name']}")
+
+
+def _seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = numbers.seconds(text)
+    if found is None:
+        raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--for'")
+    return found
+
+
+@app.command()
+def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, wait: Wait = False, as_json: AsJson = False) -> None:
+    """Stop recording, and have workers bring what they recorded."""
+    row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
+    _ended(ctx.obj, _waited(ctx.obj, row) if wait else row, as_json=as_json)
+
+
+@app.command()
+def recover(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; all that are done.")] = None,
+    tenant: Tenant = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Collect once more what workers have of a profile, such as those that were away when it stopped."""
+    profiles = ctx.obj.cluster.profiles
+    names = [name] if name else [row["name"] for row in profiles.list(tenant=tenant) if _may_lack(row)]
+    if not names:
+        show.say("no profile lacks a recording that is known; name one to look for others")
+    for each in names:
+        row = profiles.recover(each, tenant=tenant)
+        _ended(ctx.obj, _waited(ctx.obj, row) if wait else row, as_json=as_json)
+
+
+def _may_lack(row: Mapping[str, Any]) -> bool:
+    return row["state"] == "done" and any(one["state"] != "kept" for one in row["recordings"])
+
+
+def _waited(session: Session, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile once it is done; what comes is told on stderr."""
+    told, now = "", row
+    for now in session.cluster.profiles.follow(row["name"]):
+        kept = sum(one["state"] == "kept" for one in now["recordings"])
+        text = f"{kept} of {len(now['recordings'])} recordings are there"
+        if text != told:
+            show.say(text + (f"; {now['trouble']}" if now["trouble"] else ""))
+        told = text
+    return now
+
+
+def _ended(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} {row['state']}")
+    if row["state"] == "done":
+        show.say(f"look at it: cluster profile analyze {row['name']} --plot {row['name']}.pdf")
+    else:
+        show.say(f"how far it is: cluster profile status {row['name']}")
+
+
+@app.command()
+def status(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; the latest.")] = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a profile is: samples, bytes and state of each recording."""
+    profiles = ctx.obj.cluster.profiles
+    if name is None:
+        row = next(iter(profiles.list(tenant=tenant)), None)
+        if row is None:
+            show.say(_NONE)
+            return
+    else:
+        row = profiles.get(name, tenant=tenant)
+    show.json_line(row) if as_json else _show(row)
+
+
+_NONE = "no profiles; start one with: cluster profile start NAME"
+
+
+def _show(row: Mapping[str, Any]) -> None:
+    show.pairs({
+        "name": row["name"], "state": row["state"], "samples/s": row["hz"], "hosts": ", ".join(row["hosts"]),
+        "job": row["job_id"], "started": row["created"], "ends": row["ends"], "ended": row["ended"],
+        "artifact": row["artifact_id"], "trouble": row["trouble"],
+    })  # fmt: skip
+    if row["recordings"]:
+        show.line("")
+        columns = ("host", "worker", "devices", "state", "time", "samples", "missed", "size", "own CPU", "ended")
+        show.rows(columns, [_recording(one) for one in row["recordings"]])
+
+
+def _recording(one: Mapping[str, Any]) -> list[Any]:
+    own = figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else ""
+    return [
+        one["host"], one["worker"], len(one["devices"]), one["state"], figures.duration(one["seconds"]),
+        one["samples"], one["missed"], figures.size(one["bytes"]), own, one["ended"] or "",
+    ]  # fmt: skip
+
+
+@app.command("list")
+def list_profiles(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List profiles, newest first."""
+    show.listing(ctx.obj.cluster.profiles.list(tenant=tenant), _table, as_json=as_json, none=_NONE)
+
+
+def _table(several: Any) -> None:
+    columns = ("name", "state", "samples/s", "recordings", "samples", "missed", "size", "started")
+    show.rows(columns, [
+        [row["name"], row["state"], row["hz"], len(row["recordings"]), row["samples"], row["missed"],
+         figures.size(row["bytes"]), figures.age(row["created"])]
+        for row in several
+    ])  # fmt: skip
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Delete a profile with what was recorded; one that records ends."""
+    ctx.obj.cluster.profiles.delete(name, tenant=tenant)
+    show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
+
+
+@app.command()
+def analyze(
+    ctx: typer.Context,
+    what: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="A profile, a recording, or a folder of recordings.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE", help="The same as a FILE.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a PDF, PNG or SVG, by the file's ending.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time."""
+    from threads_cluster import profile_analysis, profile_plots
+
+    if (what is None) == (data is None):
+        raise typer.BadParameter("needs one: the name of a profile, or a file", param_hint="'NAME|FILE'")
+    if plot is not None:
+        profile_plots.check(plot)
+    with TemporaryDirectory() as folder:
+        recorded = profile_analysis.read(_place(ctx.obj, str(what or data), Path(folder)))
+    summary = profile_analysis.summary(recorded)
+    show.json_line(summary) if as_json else _summary(summary)
+    if plot is not None:
+        try:
+            profile_plots.write(recorded, plot)
+        except OSError as error:
+            raise errors.BadArgument(f"--plot: {plot} cannot be written: {error.strerror}") from None
+        show.say(f"drawn: {plot}")
+
+
+def _place(session: Session, what: str, folder: Path) -> Path:
+    """Return where the recordings are: a path that there is, else those of a profile, which are fetched."""
+    if Path(what).exists():
+        return Path(what)
+    if "/" in what or what.endswith((".jsonl", ".gz")):
+        raise errors.BadArgument(f"there is no file {what}")
+    session.cluster.profiles.fetch(what, folder)
+    return folder
+
+
+def _summary(summary: Mapping[str, Any]) -> None:
+    energy = summary["energy_joules"]
+    show.pairs({
+        "profile": summary["name"], "time": figures.duration(summary["seconds"]),
+        "energy": "" if energy is None else figures.scaled(energy, "J"),
+    })  # fmt: skip
+    show.line("")
+    columns = (
+        "device", "samples", "missed", "used mean", "p95", "idle", "memory", "most", "power", "most", "energy",
+        "received", "sent", "read", "written",
+    )  # fmt: skip
+    show.rows(columns, [_device(row) for row in summary["devices"]])
+
+
+def _device(row: Mapping[str, Any]) -> list[Any]:
+    used, memory, power = row["utilization"] or {}, row["memory_bytes"] or {}, row["power_watts"] or {}
+    flows = [row[name] for name in ("receive", "transmit", "read", "write")]
+    return [
+        row["title"], row["samples"], row["missed"], figures.percent(used.get("mean")),
+        figures.percent(used.get("p95")), figures.percent(row["idle_ratio"]), figures.size(memory.get("mean")),
+        figures.size(memory.get("max")), _scaled(power.get("mean"), "W"), _scaled(power.get("max"), "W"),
+        _scaled(row["energy_joules"], "J"), *(_scaled((flow or {}).get("mean"), "B/s") for flow in flows),
+    ]  # fmt: skip
+
+
+def _scaled(value: float | None, unit: str) -> str:
+    return "" if value is None else figures.scaled(value, unit)
 
 
 @app.command()
