@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,9 @@ def check(file: Path) -> None:
 
 def _figure() -> Any:
     try:
-        from matplotlib.figure import Figure
+        return importlib.import_module("matplotlib.figure").Figure
     except ImportError:
-        raise BadArgument("--plot needs matplotlib: pip install 'threads-cluster[plots]', or matplotlib") from None
-    return Figure
+        raise BadArgument("--plot needs matplotlib: pip install 'matplotlib>=3.9'") from None
 
 
 def write(recorded: Recorded, file: Path) -> None:
@@ -101,7 +101,7 @@ def _scaled(values: Line, one: float) -> list[float]:
 
 def _band(place: Any, axis: Axis, several: Sequence[Sequence[float]]) -> None:
     """Draw the least, the median and the most of many devices at each moment."""
-    low, middle, high = [], [], []
+    low, middle, high = list[float](), list[float](), list[float]()
     for column in zip(*several, strict=True):
         there = sorted(value for value in column if value == value)
         picked = (there[0], there[len(there) // 2], there[-1]) if there else (float("nan"),) * 3

@@ -63,7 +63,8 @@ class Profiles:
         given = {"hz": hz, "seconds": seconds, "hosts": list(hosts) or None, "job_id": job}
         body = {"name": name, **{field: value for field, value in given.items() if value is not None}}
         # A second attempt would find the profile of the first.
-        return self._ask("POST", "", answers.Profile, body=body, patience=0)
+        answer: Json = self._ask("POST", "", answers.Profile, body=body, patience=0)
+        return answer
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
         """Profiles of one's tenant, newest first."""
@@ -72,15 +73,18 @@ class Profiles:
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
         """One profile with its `recordings`: how far each is."""
-        return self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
+        answer: Json = self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
+        return answer
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
         """Stop recording; workers bring what they recorded in the next seconds."""
-        return self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
+        answer: Json = self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
+        return answer
 
     def recover(self, name: str, *, tenant: str | None = None) -> Json:
         """Collect once more what workers have of a profile that is done."""
-        return self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
+        answer: Json = self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
+        return answer
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a profile with what was recorded."""
