@@ -52,7 +52,7 @@ class Track:
 
 @dataclass
 class Piece:
-    """What one recording has of one device. Times are seconds since 1970 of the cluster's clock."""
+    """Samples of one device in one recording. Times are seconds since 1970 of the cluster's clock."""
 
     device: str
     host: str

@@ -118,7 +118,7 @@ class Profiles:
         return profile
 
     def summary(self, name: str) -> Json:
-        """What `threads_cluster.profile_analysis.summary` says of a profile that is done. Errors as `fetch`."""
+        """Summary, as of `threads_cluster.profile_analysis`, of a profile that is done. Errors as `fetch`."""
         from threads_cluster import profile_analysis
 
         with TemporaryDirectory() as folder:

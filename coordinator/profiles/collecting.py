@@ -26,7 +26,7 @@ _ENDED = ("done", "failed", "cancelled", "skipped", None)
 
 
 class Collection:
-    """What a leader does about profiles."""
+    """Rounds of a leader over the profiles that live."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store, self._trees = store, trees

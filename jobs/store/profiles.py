@@ -41,7 +41,7 @@ MOST_TRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What workers hear of a profile that lives."""
+    """Profile that lives, as workers hear of it."""
 
     profile_id: str
     #: recording or collecting

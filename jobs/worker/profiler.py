@@ -41,7 +41,7 @@ _LEAST_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """What a worker's process can sample beside its host."""
+    """Devices that a worker's process can sample beside its host, and how."""
 
     #: The module that does.
     module: str = "jobs.worker.sampler"

@@ -136,7 +136,7 @@ class Parcel:
 
 
 class _Seen:
-    """What a recording says of itself: its first line, its last whole one, and how many there are."""
+    """Summary of a recording as it is read: its first line, its last whole one, and how many there are."""
 
     def __init__(self) -> None:
         self._lines = self._bytes = 0

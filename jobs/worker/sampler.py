@@ -45,7 +45,7 @@ class Gpus(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a worker asks for."""
+    """Request of a worker."""
 
     file: str
     hz: int
