@@ -530,9 +530,8 @@ def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
 ) -> None:
     monkeypatch.setattr("coordinator.attachments.wakes.MOST_OF_ONE", 3)
     runner = running(served, store)
-    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
     asker.ask()
-    calls.take(*place, 3)
+    assert ApiAttachments(runner.api.api).take(asker.id, "j", runner.lease, 3)
     other = Asker(served, "run", name="other")
     other.ask(unit=4)
     codes: list[int] = []
@@ -549,7 +548,7 @@ def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
     while len(codes) < 7 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert codes == [429] * 7
-    calls.write(*place, 0, "o", b"x")
+    assert store.attachments.end(asker.id, f"r/{runner.lease}", 0, "")
     for thread in threads:
         thread.join(30)
     assert sorted(codes) == [200] * 3 + [429] * 7

@@ -40,7 +40,7 @@ def wheel_redis() -> str | None:
     return str(Path(places[0]) / "bin" / "redis-server") if places else None
 
 
-def until(what: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
+def until(what: Callable[[], Any], seconds: float = 60.0, every: float = 0.02) -> Any:
     """The first true answer; AssertionError when none came in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -283,7 +283,7 @@ class Live:
     def job(self, job: str) -> Any:
         return self.get(f"/api/jobs/{job}")
 
-    def result(self, job: str, seconds: float = 60.0) -> Any:
+    def result(self, job: str, seconds: float = 120.0) -> Any:
         """The result once the job is done; other ends are failures of the test."""
         ended = until(lambda: self._ended(job), seconds)
         assert ended["state"] == "done", ended
@@ -293,7 +293,7 @@ class Live:
         found = self.get(f"/api/jobs/{job}?wait_seconds=5")
         return found if found["state"] in ("done", "failed", "cancelled") else None
 
-    def wait_for(self, job: str, state: str, seconds: float = 30.0) -> Any:
+    def wait_for(self, job: str, state: str, seconds: float = 60.0) -> Any:
         return until(lambda: (found := self.job(job))["state"] == state and found, seconds)
 
 

@@ -75,6 +75,7 @@ def test_the_remote_worker_is_killed_in_mid_job_and_every_unit_counts_once(mixed
 
 
 def test_the_coordinator_is_killed_in_mid_job_and_the_remote_worker_goes_on(mixed: Live) -> None:
+    mixed.wait_ready(2)  # one has just been started again
     drain(mixed, AT_REDIS, on=True)
     job = mixed.submit("faulty", {"units": 500, "seconds_per_unit": 0.01})
     until(lambda: mixed.job(job)["done"])
