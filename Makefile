@@ -21,7 +21,7 @@ GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi \
+.PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
   bench bench-scale gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -102,6 +102,9 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## the same and more
 
 gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 	$(GPU_PYTHON) -m benchmarks --only P4
+
+proto: setup ## make the code of gRPC's messages from coordinator/rpc/cluster.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. coordinator/rpc/cluster.proto
 
 bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API, CPU_LEVEL=avx2 kernels and peers for a lesser CPU
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

@@ -7,7 +7,7 @@ import sys
 
 import uvicorn
 
-from coordinator import app, certificates, client_address, destinations, tracing
+from coordinator import app, certificates, client_address, destinations, extras
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
 from coordinator.protocol import BoundedProtocol
@@ -29,11 +29,11 @@ def main() -> int:
         redis_address.check(settings.redis_url)
         artifact_store.check(settings)
         certificates.check(settings)
-        tracing.check(settings)
+        extras.check(settings)
     except (
         exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, destinations.UnusableNetworks,
         redis_address.UnusableAddress, WrongStore, certificates.UnusableCertificate,
-        tracing.MissingPackages,
+        extras.MissingPackages,
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,9 @@ def create(settings: Settings) -> FastAPI:
         wakes.start(asyncio.get_running_loop())
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
+        stop_calls = await _serve_calls(app, settings)
         yield
+        await stop_calls()
         beating.cancel()
         timekeeper.stop()
         sender.stop()
@@ -206,6 +208,19 @@ def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Tree
     """Return what submits jobs for their makers, by one store."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
+
+
+async def _serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Answer over gRPC, where the settings say so, and return what ends that."""
+    if settings.grpc_port:
+        from coordinator.rpc import server  # needs packages that others do without
+
+        return await server.serve(app, settings)
+
+    async def nothing() -> None:
+        return
+
+    return nothing
 
 
 def _span_sender(store: Store, settings: Settings, leads: Callable[[], bool]) -> SpanSender | None:

@@ -7,7 +7,6 @@ something, and of each job: the job's is named by the job's id, so that whoever 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 import secrets
 from collections.abc import Sequence
@@ -92,23 +91,6 @@ class Tracing:
         """Return a job as one that is submitted at this place."""
         own = replace(place, span_id=span_of(job.job_id)) if self.exports else place
         return replace(job, traceparent=own.text(), parent_span=place.span_id)
-
-
-class MissingPackages(Exception):
-    """Spans are to be exported, and what exports them is not installed; the message says what to do."""
-
-
-def check(settings: Settings) -> None:
-    """Raise MissingPackages where OTEL_EXPORTER_OTLP_ENDPOINT is set without OpenTelemetry's exporter."""
-    if not settings.otel_exporter_otlp_endpoint:
-        return
-    try:
-        importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    except ImportError as error:
-        raise MissingPackages(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT is set, and {error.name} is not installed: "
-            "pip install --require-hashes -r requirements/tracing.txt, or unset it"
-        ) from error
 
 
 def _new(none: str) -> str:

@@ -30,6 +30,7 @@ DOMAINS = (
     "workflows",
     "schedules",
     "work",
+    "rpc",
 )
 #: Packages that CONTRIBUTING.md lists, and the kinds' and their benchmarks' own.
 ELSEWHERE = ("tests", "benchmarks/")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator import tracing
+from coordinator import extras, tracing
 from coordinator.telemetry import span_sender
 from coordinator.telemetry.otlp import Exporter
 from coordinator.telemetry.span_sender import SpanSender
@@ -301,14 +301,23 @@ def test_who_leads_next_sends_what_ended_before(
     assert [one.span for one in collector.spans if one.name == "job command"] == [late]
 
 
-def test_without_its_packages_a_coordinator_that_is_to_export_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    tracing.check(Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318"))
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
-    for name in [each for each in sys.modules if each.startswith("opentelemetry.exporter.")]:
+@pytest.mark.parametrize(
+    ("settings", "module", "group"),
+    [
+        ({"otel_exporter_otlp_endpoint": "http://127.0.0.1:4318"}, "opentelemetry.exporter", "tracing"),
+        ({"grpc_port": 50051}, "grpc", "grpc"),
+    ],
+)
+def test_a_coordinator_whose_settings_need_packages_says_which(
+    settings: dict[str, Any], module: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extras.check(Settings(**settings))
+    for name in [each for each in sys.modules if each == module or each.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(tracing.MissingPackages, match=r"is not installed: pip install .* requirements/tracing\.txt"):
-        tracing.check(Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318"))
-    tracing.check(Settings())
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(extras.MissingPackages, match=rf"is not installed: pip install .* requirements/{group}\.txt"):
+        extras.check(Settings(**settings))
+    extras.check(Settings())
 
 
 def test_a_coordinator_that_exports_nothing_loads_no_exporter() -> None:

@@ -1,0 +1,139 @@
+"""Server of gRPC in a coordinator's event loop, where GRPC_PORT asks for one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+from starlette.types import ASGIApp
+
+from coordinator.bodies import MAX_BODY
+from coordinator.rpc import cluster_pb2 as messages
+from coordinator.rpc.service import Service
+from jobs.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NAME = "threads_cluster.v1.Cluster"
+#: Calls at once, in all and of one connection; bytes of a request, with room for its other fields, and of metadata.
+MAX_CALLS, MAX_CALLS_EACH, MAX_MESSAGE, MAX_METADATA = 1024, 128, MAX_BODY + (64 << 10), 16 << 10
+#: Seconds that calls have to end when the coordinator does; after which a silent connection is asked whether it lives.
+GRACE_SECONDS, ALIVE_SECONDS = 1.0, 30
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", MAX_METADATA), ("grpc.max_concurrent_streams", MAX_CALLS_EACH),
+    ("grpc.keepalive_time_ms", ALIVE_SECONDS * 1000), ("grpc.keepalive_timeout_ms", ALIVE_SECONDS * 1000 // 2),
+    # Else a second process could answer on the same port.
+    ("grpc.so_reuseport", 0),
+)  # fmt: skip
+
+
+class PortTaken(OSError):
+    """GRPC_PORT cannot be listened at; the message says so."""
+
+
+async def serve(app: ASGIApp, settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Listen, and return what stops it. Raises PortTaken."""
+    server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+    server.add_generic_rpc_handlers((handlers(Service(app)),))
+    place = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
+    try:
+        if settings.tls_certificate:
+            server.add_secure_port(place, _credentials(settings))
+        else:
+            server.add_insecure_port(place)
+    except RuntimeError as error:
+        raise PortTaken(f"GRPC_PORT={settings.grpc_port} cannot be listened at on {settings.bind}: {error}") from None
+    await server.start()
+    log.info("gRPC on %s", place)
+
+    async def stop() -> None:
+        await server.stop(GRACE_SECONDS)
+
+    return stop
+
+
+def handlers(service: Service) -> Any:
+    """Return the calls of the service, as gRPC's server takes them."""
+    one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+    calls: dict[str, tuple[Any, Any, Any]] = {
+        "Submit": (one, service.submit, messages.SubmitRequest),
+        "GetJob": (one, service.get_job, messages.JobRequest),
+        "GetResult": (one, service.get_result, messages.JobRequest),
+        "Cancel": (one, service.cancel, messages.JobRequest),
+        "GetStatus": (one, service.get_status, messages.StatusRequest),
+        "StreamEvents": (many, service.stream_events, messages.EventsRequest),
+        "StreamMetrics": (many, service.stream_metrics, messages.MetricsRequest),
+    }
+    made = {
+        name: kind(_whole(call) if kind is one else _streamed(call), _reader(asked), _written)
+        for name, (kind, call, asked) in calls.items()
+    }
+    return grpc.method_handlers_generic_handler(NAME, made)
+
+
+def _reader(asked: Any) -> Callable[[bytes], Any]:
+    """Return what reads a message; None for bytes that are none, which would end with a traceback in the log."""
+
+    def read(octets: bytes) -> Any:
+        try:
+            return asked.FromString(octets)
+        except DecodeError:
+            return None
+
+    return read
+
+
+def _written(answer: Any) -> bytes:
+    octets: bytes = answer.SerializeToString()
+    return octets
+
+
+def _whole(call: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def checked(request: Any, context: Any) -> Any:
+        await _check(request, context)
+        return await call(request, context)
+
+    return checked
+
+
+def _streamed(call: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    async def checked(request: Any, context: Any) -> AsyncIterator[Any]:
+        await _check(request, context)
+        async with aclosing(cast(AsyncGenerator[Any, None], call(request, context))) as answers:
+            async for answer in answers:
+                yield answer
+
+    return checked
+
+
+async def _check(request: Any, context: Any) -> None:
+    if request is None:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is no message of cluster.proto")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _credentials(settings: Settings) -> Any:
+    """Return the certificate of the API; new connections get a renewed one."""
+
+    def read() -> Any:
+        pair = (Path(settings.tls_key).read_bytes(), Path(settings.tls_certificate).read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair])
+
+    def fetch() -> Any:
+        try:
+            return read()
+        except OSError as error:
+            log.error("the renewed certificate is not used: %s", error)
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(read(), fetch, require_client_authentication=False)
