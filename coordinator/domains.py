@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 from fastapi import APIRouter
 
@@ -14,8 +15,10 @@ import coordinator
 
 
 def names() -> list[str]:
-    """Return the names of the folders."""
-    return [entry.name for entry in pkgutil.iter_modules(coordinator.__path__) if entry.ispkg]
+    """Return the names of the folders. One without routes, such as rpc, is no domain."""
+    top = Path(coordinator.__path__[0])
+    folders = (entry.name for entry in pkgutil.iter_modules([str(top)]) if entry.ispkg)
+    return [name for name in folders if (top / name / "routes.py").is_file()]
 
 
 def routers() -> list[APIRouter]:
