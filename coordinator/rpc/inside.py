@@ -25,7 +25,7 @@ class Request:
     headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
     #: Address of who asks.
-    client: tuple[str, int] = ("", 0)
+    caller: tuple[str, int] = ("", 0)
 
 
 class Answer:
@@ -82,7 +82,7 @@ class _Exchange:
         return {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
             "method": asked.method, "scheme": "http", "path": asked.path, "raw_path": asked.path.encode(),
-            "query_string": asked.query, "root_path": "", "headers": list(asked.headers), "client": asked.client,
+            "query_string": asked.query, "root_path": "", "headers": list(asked.headers), "client": asked.caller,
             "server": ("127.0.0.1", 0), "state": {},
         }  # fmt: skip
 

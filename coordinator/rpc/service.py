@@ -150,7 +150,7 @@ class Service:
             given += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         request = Request(
             method=method, path=path, query=urlencode(query or {}).encode(), headers=given, body=body,
-            client=_address(context.peer()),
+            caller=_address(context.peer()),
         )  # fmt: skip
         async with asked(self._app, request) as answer:
             if answer.status >= HTTPStatus.BAD_REQUEST:
