@@ -10,6 +10,7 @@ is drawn by a clock of its own, a frame each tenth of a second, so that the mach
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import tempfile
 import time
@@ -39,7 +40,7 @@ SPEED = 5.5
 
 @contextmanager
 def cluster() -> Iterator[Live]:
-    live = Live(Path(tempfile.mkdtemp()), workers=2, lanes=2, nice=5, PAGES_DIR=str(DIST))
+    live = Live(Path(tempfile.mkdtemp()), workers=2, lanes=2, nice=5, PAGES_DIR=str(DIST), HOST_ID="desk")
     try:
         yield live.start()
     finally:
@@ -144,6 +145,25 @@ def fleet(browser: Browser, live: Live) -> None:
         live.post(f"/api/jobs/{job}/cancel")
 
 
+def hosts(browser: Browser, live: Live) -> None:
+    """Three machines: one at work, one that also runs programs, one that is lost."""
+    live.start_worker(2, HOST_ID="attic")
+    live.start_worker(3, HOST_ID="cellar")
+    live.start_runner(0, HOST_ID="attic", RUNNER_LABELS="ssd,quiet")
+    live.wait_ready(5)
+    job = live.submit("collatz", {"start_number": 10**15, "number_count": 10**13})
+    time.sleep(10)
+    live.kill("worker-3")
+    time.sleep(10)
+    for theme in THEMES:
+        page = opened(browser, f"{live.url()}/cluster.html#tab=hosts", theme, {"width": 1280, "height": 400})
+        page.locator(".host-table tbody tr").nth(2).wait_for()
+        keep(page, "hosts", theme)
+    live.post(f"/api/jobs/{job}/cancel")
+    for name in ("worker-2", "runner-0"):
+        live.kill(name, signal.SIGTERM)
+
+
 # -- playback ---------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +207,7 @@ def mixed(frames: list[Image.Image]) -> Image.Image:
 
 PICTURES: dict[str, Callable[[Browser, Live], None]] = {
     "threads": threads, "sweep": sweep, "collatz": collatz, "coral": coral, "kinds": kinds, "cluster": fleet,
-    "playback": playback,
+    "hosts": hosts, "playback": playback,
 }  # fmt: skip
 
 

@@ -255,6 +255,12 @@ function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): vo
   context.font = SANS;
   const name = fitting(context, run.job ? titleOfJob(run.job, run.kind) : run.kind, to - from - 10);
   if (!name) return;
+  const colour = colourOf(run.job);
+  if (colour?.hatched) {
+    // Letters cannot be read on stripes of their own colour.
+    context.fillStyle = token(`series-${colour.series}`);
+    context.fillRect(from + 1, run.lane * frame.lane + 3, context.measureText(name).width + 8, frame.lane - 6);
+  }
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = token("bg");
