@@ -65,3 +65,41 @@ SpansRow = TypedDict(
         "lanes": list[SpanLaneRow], "spans": list[SpanRow],
     },
 )  # fmt: skip
+
+
+class GpuFiguresRow(TypedDict):
+    """Figures of a GPU by other words; None where nothing is known."""
+
+    #: Its number among the GPUs of the answer.
+    id: int
+    #: GiB.
+    memory_total: float | None
+    memory_used: float | None
+    #: Percent.
+    utilization: float | None
+    #: Degrees Celsius.
+    temperature: float | None
+    #: Watts.
+    power_usage: float | None
+
+
+class GpuNowRow(GpuFiguresRow):
+    name: str
+
+
+class GpuThenRow(GpuFiguresRow):
+    #: Seconds since 1970.
+    timestamp: int
+
+
+class GpuSummaryRow(TypedDict):
+    available: bool
+    count: int
+    gpus: list[GpuNowRow]
+
+
+class GpuStatusRow(TypedDict):
+    """GPUs now, and in the last minute."""
+
+    summary: GpuSummaryRow
+    recent_metrics: list[GpuThenRow]

@@ -80,3 +80,35 @@ class Spans(Answer):
     resolution_seconds: float = required("0: every span by itself; else spans of a lane within this time are joined.")
     lanes: list[SpanLane]
     spans: list[Span]
+
+
+class GpuFigures(Answer):
+    """Figures of a GPU; null where nothing is known."""
+
+    id: int = required("Its number among the GPUs of this answer.")
+    memory_total: float | None = required("GiB.")
+    memory_used: float | None = required("GiB.")
+    utilization: float | None = required("Percent.")
+    temperature: float | None = required("Degrees Celsius.")
+    power_usage: float | None = required("Watts.")
+
+
+class GpuNow(GpuFigures):
+    name: str
+
+
+class GpuThen(GpuFigures):
+    timestamp: int = required("Seconds since 1970.")
+
+
+class GpuSummary(Answer):
+    available: bool
+    count: int
+    gpus: list[GpuNow]
+
+
+class GpuStatus(Answer):
+    """GPUs of live workers now, and each second of the last minute, the oldest first."""
+
+    summary: GpuSummary
+    recent_metrics: list[GpuThen]

@@ -1,0 +1,72 @@
+"""GPUs by the words of PyCluster: what they do now, and in the last minute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fastapi import Response
+
+from coordinator import http
+from coordinator.fleet import rows as fleet_rows
+from coordinator.fleet.rows import FleetGpuRow
+from coordinator.http import shown
+from coordinator.telemetry import history, schemas
+from coordinator.telemetry.rows import GpuFiguresRow, GpuNowRow, GpuStatusRow, GpuThenRow, HistoryRow
+
+routes = http.router()
+
+_SECONDS = 60
+_GIBIBYTE = 1 << 30
+
+
+@routes.get("/llm/gpu/status", tags=["cluster"], **http.answers(schemas.GpuStatus))
+def gpu_status(cluster: http.ClusterDep) -> Response:
+    """GPUs of live workers now, and each second of the last minute: GiB, percent, degrees Celsius, watts."""
+    gpus = [gpu for gpu in fleet_rows.gpus(cluster.queries.fleet.workers()) if gpu["live"]]
+    numbers = {gpu["uuid"]: number for number, gpu in enumerate(gpus)}
+    now, blocks = history.read(cluster.store, _SECONDS)
+    then = history.binned(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
+    row: GpuStatusRow = {
+        "summary": {"available": bool(gpus), "count": len(gpus),
+                    "gpus": [_now(number, gpu) for number, gpu in enumerate(gpus)]},
+        "recent_metrics": _recent(then, numbers),
+    }  # fmt: skip
+    return shown(row)
+
+
+def _now(number: int, gpu: FleetGpuRow) -> GpuNowRow:
+    return {"name": gpu.get("name", ""), **_figures(number, gpu.get("memory_total_bytes"), gpu.get("memory_used_bytes"),
+            gpu.get("utilization_ratio"), gpu.get("temperature_celsius"), gpu.get("power_watts"))}  # fmt: skip
+
+
+def _recent(then: HistoryRow, numbers: Mapping[str, int]) -> list[GpuThenRow]:
+    """Return what is known of each second and GPU, the oldest first."""
+    found: list[GpuThenRow] = []
+    for place, time in enumerate(then["times"]):
+        for uuid, number in numbers.items():
+            of = [_mean(then, f"gpu.{uuid}.{name}", place) for name in _NAMES]
+            if any(value is not None for value in of):
+                found.append({"timestamp": time, **_figures(number, *of)})
+    return found
+
+
+#: Parts of the history's names, in the order of `_figures`.
+_NAMES: Sequence[str] = ("memory_total", "memory", "utilization", "temperature", "power")
+
+
+def _mean(then: HistoryRow, name: str, place: int) -> float | None:
+    bins = then["series"].get(name)
+    return bins["mean"][place] if bins else None
+
+
+def _figures(
+    number: int, total: float | None, used: float | None, busy: float | None, heat: float | None, power: float | None
+) -> GpuFiguresRow:
+    return {
+        "id": number, "memory_total": _scaled(total, 1 / _GIBIBYTE), "memory_used": _scaled(used, 1 / _GIBIBYTE),
+        "utilization": _scaled(busy, 100), "temperature": _scaled(heat, 1), "power_usage": _scaled(power, 1),
+    }  # fmt: skip
+
+
+def _scaled(value: float | None, by: float) -> float | None:
+    return None if value is None else round(value * by, 2)
