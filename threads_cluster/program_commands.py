@@ -36,6 +36,7 @@ Examples:
   cluster run --gpus 1 --output 'model/*' -- python3 train.py
   cluster run --no-files --shell 'nproc; free -m'
   cluster run --python requirements.txt --timeout 3600 -- python3 fit.py
+  cluster run --on ssh -- python3 train.py
 
 \b
 The program starts in a copy of this folder, with an empty stdin. Only what changed since the last run is sent.
@@ -112,6 +113,10 @@ def run(
     no_files: Annotated[bool, typer.Option("--no-files", help="Send no folder.")] = False,
     retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Try again where it fails.")] = 0,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's id and leave it running.")] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="ssh", help="Run it on the best host of cluster.yaml over SSH: docs/ssh.md."),
+    ] = None,
     quiet: Quiet = False,
     **given: Any,
 ) -> None:
@@ -122,6 +127,8 @@ def run(
     """
     if no_files and files is not None:
         raise typer.BadParameter("needs one of both, not --files and --no-files", param_hint="'--no-files'")
+    if on is not None:
+        _run_over_ssh(on, words, {**given, "retries": retries, "no_wait": no_wait}, files, no_files, quiet=quiet)
     session: Session = ctx.find_root().obj
     program = options.program(words, given, retries=retries)
     folder = None if no_files else options.folder(files)
@@ -137,6 +144,20 @@ def run(
         _fetch(session, row, folder or Path.cwd(), quiet=quiet)
     if code == _NOT_FOUND and isinstance(program.command, list) and len(program.command) == 1:
         _explain_one_word(program.command[0])
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _run_over_ssh(
+    on: str, words: list[str] | None, given: dict[str, Any], files: Path | None, no_files: bool, *, quiet: bool
+) -> NoReturn:
+    from threads_cluster.ssh import running
+
+    if on != "ssh":
+        raise typer.BadParameter(f"must be ssh; without it, a runner of the cluster runs it; got {on!r}",
+                                 param_hint="'--on'")  # fmt: skip
+    _warn_of_stdin()
+    code = running.run(words, given, files=files, no_files=no_files, quiet=quiet)
     sys.stdout.flush()
     sys.exit(code)
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from threads_cluster import errors
 from threads_cluster.ssh import probe
-from threads_cluster.ssh.configuration import HealthCheck
+from threads_cluster.ssh.configuration import HealthCheck, Node
 from threads_cluster.ssh.probe import Health
 
 if TYPE_CHECKING:
     from threads_cluster.ssh.pool import Pool
 
 
-async def of_nodes(pool: Pool) -> list[Health]:
-    """Return how the hosts of a configuration are, in its order; it takes as long as the slowest."""
+async def of_nodes(pool: Pool, nodes: Sequence[Node] | None = None) -> list[Health]:
+    """Return how some or all hosts of a configuration are, in its order; it takes as long as the slowest."""
     places = asyncio.Semaphore(pool.config.health_check.max_workers)
 
-    async def one(node: Any) -> Health:
+    async def one(node: Node) -> Health:
         async with places:
             return await probe.asked(pool, node)
 
-    return list(await asyncio.gather(*map(one, pool.config.nodes)))
+    return list(await asyncio.gather(*map(one, nodes or pool.config.nodes)))
 
 
 def of_joined(rows: Iterable[Mapping[str, Any]], check: HealthCheck) -> list[Health]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -47,7 +47,7 @@ class Hosts:
     def __init__(self, tell: Tell, config: ClusterConfig | None) -> None:
         self._tell, self.config = tell, config
         self._background: Any = None
-        self._pool: Any = None
+        self.pool: Any = None
 
     def __enter__(self) -> Self:
         if self.config is not None:
@@ -55,17 +55,21 @@ class Hosts:
             from threads_cluster.ssh.pool import Pool
 
             self._background = Background()
-            self._pool = Pool(self.config)
+            self.pool = Pool(self.config)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._background is not None:
-            self._background.close(self._pool.close())
+            self._background.close(self.pool.close())
 
     @property
     def refresh_seconds(self) -> float:
         """Seconds between two looks."""
         return (self.config.health_check.refresh_interval if self.config else 0) or _REFRESH_SECONDS
+
+    def run(self, work: Coroutine[Any, Any, Any], seconds: float | None = None) -> Any:
+        """Return what something with the pool returns. A Ctrl-C meanwhile cancels it. TimeoutError after `seconds`."""
+        return self._background.run(work, seconds)
 
     def health(self) -> list[Health]:
         """Ask all of them at once. ClientError where there is no cluster.yaml and no cluster answers."""
@@ -75,7 +79,7 @@ class Hosts:
         if self.config is None:
             return health.of_joined(self._tell(), HealthCheck())
         told = _Told(self._tell)
-        nodes: list[Health] = self._background.run(health.of_nodes(self._pool))
+        nodes: list[Health] = self.run(health.of_nodes(self.pool))
         return health.together(nodes, health.of_joined(told.rows(), self.config.health_check))
 
 

@@ -25,8 +25,8 @@ from threads_cluster.ssh.refusals import HostTrouble
 CHANNELS = 8
 #: Where keys of hosts are looked for.
 _KNOWN = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-#: Seconds between two questions whether a silent host lives, and how many may stay unanswered.
-_ALIVE_SECONDS, _ALIVE_COUNT = 5, 2
+#: Questions whether a silent host lives that may stay unanswered; a third of ssh.timeout is between them.
+_ALIVE_COUNT = 2
 #: Seconds for which a connection that is closed may take its leave.
 _CLOSE_SECONDS = 1.0
 
@@ -157,10 +157,10 @@ async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line
             offered.append(key)
             return False
 
-    given = {
+    given: dict[str, Any] = {
         "known_hosts": keys.of, "client_factory": Client, "encoding": None, "connect_timeout": None,
-        "keepalive_interval": _ALIVE_SECONDS, "keepalive_count_max": _ALIVE_COUNT, "agent_forwarding": False,
-        **_options(node, config),
+        "keepalive_interval": config.ssh.timeout / (_ALIVE_COUNT + 1), "keepalive_count_max": _ALIVE_COUNT,
+        "agent_forwarding": False, **_options(node, config),
     }  # fmt: skip
     proxy = None
     try:

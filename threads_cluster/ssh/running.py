@@ -1,0 +1,180 @@
+"""`cluster run --on ssh`: a program on the best host of cluster.yaml, as if it ran here."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from threads_cluster import artifact_commands, errors, show, trees
+from threads_cluster import program_options as options
+from threads_cluster.running import Left, check_reader, ending_signals, write
+from threads_cluster.ssh import health, hosts
+from threads_cluster.ssh.configuration import Node
+from threads_cluster.ssh.hosts import Hosts
+from threads_cluster.ssh.refusals import HostTrouble
+from threads_cluster.ssh.remote import Program, Remote
+from threads_cluster.ssh.sync import Sender, Synced
+
+#: Starts of a program in all, where connections are lost; seconds before the second, doubled for each further one.
+_STARTS, _BACKOFF_SECONDS = 3, 1.0
+#: Seconds in which a program that is ended here ends there.
+_END_SECONDS = 30.0
+#: Options that mean something over SSH, beside those that are named below.
+_TAKEN = ("env", "exclude", "host", "label", "timeout", "shell")
+
+
+def run(words: Sequence[str] | None, given: dict[str, Any], *, files: Path | None, no_files: bool, quiet: bool) -> int:
+    """Run a program on a host; its exit code. ClientError, BadParameter."""
+    refuse_others(given)
+    text = given["shell"]
+    program = options.program(words, given)  # says what is wrong with the words and variables
+    command = ["/bin/sh", "-c", text] if text is not None else list(words or ())
+    config = hosts.configuration(None)
+    if config is None:
+        error = errors.BadArgument("there is no cluster.yaml in this folder, which names the hosts")
+        error.next = "write one, as: nodes: [gpu1, gpu2]   docs/ssh.md has all of it"
+        raise error
+    folder = None if no_files else options.folder(files)
+    patterns = [*config.sync.exclude_patterns, *(given["exclude"] or ())]
+    tree = None if folder is None else trees.scan(folder, patterns)
+    say = (lambda _text: None) if quiet else info
+    with Hosts(list, config) as opened:
+        started = _Started(opened, tree, command, program.env, program.timeout_seconds or 0.0, say, quiet=quiet)
+        return started.through(_eligible(opened, program.host, program.labels))
+
+
+def refuse_others(given: Mapping[str, Any]) -> None:
+    """Raise BadParameter for an option that needs a runner."""
+    for name, value in given.items():
+        if value and name not in _TAKEN:
+            flag = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"means nothing with --on ssh; {flag} needs a runner", param_hint=f"'{flag}'")
+
+
+def _eligible(opened: Hosts, host: str | None, labels: Sequence[str]) -> list[Node]:
+    assert opened.config is not None
+    nodes = [opened.config.node(host)] if host else list(opened.config.nodes)
+    nodes = [node for node in nodes if set(labels) <= set(node.labels)]
+    if not nodes:
+        raise errors.BadArgument(f"no node of cluster.yaml has the labels {', '.join(labels)}", "label")
+    return nodes
+
+
+def info(text: str) -> None:
+    """One line of what is done, on stderr: the program's own output is untouched."""
+    show.say(f"[INFO] {text}")
+
+
+class _Started:
+    """A program that is started until a host has run it to its end."""
+
+    def __init__(
+        self, opened: Hosts, tree: trees.Tree | None, words: Sequence[str], env: Mapping[str, str],
+        timeout_seconds: float, say: Callable[[str], None], *, quiet: bool,
+    ) -> None:  # fmt: skip
+        self._hosts, self._tree, self._words, self._env = opened, tree, words, env
+        self._timeout, self._say, self._quiet = timeout_seconds, say, quiet
+        self._wrote = False
+
+    def through(self, nodes: Sequence[Node]) -> int:
+        """Return the exit code. After a lost connection it is started again, on the host that is best then."""
+        for attempt in range(1, _STARTS + 1):
+            try:
+                return self._once(self._chosen(nodes))
+            except HostTrouble as trouble:
+                if not trouble.passing or attempt == _STARTS:
+                    raise
+                wait = _BACKOFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                show.say(f"[WARNING] {trouble}; another try in {wait:.1f} s, {attempt + 1} of {_STARTS}")
+                time.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    def _chosen(self, nodes: Sequence[Node]) -> Node:
+        if len(nodes) == 1:
+            self._say(f"Selected {nodes[0].name}")
+            return nodes[0]
+        best = health.chosen(self._hosts.run(health.of_nodes(self._hosts.pool, nodes)))
+        if not best.healthy:
+            show.say(f"[WARNING] no host is healthy; {best.name} has the least score: {best.reason}")
+        self._say(f"Selected {best.name} (score: {best.score:.1f})")
+        return next(node for node in nodes if node.name == best.name)
+
+    def _once(self, node: Node) -> int:
+        with ending_signals() as received:
+            folder = self._synced(node)
+            program = Program(words=self._words, folder=folder, env=self._env, timeout_seconds=self._timeout)
+            remote = Remote(self._hosts.pool, node, program)
+            self._say(f"Running command on {node.name}")
+            try:
+                self._hosts.run(remote.start())
+                self._show(remote)
+                return int(self._hosts.run(remote.code()))
+            except KeyboardInterrupt:
+                self._end(remote, node)
+                return 128 + (received[0] if received else 2)
+            except HostTrouble:
+                self._wait_for_end(remote, node)
+                raise
+            except OSError:
+                with suppress(errors.ClientError):
+                    self._hosts.run(remote.end())
+                raise
+
+    def _synced(self, node: Node) -> str:
+        """Return the folder there, once it is as the one here."""
+        around = self._hosts.pool.config.root(node)
+        if self._tree is None:
+            return str(self._hosts.run(made(self._hosts.pool, node, around)))
+        self._say(f"Syncing to {node.name}:{around}/{self._tree.root.resolve().name}")
+        with artifact_commands.progress("sent", quiet=self._quiet) as progress:
+            done: Synced = self._hosts.run(Sender(self._hosts.pool, node, self._tree, progress).send())
+        by = f" by {done.by}" if done.sent_files else ""
+        removed = f"; removed {done.removed:,}" if done.removed else ""
+        self._say(f"Sent {done.sent_files:,} of {done.files:,} files, {done.sent_bytes:,} bytes{by}{removed}")
+        return done.folder
+
+    def _show(self, remote: Remote) -> None:
+        while (piece := self._hosts.run(remote.piece())) is not None:
+            self._wrote = True
+            check_reader()
+            write(*piece)
+
+    def _end(self, remote: Remote, node: Node) -> None:
+        """Have it ended there, and show what it writes meanwhile. Left at a second Ctrl-C."""
+        show.say(f"cluster: ending it on {node.name}; Ctrl-C again: do not wait")
+        deadline = time.monotonic() + _END_SECONDS
+        try:
+            self._hosts.run(remote.end())
+            while (piece := self._hosts.run(remote.piece(), deadline - time.monotonic())) is not None:
+                write(*piece)
+            self._hosts.run(remote.code(), _END_SECONDS)
+        except (HostTrouble, TimeoutError):
+            show.say(f"cluster: {node.name} does not say that it has ended; it ends within {remote.silent_seconds:g} s")
+            return
+        except KeyboardInterrupt:
+            seconds = remote.silent_seconds
+            raise Left(f"it may still run on {node.name}, for {seconds:g} s at most") from None
+        show.say(f"cluster: nothing of it runs on {node.name} any more")
+
+    def _wait_for_end(self, remote: Remote, node: Node) -> None:
+        """Wait until a host that is not reached has ended the program by itself: it never runs twice at a time."""
+        self._hosts.run(remote.leave())
+        if (seconds := remote.quiet_seconds()) > 0:
+            show.say(f"[WARNING] lost {node.name}; it ends the program within {seconds:.0f} s")
+            time.sleep(seconds)
+        if self._wrote:
+            show.say("[WARNING] what follows is the output of the program from its beginning")
+
+
+async def made(pool: Any, node: Node, folder: str) -> str:
+    """Make a folder on a host; its path from the root."""
+    async with pool.channel(node) as connection, connection.start_sftp_client() as sftp:
+        place = f"{await sftp.realpath('.')}/{folder[2:]}" if folder.startswith("~/") else folder
+        await sftp.makedirs(place, exist_ok=True)
+        return place

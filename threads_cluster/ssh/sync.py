@@ -1,0 +1,308 @@
+"""A folder as it is here, on a host: only what changed is sent, by rsync where both have it, else over SFTP.
+
+What was sent is kept there as a list, with hashes. A file is sent that has another hash here than in the list, or
+another size or time there; what is in the list and not here any more is removed. What else lies there stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import posixpath
+import secrets
+import shlex
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from threads_cluster import trees
+from threads_cluster.ssh.configuration import Node
+from threads_cluster.ssh.pool import Pool
+from threads_cluster.ssh.refusals import HostTrouble
+from threads_cluster.terminal import visible
+
+#: Beside the folders: what was sent.
+_LISTS = ".cluster-sent"
+#: Files that are sent at once, and questions that are asked at once.
+_FILES, _QUESTIONS = 8, 128
+#: Bytes of a list of what was sent, at most.
+_MOST_LIST = 64 << 20
+_PIECE = 1 << 16
+_PIPE = Path(__file__).with_name("rsync_pipe.py")
+
+#: Called with bytes sent so far, and of all that are to be sent.
+Progress = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synced:
+    """What a synchronization did."""
+
+    #: The folder there, from its root.
+    folder: str
+    files: int
+    sent_files: int
+    #: Over the network, with what rsync says beside the files.
+    sent_bytes: int
+    removed: int
+    #: rsync or sftp.
+    by: str
+
+
+class Sender:
+    """Sends one folder to one host."""
+
+    def __init__(self, pool: Pool, node: Node, tree: trees.Tree, progress: Progress, *, rsync: bool = True) -> None:
+        self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
+        self._rsync = shutil.which("rsync") if rsync else None
+        self._files = {entry.path: entry for entry in tree.entries if entry.is_file}
+        self._links = {entry.path: entry.target for entry in tree.entries if entry.kind == "l"}
+        self._sent_bytes = self._total = 0
+        self._sftp: Any = None
+        self._root = self._list = ""
+
+    async def send(self) -> Synced:
+        """Make the folder there as it is here. HostTrouble."""
+        async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as self._sftp:
+            try:
+                return await self._send(connection)
+            except asyncssh.SFTPError as error:
+                raise await self._unwritten(error) from None
+
+    async def _send(self, connection: Any) -> Synced:
+        await self._find_root()
+        before = await self._before()
+        removed = await self._remove([path for path in before if path not in self._files and path not in self._links])
+        await self._make_folders()
+        times = {path: int((self._tree.root / path).lstat().st_mtime) for path in self._files}
+        changed = await self._changed(before, times)
+        self._total = sum(self._files[path].size for path in changed)
+        by = "sftp"
+        if changed and self._rsync and await self._has_rsync(connection):
+            by = "rsync"
+            await self._by_rsync(connection, changed)
+        else:
+            await _some(_FILES, lambda path: self._put(path, times[path]), changed)
+        await self._link(before)
+        await self._keep(times)
+        return Synced(folder=self._root, files=len(self._files), sent_files=len(changed), removed=removed,
+                      sent_bytes=self._sent_bytes, by=by)  # fmt: skip
+
+    async def _find_root(self) -> None:
+        around = self._pool.config.root(self._node)
+        if around.startswith("~/"):
+            around = posixpath.join(await self._sftp.realpath("."), around[2:])
+        name = self._tree.root.resolve().name or "root"
+        self._root = posixpath.join(around, name)
+        self._list = posixpath.join(around, _LISTS, f"{name}.json")
+        for folder in (self._root, posixpath.dirname(self._list)):
+            await self._sftp.makedirs(folder, exist_ok=True)
+
+    # -- what is there -------------------------------------------------------------------------------------------------
+
+    async def _before(self) -> dict[str, list[Any]]:
+        """Return what was sent, by path: hash, mode, size and time of a file, or the target of a link."""
+        try:
+            async with self._sftp.open(self._list, "rb") as file:
+                kept = json.loads(await file.read(_MOST_LIST))
+            origin, rows = kept["from"], kept["sent"]
+            rows = {path: row for path, row in rows.items() if not trees.unsound(path) and isinstance(row, list)}
+        except asyncssh.SFTPNoSuchFile:
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}  # it was broken; all is compared anew
+        if origin != self._origin():
+            advice = f"rename one of both folders, or give this host or {self._node.name} a remote_root of its own"
+            raise HostTrouble(self._node, f"{self._root} holds another folder: {visible(str(origin), 200)}", advice)
+        return rows
+
+    def _origin(self) -> str:
+        return f"{socket.gethostname()}:{self._tree.root.resolve()}"
+
+    async def _changed(self, before: Mapping[str, list[Any]], times: Mapping[str, int]) -> list[str]:
+        """Return the paths of the files that are to be sent."""
+        changed: list[str] = []
+
+        async def look(path: str) -> None:
+            if before.get(path) != self._row(path, times) or not await self._is_there(path, before[path]):
+                changed.append(path)
+
+        await _some(_QUESTIONS, look, self._files)
+        return sorted(changed)
+
+    def _row(self, path: str, times: Mapping[str, int]) -> list[Any]:
+        entry = self._files[path]
+        return [entry.sha, entry.kind, entry.size, times[path]]
+
+    async def _is_there(self, path: str, row: list[Any]) -> bool:
+        try:
+            about = await self._sftp.lstat(self._at(path))
+        except asyncssh.SFTPNoSuchFile:
+            return False
+        return bool(stat.S_ISREG(about.permissions or 0) and [about.size, about.mtime] == row[2:])
+
+    def _at(self, path: str) -> str:
+        return posixpath.join(self._root, path)
+
+    # -- what is changed -----------------------------------------------------------------------------------------------
+
+    async def _remove(self, paths: Iterable[str]) -> int:
+        """Remove what is not here any more, and folders that are empty then."""
+        folders: set[str] = set()
+        count = 0
+        for path in paths:
+            with contextlib.suppress(asyncssh.SFTPNoSuchFile, asyncssh.SFTPNotADirectory):
+                await self._sftp.remove(self._at(path))
+                count += 1
+            folders |= {str(each) for each in Path(path).parents if str(each) != "."}
+        for folder in sorted(folders, key=len, reverse=True):
+            with contextlib.suppress(asyncssh.SFTPError):
+                await self._sftp.rmdir(self._at(folder))
+        return count
+
+    async def _make_folders(self) -> None:
+        folders = {str(parent) for path in (*self._files, *self._links) for parent in Path(path).parents}
+        folders |= {entry.path for entry in self._tree.entries if entry.kind == "d"}
+        for folder in sorted(folders - {"."}):
+            await self._sftp.makedirs(self._at(folder), exist_ok=True)
+
+    async def _put(self, path: str, moment: int) -> None:
+        """Send a file beside its place, and move it there: a program there never reads half of one."""
+        entry, place = self._files[path], self._at(path)
+        part = posixpath.join(posixpath.dirname(place), f".cluster-{secrets.token_hex(8)}.part")
+        try:
+            with trees.opened(self._tree.root, path) as file:
+                async with self._sftp.open(part, "wb") as there:
+                    while piece := file.read(_PIECE):
+                        await there.write(piece)
+                        self._count(len(piece))
+            mode = 0o755 if entry.kind == "x" else 0o644
+            await self._sftp.setstat(part, asyncssh.SFTPAttrs(permissions=mode, atime=moment, mtime=moment))
+            await self._sftp.posix_rename(part, place)
+        except BaseException:
+            with contextlib.suppress(asyncssh.Error, OSError):
+                await self._sftp.remove(part)
+            raise
+
+    def _count(self, sent: int) -> None:
+        self._sent_bytes += sent
+        self._progress(self._sent_bytes, max(self._total, self._sent_bytes))
+
+    async def _link(self, before: Mapping[str, list[Any]]) -> None:
+        for path, target in self._links.items():
+            if before.get(path) != [target] or not await self._sftp.islink(self._at(path)):
+                with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+                    await self._sftp.remove(self._at(path))
+                await self._sftp.symlink(target, self._at(path))
+
+    async def _keep(self, times: Mapping[str, int]) -> None:
+        sent: dict[str, list[Any]] = {path: self._row(path, times) for path in self._files}
+        sent |= {path: [target] for path, target in self._links.items()}
+        part = f"{self._list}.{secrets.token_hex(8)}.part"
+        async with self._sftp.open(part, "wb") as file:
+            await file.write(json.dumps({"from": self._origin(), "sent": sent}).encode())
+        await self._sftp.posix_rename(part, self._list)
+
+    async def _unwritten(self, error: Any) -> HostTrouble:
+        """Return what a refusal of the host's disk means; SFTP has few words for it."""
+        why = error.reason
+        with contextlib.suppress(asyncssh.Error, OSError):
+            room = await self._sftp.statvfs(posixpath.dirname(self._root) or "/")
+            why += f"; {room.bavail * room.frsize:,} bytes are free there"
+        return HostTrouble(self._node, f"{self._root} cannot be written: {why}", "make room there, or set remote_root")
+
+    # -- rsync ---------------------------------------------------------------------------------------------------------
+
+    async def _has_rsync(self, connection: Any) -> bool:
+        found = await connection.run("command -v rsync", stdin=asyncssh.DEVNULL, encoding=None)
+        return bool(found.exit_status == 0)
+
+    async def _by_rsync(self, connection: Any, paths: list[str]) -> None:
+        """Have rsync send some files over a channel of the connection that there is."""
+        with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
+            place = f"{folder}/rsync"
+
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                words = json.loads(await reader.readline())
+                await self._pass_on(connection, shlex.join(words), reader, writer)
+
+            server = await asyncio.start_unix_server(serve, place)
+            async with server:
+                # -I: what is named is sent; the list says what, and not the time and size that rsync looks at.
+                command = [
+                    self._rsync or "rsync", "-Itps", "--chmod=F644,D755", "--from0", "--files-from=-", "-e",
+                    shlex.join([sys.executable, "-S", "-E", str(_PIPE), place]), f"{self._tree.root}/",
+                    f"host:{self._root}/",
+                ]  # fmt: skip
+                await self._run_rsync(command, paths)
+        for path in paths:
+            if self._files[path].kind == "x":
+                await self._sftp.chmod(self._at(path), 0o755)
+
+    async def _run_rsync(self, command: list[str], paths: list[str]) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            _, said = await process.communicate(b"".join(path.encode() + b"\0" for path in paths))
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode:
+            lines = visible(said[-2000:].decode(errors="replace").strip().replace("\n", "; "), 600)
+            raise HostTrouble(
+                self._node, f"rsync ended with {process.returncode}: {lines}", f"look at {self._root} there"
+            )
+
+    async def _pass_on(
+        self, connection: Any, command: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        process = await connection.create_process(command, encoding=None, stderr=asyncssh.DEVNULL)
+
+        async def up() -> None:
+            while data := await reader.read(_PIECE):
+                process.stdin.write(data)
+                await process.stdin.drain()
+                self._count(len(data))
+            process.stdin.write_eof()
+
+        async def down() -> None:
+            while data := await process.stdout.read(_PIECE):
+                writer.write(data)
+                await writer.drain()
+
+        sending = asyncio.ensure_future(up())
+        try:
+            await down()  # rsync here ends after the one there
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            process.close()
+            writer.close()
+
+
+async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
+    """Do something with each path, with so many at once; the first error ends the others."""
+    places = asyncio.Semaphore(most)
+
+    async def one(path: str) -> None:
+        async with places:
+            await work(path)
+
+    tasks = [asyncio.ensure_future(one(path)) for path in paths]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
