@@ -32,7 +32,7 @@ _SIGNS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What is to run."""
+    """Program that is to run."""
 
     words: Sequence[str]
     #: From the root of the host.

@@ -45,7 +45,7 @@ Progress = Callable[[int, int], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Synced:
-    """What a synchronization did."""
+    """Outcome of sending a folder."""
 
     #: The folder there, from its root.
     folder: str
