@@ -12,7 +12,9 @@ PARALLEL := -n auto --maxprocesses=4 --dist worksteal
 TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
 # What takes longest comes first, so that no core is idle at the end.
 SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests/contract tests/unit
-# Where tests are marked alone; a test compares. Browsers compute much, so theirs run one by one as well.
+# Tests that need a browser: it computes so much that two processes fill two cores. Those of a file share a cluster.
+BROWSERS := -n 2 --dist loadscope --no-loadscope-reorder -m "browser and not alone" tests/browser
+# Where tests are marked alone; a test compares.
 ALONE := tests/integration tests/hostile tests/browser
 # Else every process that tests start, hundreds of them, would translate its sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,7 +51,8 @@ format: setup ## format the code and mend what ruff can
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
 	$(PYTEST) $(TOGETHER) $(SETS)
-	$(PYTEST) -m "alone or browser" $(ALONE)
+	$(PYTEST) $(BROWSERS)
+	$(PYTEST) -m alone $(ALONE)
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit

@@ -51,7 +51,7 @@ WITHOUT_GL = "--disable-gpu-compositing"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test of this folder, so that it is run with those that are alone."""
+    """Mark every test of this folder, so that it is run apart from those that need no browser."""
     item.add_marker("browser")
 
 
