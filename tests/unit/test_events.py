@@ -114,17 +114,29 @@ def stage(any_redis_url: str) -> Iterator[Stage]:
 
 
 def play(stage: Stage, scene: Callable[[], Awaitable[Any]]) -> Any:
-    """Runs a scene beside the hub."""
+    """Runs a scene beside the hub, once that reads."""
+    reads, original = asyncio.Event(), stage.hub.take
+
+    def take(last: str, events: list[Event]) -> None:
+        original(last, events)
+        reads.set()
 
     async def run() -> Any:
+        stage.hub.take = take  # type: ignore[method-assign]
         stage.hub.start(asyncio.get_running_loop())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
+                await reads.wait()
                 return await scene()
         finally:
             stage.hub.stop()
 
     return asyncio.run(run())
+
+
+async def until(true: Callable[[], Any]) -> None:
+    while not true():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.01)
 
 
 def parsed(frames: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -206,10 +218,9 @@ def test_ids_never_fall_and_progress_is_not_late(stage: Stage) -> None:
     assert bench.hold("a") == slow and bench.hold("b") == quick
 
     async def scene() -> list[tuple[str, str, dict[str, Any]]]:
-        await asyncio.sleep(0.1)
         frames = stage.fleet()
         heard = asyncio.create_task(take(frames, "done"))
-        await asyncio.sleep(0.1)
+        await until(stage.hub.topics)
         bench.commit(bench.grant(slow, 5, worker="a").token)
         bench.commit(bench.grant(quick, worker="b").token)
         bench.finish(quick)
@@ -258,11 +269,10 @@ def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(sta
     """Events that it adds may follow the lost ones by number: only the missing last event tells them apart."""
 
     async def scene() -> None:
-        await asyncio.sleep(0.1)
         listening = asyncio.create_task(take(stage.fleet(), "resync"))
-        await asyncio.sleep(0.1)
+        await until(stage.hub.topics)
         [lost, next_] = [stage.bench.client.xadd("ct:events", {"type": "worker"}, id=f"9{at:013}-0") for at in (1, 3)]
-        await asyncio.sleep(0.1)
+        await until(lambda: stage.hub.last == next_.decode())
         stage.bench.client.xdel("ct:events", next_)
         stage.bench.client.xadd("ct:events", {"type": "worker"}, id=f"9{4:013}-0")
         assert (await listening)[-1][1] == "resync"
@@ -281,9 +291,8 @@ def test_a_broken_event_is_skipped_and_the_next_is_heard(stage: Stage, fields: d
     before = SKIPS.counts["event"]
 
     async def scene() -> list[tuple[str, str, dict[str, Any]]]:
-        await asyncio.sleep(0.1)
         listening = asyncio.create_task(take(stage.fleet(), "done"))
-        await asyncio.sleep(0.1)
+        await until(stage.hub.topics)
         stage.bench.client.xadd("ct:events", fields)
         stage.done(stage.bench.submit(1))
         return await listening
@@ -294,11 +303,10 @@ def test_a_broken_event_is_skipped_and_the_next_is_heard(stage: Stage, fields: d
 
 def test_a_stream_that_is_none_is_put_aside_and_events_go_on(stage: Stage) -> None:
     async def scene() -> None:
-        await asyncio.sleep(0.1)
         listening = asyncio.create_task(whole(stage.fleet()))
-        await asyncio.sleep(0.1)
+        await until(stage.hub.topics)
         stage.bench.client.xadd("ct:events", {"type": "worker"}, id="18446744073709551614-0")
-        await asyncio.sleep(0.1)
+        await until(lambda: stage.hub.last == "18446744073709551614-0")
         stage.bench.client.set("ct:events", "x")
         job = stage.bench.submit(1)
         waiting = asyncio.create_task(stage.hub.ends.wait([job], lambda: ["queued"], 10))
@@ -313,9 +321,8 @@ def test_who_waits_for_ends_hears_of_them_at_once_and_of_no_others(stage: Stage)
     jobs = [stage.bench.submit(1), stage.bench.submit(1)]
 
     async def scene() -> None:
-        await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(stage.hub.ends.wait(jobs, lambda: ["queued", "queued"], 10))
-        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(stage.hub.ends.wait(jobs, lambda: ["queued", "queued"], 30))
+        await until(lambda: stage.hub.ends.listeners)
         await asyncio.to_thread(stage.bench.work, want=1)
         await waiting
         await stage.hub.ends.wait(jobs, lambda: ["done", None], 10)
@@ -401,7 +408,6 @@ def test_who_has_just_seen_a_job_hears_of_its_end_without_a_read(stage: Stage) -
         raise AssertionError("nobody need look")
 
     async def scene() -> None:
-        await asyncio.sleep(0.1)
         before, later = stage.bench.submit(1), stage.bench.submit(1)
         await asyncio.to_thread(stage.done, before)
         await stage.hub.ends.wait([before], lambda: ["queued"], 10)
