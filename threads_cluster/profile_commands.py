@@ -46,7 +46,7 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Record what hosts and GPUs do, from now on until `cluster profile stop NAME`."""
-    if hz is not None and hz != int(hz):
+    if hz is not None and not hz.is_integer():
         raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
     wanted = [host for host in (hosts or "").split(",") if host]
     row = ctx.obj.cluster.profiles.start(
