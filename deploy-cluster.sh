@@ -30,6 +30,7 @@ More machines for that cluster, without Docker or Kubernetes; they reach this on
               --port P       serve HTTPS there on port P (default: 3443, or the next free one)
               --ttl T        how long the invitation counts, such as 30m (default: 1h)
               --gpu, --runner  put these options into the command
+              --close ID     end an invitation that nobody has used, by its id or the invitation itself
   join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on; join - reads it
               from stdin, so that no list of processes shows it
               --name N       name of this machine in the cluster (default: its own)
@@ -126,7 +127,7 @@ check_host_options() { # check_host_options COMMAND ARGUMENT...
   shift
   while (($#)); do
     case $command$1 in
-      invite--address | invite--ttl | join--name | join--labels)
+      invite--address | invite--ttl | invite--close | join--name | join--labels)
         [[ -n ${2:-} && ${2:-} != -* ]] || wrong "$1 needs a value."
         shift
         ;;

@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     invite.add_argument("--address", default="")
     invite.add_argument("--port", type=int)
     invite.add_argument("--ttl", default="1h")
+    invite.add_argument("--close", metavar="ID")
     invite.add_argument("--gpu", action="store_true")
     invite.add_argument("--runner", action="store_true")
     join = verbs.add_parser("join")
@@ -60,6 +61,8 @@ def _about_hosts(given: argparse.Namespace) -> int:
     # They load what a cluster on one machine does not need.
     from deploy.local import inviting, joining
 
+    if given.command == "invite" and given.close is not None:
+        return inviting.close(given.close)
     if given.command == "invite":
         asked = inviting.Asked(
             address=given.address, port=given.port, ttl=given.ttl, gpu=given.gpu, runner=given.runner

@@ -12,6 +12,7 @@ import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Any
 
 from deploy.local import admin_token, authority, commands, door, ports
 from deploy.local.cluster import ADDRESS
@@ -23,6 +24,8 @@ from threads_cluster import numbers
 #: The door's port, unless another was chosen or this one is taken.
 PORT = 3443
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
+#: Id of an invitation's token, by itself and within it.
+_ID, _WITHIN = re.compile(r"([a-z0-9]{10})", re.ASCII), re.compile(r"/tc_([a-z0-9]{10})_", re.ASCII)
 #: A coordinator starts within this time.
 _OPEN_SECONDS = 60.0
 #: An address of documentation, to which nothing is sent: the system says from where it would.
@@ -50,9 +53,37 @@ def invite(asked: Asked) -> int:
     if not (commands.running() and ADDRESS.is_file()):
         raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
     opened = _open(asked)
-    print(_command(asked, opened, _token(ADDRESS.read_text().strip(), seconds)), flush=True)
+    token = _token(ADDRESS.read_text().strip(), seconds)
+    print(_command(asked, opened, token), flush=True)
     say(f"It counts once, within {asked.ttl}. The other machine needs this version of the checkout, and to reach port"
-        f" {opened.port} of {opened.names[0]}; nothing needs to reach it.")  # fmt: skip
+        f" {opened.port} of {opened.names[0]}; nothing needs to reach it."
+        f" To end it before: ./deploy-cluster.sh invite --close {token.split('_')[1]}")  # fmt: skip
+    return OK
+
+
+def close(given: str, url: str = "") -> int:
+    """End an invitation before its time, by its id or the invitation itself. Returns the exit code. Raises Trouble.
+
+    url: address of the cluster; empty: the local one's.
+    """
+    named = _ID.fullmatch(given.strip()) or _WITHIN.search(given)
+    if named is None:
+        raise Trouble(
+            USAGE, "--close needs an invitation, or its id: the ten characters behind tc_ in it, as bafea6lvu2"
+        )
+    if not url and not (commands.running() and ADDRESS.is_file()):
+        raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+    tokens = f"{url or ADDRESS.read_text().strip()}/api/tokens"
+    invitation = named[1]
+    scopes = {row["id"]: row["scopes"] for row in _asked("GET", tokens)["tokens"]}.get(invitation)
+    if scopes is None:
+        raise Trouble(FAILED, f"there is no invitation {invitation}: it was used, has expired or was closed. Tokens of"
+                      " machines that have joined: cluster token list")  # fmt: skip
+    if scopes != ["join"]:
+        raise Trouble(FAILED, f"{invitation} is a token of another sort, which goes on. To end it: cluster token revoke"
+                      f" {invitation}")  # fmt: skip
+    _asked("DELETE", f"{tokens}/{invitation}")
+    say(f"The invitation {invitation} counts no more.")
     return OK
 
 
@@ -132,18 +163,25 @@ def _opens(url: str, trust: ssl.SSLContext) -> bool:
 def _token(url: str, seconds: int) -> str:
     """Return a new token that lets one host join. Raises Trouble."""
     body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds}
+    token: str = _asked("POST", f"{url}/api/tokens", body)["token"]
+    return token
+
+
+def _asked(method: str, url: str, body: Any = None) -> Any:
+    """Return what the cluster answers to its owner; None for nothing. Raises Trouble."""
     request = urllib.request.Request(
-        f"{url}/api/tokens", json.dumps(body).encode(),
-        {"Content-Type": "application/json", "Authorization": f"Bearer {_owner(load())}"},
+        url, None if body is None else json.dumps(body).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {_owner(load())}"}, method=method,
     )  # fmt: skip
     # Only this machine is asked: a proxy set for the internet must not catch it.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=10) as answer:
-            return str(json.load(answer)["token"])
+            text = answer.read()
+            return json.loads(text) if text else None
     except urllib.error.HTTPError as error:
-        raise Trouble(FAILED, f"the cluster makes no invitation ({error.code}): {error.read(1000)!r}") from error
-    except (OSError, ValueError, LookupError) as error:
+        raise Trouble(FAILED, f"the cluster refuses this ({error.code}): {error.read(1000)!r}") from error
+    except (OSError, ValueError) as error:
         raise Trouble(FAILED, f"the cluster at {url} does not answer: {error}") from error
 
 

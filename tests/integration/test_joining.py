@@ -132,6 +132,28 @@ def refused(invited: Invitation, *words: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_an_invitation_is_closed_before_its_time(
+    door: Door, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLUSTER_TOKEN", TOKEN)
+    by_id, by_text, other = door.invited(), door.invited(), door.invited()
+    ids = [one.token.split("_")[1] for one in (by_id, by_text, other)]
+    assert inviting.close(ids[0], door.live.url()) == 0 == inviting.close(f" {by_text}\n", door.live.url())
+    assert f"The invitation {ids[0]} counts no more." in capsys.readouterr().err
+    refused(by_id, "was used, or has expired")
+    refused(by_text, "was used, or has expired")
+    join(other, "open")
+    for closed in ids:
+        with pytest.raises(Trouble, match=f"there is no invitation {closed}: it was used, has expired or was closed"):
+            inviting.close(closed, door.live.url())
+    [worker] = [row["id"] for row in door.live.get("/api/tokens")["tokens"] if row["name"].startswith("open-")]
+    with pytest.raises(Trouble, match=f"another sort, which goes on. To end it: cluster token revoke {worker}"):
+        inviting.close(worker, door.live.url())
+    for bad in ("", "x", "a" * 11, "../tokens", "abcdefghi!", "tc_abcdefghij"):
+        with pytest.raises(Trouble, match="--close needs an invitation, or its id"):
+            inviting.close(bad, door.live.url())
+
+
 def test_an_invitation_counts_once(door: Door) -> None:
     invited = door.invited()
     join(invited, "once")
