@@ -182,8 +182,8 @@ def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:
                     odd, x = odd + x % 2, reference.step(x)
                 steps += 16
             offset = blocks.odd_steps_offset(steps, np.log(h << 16) / np.log(3))
-            entry = int(tables.lookup().ends[x]) % 2**tables.DELAY_SHIFT
-            assert odd * third + 0.29 * third < entry + offset < odd * third + 0.7 * third
+            entry = int(tables.lookup().ends[x]) - int(tables.lookup().delays[x]) * third
+            assert odd * third + 0.28 * third < entry + offset < odd * third + 0.7 * third
 
 
 def test_batch_size_never_changes_a_partial() -> None:
@@ -258,6 +258,7 @@ def test_bounds_of_the_tables_are_true() -> None:
     assert 2**38 * 3**16 + 3**16 < 2**64 and int(wide.SAFE) == 2**54
     assert 3 ** max(statistics.LEVELS) < 2 ** (tables.WEIGHT_SHIFT - tables.D_SHIFT)
     assert tables.LOW_PEAK >> blocks.GROWTH_BITS > 2**tables.LOW_BITS
+    assert int(tables.lookup().delays.max()) + 12 < 2 ** (16 - tables.LOG_BITS) and 3**12 > 2**tables.LOW_BITS
 
 
 def test_classes_are_the_residues_that_share_a_tail() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jobs.kinds import gpu
 from jobs.kinds.collatz import tables
 from jobs.kinds.collatz.verify_sieve import Sieve, sieve
@@ -39,6 +37,6 @@ def descent_on(device: Any, bits: int) -> Descent:
     return Descent(
         packed=device.put(groups.packed),
         first=groups.first,
-        delays=device.put((lookup.ends >> np.uint32(tables.DELAY_SHIFT)).astype(np.uint16)),
+        delays=device.put(lookup.delays),
         powers=device.put(lookup.powers),
     )

@@ -36,8 +36,8 @@ def sixteen_narrow(x, entry, table):
 
 
 @njit(nogil=True, cache=True)
-def _eight_wide(low, high, entry):
-    """`eight` of two limbs; what the low one carries stays there."""
+def eight_wide(low, high, entry):
+    """`eight` of two limbs; what the low one carries stays there, and is less than 2^64 after `eight_wide` twice."""
     high = product(high, entry)
     return add(eight(low, entry), both(up(high, splat(_PART)), splat(_LIMB_MASK))), down(high, splat(_EIGHT))
 
@@ -45,6 +45,11 @@ def _eight_wide(low, high, entry):
 @njit(nogil=True, cache=True)
 def sixteen_wide(low, high, entry, table):
     """Limbs (low, high) after 16 steps; high < 2^HIGH_BITS. The low limb grows to less than 2^64 meanwhile."""
-    low, high = _eight_wide(low, high, entry)
-    low, high = _eight_wide(low, high, lookup(table, low))
+    low, high = eight_wide(low, high, entry)
+    return carried(*eight_wide(low, high, lookup(table, low)))
+
+
+@njit(nogil=True, cache=True)
+def carried(low, high):
+    """Limbs whose low one has LIMB bits."""
     return both(low, splat(_LIMB_MASK)), add(high, down(low, splat(_LIMB)))

@@ -34,6 +34,8 @@ class Orders(NamedTuple):
 
     #: Row of eight halves of lanes for each of 16 masks: moves the lanes whose bit is set to the front.
     squeezes: Any
+    #: The same with the other lanes before those, which then come in reverse.
+    partitions: Any
     #: Row of four lanes for 0..4: all ones in the first lanes.
     firsts: Any
     #: Of each byte, the places of its bits that are set, as bytes of a word.
@@ -51,19 +53,29 @@ def available() -> bool:
 
 @lru_cache
 def orders() -> Orders:
-    squeezes, places = np.zeros((16, 8), np.uint32), np.zeros((256, 8), np.uint8)
+    squeezes, partitions, places = (
+        np.zeros((16, 8), np.uint32),
+        np.zeros((16, 8), np.uint32),
+        np.zeros((256, 8), np.uint8),
+    )
     for mask in range(16):
-        halves = [half for lane in range(WIDTH) if mask >> lane & 1 for half in (2 * lane, 2 * lane + 1)]
-        squeezes[mask, : len(halves)] = halves
+        chosen = [lane for lane in range(WIDTH) if mask >> lane & 1]
+        others = [lane for lane in range(WIDTH) if not mask >> lane & 1]
+        squeezes[mask, : 2 * len(chosen)] = _halves(chosen)
+        partitions[mask] = _halves(others + chosen[::-1])
     for byte in range(256):
         found = [bit for bit in range(8) if byte >> bit & 1]
         places[byte, : len(found)] = found
     firsts = np.array([2**64 - 1] * WIDTH + [0] * WIDTH, np.uint64)
     firsts = np.concatenate([firsts[WIDTH - count :][:WIDTH] for count in range(WIDTH + 1)])
     return Orders(
-        squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(),
+        squeezes=squeezes.ravel(), partitions=partitions.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(),
         lanes=np.arange(WIDTH, dtype=np.uint64),
     )  # fmt: skip
+
+
+def _halves(lanes: list[int]) -> list[int]:
+    return [half for lane in lanes for half in (2 * lane, 2 * lane + 1)]
 
 
 class Quad(types.Type):
@@ -250,8 +262,8 @@ def choose(typing, mask, lanes, others):
 
 
 @intrinsic
-def squeeze(typing, squeezes, mask, lanes):
-    """The lanes whose bit is set, moved to the front; the rest is anything."""
+def squeeze(typing, moves, mask, lanes):
+    """The lanes in the order that the mask's row of a table of moves says, `Orders.squeezes` or `Orders.partitions`."""
 
     def emit(context, builder, signature, given):
         index = builder.shl(given[1], ir.Constant(_I64, 3))
@@ -262,4 +274,4 @@ def squeeze(typing, squeezes, mask, lanes):
             function = ir.Function(builder.module, ir.FunctionType(_HALVES, [_HALVES, _HALVES]), name)
         return builder.bitcast(builder.call(function, [builder.bitcast(given[2], _HALVES), order]), _LANES)
 
-    return QUAD(squeezes, types.uint64, QUAD), emit
+    return QUAD(moves, types.uint64, QUAD), emit

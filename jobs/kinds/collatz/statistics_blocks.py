@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz import quads
-from jobs.kinds.collatz.tables import DELAY_SHIFT, LOG_BITS, WEIGHT_SHIFT, Lookup
+from jobs.kinds.collatz.tables import LOG_BITS, WEIGHT_SHIFT, Lookup
 from jobs.kinds.collatz.wide import descend, exceeds, walk
 
 #: What a call answers when something does not fit; 0 is well.
@@ -27,20 +27,24 @@ DELAYS = 8192
 LONG = 4000
 #: Classes whose state is in the first-level cache at a time.
 TILE = 2048
-#: Powers of three of which products are kept: of 24 steps at most.
-POWERS = 32
+#: Powers of three of which products are kept: of 24 steps at most. Values of the byte that has their exponent.
+POWERS, BYTES = 32, 256
 #: Where the number of residues lies in a lane's tag; below it is an index.
 TAG_WEIGHT = 16
 #: From a boundary value x no value of the next 16 steps exceeds 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
+#: Of a tile: whether its delays are kept. It is done again, with them, when it may hold a delay record.
+AGAIN = (False, True)
+#: Where a list of lanes that ended begins. A constant of this type; numba would compile `end_lanes` anew for a plain 0.
+FIRST = np.int64(0)
 #: Delay of a class of a tile whose tail must be walked: it grew too large, or may hold a path record.
 ODD_ONE = np.uint16(2**16 - 1)
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
-_WEIGHT_SHIFT, _DELAY_SHIFT = np.uint64(WEIGHT_SHIFT), np.uint32(DELAY_SHIFT)
+_WEIGHT_SHIFT = np.uint64(WEIGHT_SHIFT)
 _GROWTH, _GROWTH_UP = np.uint64(GROWTH_BITS), np.uint64(64 - GROWTH_BITS)
 _INDEX, _TAG_WEIGHT = np.uint64(2**TAG_WEIGHT - 1), np.uint64(TAG_WEIGHT)
-_LOG_MASK, _LOG_BITS, _LOG_UNIT = np.uint32(2**DELAY_SHIFT - 1), np.int64(LOG_BITS), float(2**LOG_BITS)
+_LOG_BITS, _LOG_UNIT = np.int64(LOG_BITS), float(2**LOG_BITS)
 _LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 
 
@@ -75,7 +79,7 @@ class Tile(NamedTuple):
     ended: Any
     #: Delays by index, of the odd ones at least; 0 elsewhere.
     delays: Any
-    #: 3^c h of the block, for vectors of four: low limbs by c, then high ones.
+    #: 3^c h of the block, for vectors of four: low limbs by the lowest byte of a packed class, then high ones.
     products: Any
     #: Moves of their lanes.
     orders: Any
@@ -96,7 +100,7 @@ def tile() -> Tile:
     """Room for the vectors that reach beyond a tile's end as well."""
     lanes = [np.zeros(TILE + 8, np.uint64) for _ in range(5)]
     return Tile(
-        *lanes, delays=np.zeros(TILE, np.uint16), products=np.zeros(2 * POWERS, np.uint64), orders=quads.orders()
+        *lanes, delays=np.zeros(TILE, np.uint16), products=np.zeros(2 * BYTES, np.uint64), orders=quads.orders()
     )
 
 
@@ -203,33 +207,28 @@ def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
 
 @njit(nogil=True, cache=True)
 def end_lanes(
-    count: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
+    begin: int, stop: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """Return (greatest delay, any odd ones) of the lanes that have just ended after `steps` steps.
+    """Return (greatest delay, any odd ones) of the lanes begin..stop-1 that have just ended after `steps` steps.
 
     They are counted or, if `placed`, their delays are kept; odd ones are only marked.
     """
     most, odd, last = np.int64(0), False, np.uint64(len(ends))
     tile_end, tags, delays = tile.end, tile.ended, tile.delays
-    for j in range(count):
+    offset += np.int64(steps) << _LOG_BITS
+    for j in range(begin, stop):
         x, tag = tile_end[j], tags[j]
         if x >= last or steps > LONG:
             delays[tag & _INDEX] = ODD_ONE
             odd = True
             continue
-        delay = _delay(ends[x], steps, offset)
+        delay = (np.int64(ends[x]) + offset) >> _LOG_BITS
         if placed:
             delays[tag & _INDEX] = delay
         else:
             histogram[delay] += tag >> _TAG_WEIGHT
         most = max(most, delay)
     return most, odd
-
-
-@njit(nogil=True, cache=True)
-def _delay(entry: np.uint32, steps: int, offset: np.int64) -> np.int64:
-    """Return the delay of a class that reached this entry of the table of ends after `steps` steps."""
-    return steps + ((np.int64(entry & _LOG_MASK) + offset) >> _LOG_BITS) + np.int64(entry >> _DELAY_SHIFT)
 
 
 @njit(nogil=True, cache=True)
@@ -240,6 +239,15 @@ def mark(alive: int, over: int, tile: Tile) -> None:
         delays[live[j]] = ODD_ONE
     for j in range(over):
         delays[ended[j]] = ODD_ONE
+
+
+@njit(nogil=True, cache=True)
+def give_up(alive: int, tile: Tile) -> bool:
+    """Make odd ones of the lanes that are left; tell whether there are any."""
+    delays, live = tile.delays, tile.live
+    for j in range(alive):
+        delays[live[j] & _INDEX] = ODD_ONE
+    return alive > 0
 
 
 @njit(nogil=True, cache=True)

@@ -9,6 +9,8 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.statistics_blocks import (
+    AGAIN,
+    FIRST,
     LONG,
     TAG_WEIGHT,
     TILE,
@@ -54,10 +56,11 @@ def narrow(
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(notes, walked)
         limit = min(SAFE, SAFE if high else low)
-        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -82,7 +85,7 @@ def _narrow_tails(
         alive += goes_on
         over += not goes_on
     taken = bits
-    most, odd = end_lanes(over, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
+    most, odd = end_lanes(FIRST, over, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
     while alive:
         left, over, taken = np.int64(0), np.int64(0), taken + STEP_BITS
         for j in range(alive):
@@ -94,7 +97,7 @@ def _narrow_tails(
             left += goes_on
             over += not goes_on
         offset, alive = odd_steps_offset(taken, log), left
-        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        greatest, odd_ones = end_lanes(FIRST, over, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
     return most, odd
 
@@ -107,10 +110,11 @@ def wide(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
-        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -161,7 +165,7 @@ def _wide_tails(
             left += goes_on
             over += not goes_on
         offset, alive = odd_steps_offset(taken, log), left
-        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        greatest, odd_ones = end_lanes(FIRST, over, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
         for j in range(alive):

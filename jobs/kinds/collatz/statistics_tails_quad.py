@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.quad_steps import HIGH_BITS, sixteen_narrow, sixteen_wide
+from jobs.kinds.collatz.quad_steps import HIGH_BITS, carried, eight, eight_wide
 from jobs.kinds.collatz.quads import (
     add,
     below,
@@ -20,7 +20,6 @@ from jobs.kinds.collatz.quads import (
     down,
     either,
     load,
-    lookup,
     lookup_at,
     same,
     splat,
@@ -28,12 +27,16 @@ from jobs.kinds.collatz.quads import (
     store,
 )
 from jobs.kinds.collatz.statistics_blocks import (
+    AGAIN,
+    BYTES,
     LONG,
+    POWERS,
     TAG_WEIGHT,
     TILE,
     Notes,
     Tile,
     end_lanes,
+    give_up,
     mark,
     odd_steps_offset,
     reach,
@@ -50,24 +53,28 @@ END = 2**72
 ANY_LEVEL = True
 
 _ZERO, _ALL, _THREE, _FOUR = np.uint64(0), np.uint64(2**64 - 1), np.uint64(3), np.uint64(4)
-_LANES = np.uint64(15)
-_CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
+_CLASS_D = np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
+_TILE, _END = np.uint64(TILE), np.int64(TILE)
 _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
 _TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
-_LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
+_LIMB, _LIMB_MASK, _SIGN = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(2**63)
 _DIGIT, _TWO_DIGITS = np.uint64(27), np.uint64(54)
 _HIGH = np.uint64(2**HIGH_BITS)
 
 
 @njit(nogil=True, cache=True)
 def _fill_products(h, tile: Tile) -> None:
-    """3^c h for c = 0..31, in limbs of 54 and 64 bits; h comes in digits of 27 bits, or as one word."""
+    """3^c h by the lowest byte of a packed class, which holds c, in limbs of 54 and 64 bits.
+
+    h comes in digits of 27 bits, or as one word.
+    """
     low, high = h[0], _ZERO
     if len(h) > 1:
         low, high = h[0] | h[1] << _DIGIT, h[2] | h[3] << _DIGIT
     products = tile.products
-    for c in range(32):
-        products[c], products[32 + c] = low, high
+    for c in range(POWERS):
+        for byte in range(c, BYTES, POWERS):
+            products[byte], products[BYTES + byte] = low, high
         low, high = low * _THREE, high * _THREE
         if len(h) > 1:
             low, high = low & _LIMB_MASK, high + (low >> _LIMB)
@@ -84,9 +91,28 @@ def _tag(entry, index):
 
 
 @njit(nogil=True, cache=True)
-def _valid(alive: int, j: int) -> np.uint64:
-    """Bits of the lanes of the vector at j that hold one of `alive` classes."""
-    return _LANES >> np.uint64(max(0, j + 4 - alive))
+def _narrow_half(alive: int, table, tile: Tile) -> None:
+    """Eight of sixteen steps of the lanes that go on, in a pass of their own.
+
+    The next pass then looks up what was stored long ago. Stored just before, it would come so late that the CPU had no
+    room to begin further lanes meanwhile. Lanes beyond the last hold zero, which stays zero.
+    """
+    low = tile.low
+    store(low, alive, splat(_ZERO))
+    for j in range(0, alive, 4):
+        store(low, j, eight(load(low, j), lookup_at(table, low, j)))
+
+
+@njit(nogil=True, cache=True)
+def _wide_half(alive: int, table, tile: Tile) -> None:
+    """`_narrow_half` in two limbs."""
+    lows, highs = tile.low, tile.high
+    store(lows, alive, splat(_ZERO))
+    store(highs, alive, splat(_ZERO))
+    for j in range(0, alive, 4):
+        low, high = eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j))
+        store(lows, j, low)
+        store(highs, j, high)
 
 
 @njit(nogil=True, cache=True)
@@ -99,10 +125,11 @@ def narrow(
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(notes, walked)
         limit = min(SAFE, SAFE if high else low)
-        most, odd = _narrow_tails(bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _narrow_tails(bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _narrow_tails(bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -115,43 +142,65 @@ def _narrow_tails(
     steps: int, packed, tables: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
     """Takes every class of a tile to its end; as `end_lanes`."""
-    eight, ends, squeezes, products = tables.eight, tables.ends, tile.orders.squeezes, tile.products
-    low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
-    lowest, greatest_one = splat(_LOW), splat(limit)
-    most, odd, alive, taken, lanes, step = (
-        np.int64(0),
-        False,
-        len(packed),
-        steps,
-        load(tile.orders.lanes, 0),
-        splat(_FOUR),
-    )
-    while alive:
-        left, over, at, all_leave = _ZERO, _ZERO, lanes, _ZERO if taken <= LONG else _LANES
-        for j in range(0, alive, 4):
-            if taken == steps:
-                entry = load(packed, j)
-                x, tag = add(lookup(products, both(entry, splat(_CLASS_C))), _d(entry)), _tag(entry, at)
-                at = add(at, step)
-            else:
-                x, tag = sixteen_narrow(load(low, j), lookup_at(eight, low, j), eight), load(live, j)
-            valid = _valid(alive, j)
-            # a number from 2^63 on is negative here, and leaves as well
-            leaves = (bits(either(below_signed(x, lowest), below_signed(greatest_one, x))) | all_leave) & valid
-            stays = leaves ^ valid
-            left_x, left_tag = squeeze(squeezes, stays, x), squeeze(squeezes, stays, tag)
-            over_x, over_tag = squeeze(squeezes, leaves, x), squeeze(squeezes, leaves, tag)
-            store(low, left, left_x)
-            store(live, left, left_tag)
-            store(end, over, over_x)
-            store(ended, over, over_tag)
-            left += ones(stays)
-            over += ones(leaves)
-        offset, alive = odd_steps_offset(taken, log), np.int64(left)
-        greatest, odd_ones = end_lanes(np.int64(over), taken, offset, ends, histogram, placed, tile)
+    eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
+    alive, over = _narrow_enter(packed, limit, tile)
+    most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
+    while alive and taken <= LONG:
+        taken, pad = taken + STEP_BITS, -alive & 3
+        _narrow_half(alive, eight, tile)
+        alive, over = _narrow_rest(alive, eight, limit, tile)
+        offset = odd_steps_offset(taken, log)
+        greatest, odd_ones = end_lanes(over + pad, _END, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
-        taken += STEP_BITS
-    return most, odd
+    return most, odd | give_up(alive, tile)
+
+
+@njit(nogil=True, cache=True)
+def _range(limit: np.uint64):
+    """(shift, most) such that x is below the table's end or above the limit where most < x + shift, as signed words."""
+    return splat(_SIGN - _LOW), splat((limit - _LOW) ^ _SIGN)
+
+
+@njit(nogil=True, cache=True)
+def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
+    """3^c h + d of every class: (how many lanes go on, where the list of those that do not begins, in `Tile.end`).
+
+    That list grows down from TILE. First in it are the lanes beyond the last, to be passed over.
+    """
+    products, firsts, partitions = tile.products, tile.orders.firsts, tile.orders.partitions
+    low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
+    shift, most = _range(limit)
+    left, over, at, step = _ZERO, _TILE, load(tile.orders.lanes, 0), splat(_FOUR)
+    for j in range(0, len(packed), 4):
+        entry = load(packed, j)
+        x, tag = add(lookup_at(products, packed, j), _d(entry)), _tag(entry, at)
+        x, at = both(x, load(firsts, 4 * min(4, len(packed) - j))), add(at, step)
+        leaves = bits(below_signed(most, add(x, shift)))
+        x, tag, gone = squeeze(partitions, leaves, x), squeeze(partitions, leaves, tag), ones(leaves)
+        store(low, left, x)
+        store(live, left, tag)
+        store(end, over - _FOUR, x)
+        store(ended, over - _FOUR, tag)
+        left, over = left + _FOUR - gone, over - gone
+    return np.int64(left), np.int64(over)
+
+
+@njit(nogil=True, cache=True)
+def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
+    """Eight more steps after `_narrow_half`; as `_narrow_enter`."""
+    low, live, end, ended, partitions = tile.low, tile.live, tile.end, tile.ended, tile.orders.partitions
+    shift, most = _range(limit)
+    left, over = _ZERO, _TILE
+    for j in range(0, alive, 4):
+        x, tag = eight(load(low, j), lookup_at(table, low, j)), load(live, j)
+        leaves = bits(below_signed(most, add(x, shift)))
+        x, tag, gone = squeeze(partitions, leaves, x), squeeze(partitions, leaves, tag), ones(leaves)
+        store(low, left, x)
+        store(live, left, tag)
+        store(end, over - _FOUR, x)
+        store(ended, over - _FOUR, tag)
+        left, over = left + _FOUR - gone, over - gone
+    return np.int64(left), np.int64(over)
 
 
 @njit(nogil=True, cache=True)
@@ -163,10 +212,11 @@ def wide(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
-        most, odd = _wide_tails(bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _wide_tails(bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _wide_tails(bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -175,61 +225,83 @@ def wide(
 
 
 @njit(nogil=True, cache=True)
-def _entrance(entry, products, high_products):
-    """Limbs (low, high) of 3^c h + d."""
-    c = both(entry, splat(_CLASS_C))
-    low = add(lookup(products, c), _d(entry))
-    return both(low, splat(_LIMB_MASK)), add(lookup(high_products, c), down(low, splat(_LIMB)))
-
-
-@njit(nogil=True, cache=True)
 def _wide_tails(
     steps: int, packed, tables: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
     """Twin of `_narrow_tails` in two limbs."""
-    eight, ends, squeezes = tables.eight, tables.ends, tile.orders.squeezes
-    products, high_products = tile.products[:32], tile.products[32:]
-    lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
-    lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)
-    limit_high, limit_low = splat(limit[0]), splat(limit[1])
-    most, odd, alive, taken, lanes, step = (
-        np.int64(0),
-        False,
-        len(packed),
-        steps,
-        load(tile.orders.lanes, 0),
-        splat(_FOUR),
-    )
-    while alive:
-        left, over, at, all_leave = _ZERO, _ZERO, lanes, _ZERO if taken <= LONG else _LANES
-        for j in range(0, alive, 4):
-            if taken == steps:
-                entry = load(packed, j)
-                low, high = _entrance(entry, products, high_products)
-                tag, at = _tag(entry, at), add(at, step)
-            else:
-                low, high = sixteen_wide(load(lows, j), load(highs, j), lookup_at(eight, lows, j), eight)
-                tag = load(live, j)
-            valid, one_limb = _valid(alive, j), same(high, nothing)
-            leave = either(both(one_limb, below_signed(low, lowest)), below_signed(limit_high, high))
-            leave = either(leave, both(same(high, limit_high), below_signed(limit_low, low)))
-            leaves = (bits(leave) | all_leave) & valid
-            stays = leaves ^ valid
-            left_low, left_high = squeeze(squeezes, stays, low), squeeze(squeezes, stays, high)
-            left_tag, over_tag = squeeze(squeezes, stays, tag), squeeze(squeezes, leaves, tag)
-            over_x = squeeze(squeezes, leaves, choose(one_limb, low, everything))
-            store(lows, left, left_low)
-            store(highs, left, left_high)
-            store(live, left, left_tag)
-            store(end, over, over_x)
-            store(ended, over, over_tag)
-            left += ones(stays)
-            over += ones(leaves)
-        offset, alive = odd_steps_offset(taken, log), np.int64(left)
-        greatest, odd_ones = end_lanes(np.int64(over), taken, offset, ends, histogram, placed, tile)
+    eight, ends, taken, pad = tables.eight, tables.ends, steps, -len(packed) & 3
+    alive, over = _wide_enter(packed, limit, tile)
+    most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
+    while alive and taken <= LONG:
+        taken, pad = taken + STEP_BITS, -alive & 3
+        _wide_half(alive, eight, tile)
+        alive, over = _wide_rest(alive, eight, limit, tile)
+        offset = odd_steps_offset(taken, log)
+        greatest, odd_ones = end_lanes(over + pad, _END, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
-        taken += STEP_BITS
-    return most, odd
+    return most, odd | give_up(alive, tile)
+
+
+@njit(nogil=True, cache=True)
+def _wide_entrance(packed, j: int, products, high_products, firsts):
+    """Limbs (low, high) of 3^c h + d of the classes from j on, zero beyond the last."""
+    valid, entry = load(firsts, 4 * min(4, len(packed) - j)), load(packed, j)
+    low = add(lookup_at(products, packed, j), _d(entry))
+    return carried(both(low, valid), both(lookup_at(high_products, packed, j), valid))
+
+
+@njit(nogil=True, cache=True)
+def _wide_leave(low, high, limit_low, limit_high):
+    """(which lanes are below the table's end or above the limit, what is kept of those that leave)."""
+    one_limb = same(high, splat(_ZERO))
+    leave = either(both(one_limb, below_signed(low, splat(_LOW))), below_signed(limit_high, high))
+    leave = either(leave, both(same(high, limit_high), below_signed(limit_low, low)))
+    return bits(leave), choose(one_limb, low, splat(_ALL))
+
+
+@njit(nogil=True, cache=True)
+def _above(low, high, limit_low, limit_high):
+    return either(below(limit_high, high), both(same(high, limit_high), below_signed(limit_low, low)))
+
+
+@njit(nogil=True, cache=True)
+def _wide_enter(packed, limit, tile: Tile) -> tuple[np.int64, np.int64]:
+    """Twin of `_narrow_enter` in two limbs."""
+    products, high_products, firsts = tile.products[:BYTES], tile.products[BYTES:], tile.orders.firsts
+    lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
+    partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
+    left, over, at, step = _ZERO, _TILE, load(tile.orders.lanes, 0), splat(_FOUR)
+    for j in range(0, len(packed), 4):
+        low, high = _wide_entrance(packed, j, products, high_products, firsts)
+        tag, at = _tag(load(packed, j), at), add(at, step)
+        leaves, x = _wide_leave(low, high, limit_low, limit_high)
+        tag, gone = squeeze(partitions, leaves, tag), ones(leaves)
+        store(lows, left, squeeze(partitions, leaves, low))
+        store(highs, left, squeeze(partitions, leaves, high))
+        store(live, left, tag)
+        store(end, over - _FOUR, squeeze(partitions, leaves, x))
+        store(ended, over - _FOUR, tag)
+        left, over = left + _FOUR - gone, over - gone
+    return np.int64(left), np.int64(over)
+
+
+@njit(nogil=True, cache=True)
+def _wide_rest(alive: int, table, limit, tile: Tile) -> tuple[np.int64, np.int64]:
+    """Twin of `_narrow_rest` in two limbs."""
+    lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
+    partitions, limit_high, limit_low = tile.orders.partitions, splat(limit[0]), splat(limit[1])
+    left, over = _ZERO, _TILE
+    for j in range(0, alive, 4):
+        low, high = carried(*eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j)))
+        leaves, x = _wide_leave(low, high, limit_low, limit_high)
+        tag, gone = squeeze(partitions, leaves, load(live, j)), ones(leaves)
+        store(lows, left, squeeze(partitions, leaves, low))
+        store(highs, left, squeeze(partitions, leaves, high))
+        store(live, left, tag)
+        store(end, over - _FOUR, squeeze(partitions, leaves, x))
+        store(ended, over - _FOUR, tag)
+        left, over = left + _FOUR - gone, over - gone
+    return np.int64(left), np.int64(over)
 
 
 @njit(nogil=True, cache=True)
@@ -250,26 +322,23 @@ def narrow_rare(
 
 @njit(nogil=True, cache=True)
 def _narrow_rare_tails(packed, tables: Lookup, limit: np.uint64, floors, tile: Tile) -> None:
-    eight, squeezes, products, low, live, ended = (
-        tables.eight, tile.orders.squeezes, tile.products, tile.low, tile.live, tile.ended
-    )  # fmt: skip
-    most, lanes, step, alive, over = splat(limit), load(tile.orders.lanes, 0), splat(_FOUR), len(packed), _ZERO
-    nothing = splat(_ZERO)
+    table, squeezes, firsts, products = tables.eight, tile.orders.squeezes, tile.orders.firsts, tile.products
+    low, live, ended = tile.low, tile.live, tile.ended
+    most, at, step, alive, over = splat(limit), load(tile.orders.lanes, 0), splat(_FOUR), len(packed), _ZERO
     for taken in range(len(floors)):
-        left, at, floor = _ZERO, lanes, splat(floors[taken])
+        left, floor = _ZERO, splat(floors[taken])
+        if taken:
+            _narrow_half(alive, table, tile)
         for j in range(0, alive, 4):
-            if taken == 0:
-                entry = load(packed, j)
-                x, index = add(lookup(products, both(entry, splat(_CLASS_C))), _d(entry)), at
-                at = add(at, step)
+            if taken:
+                x, index = eight(load(low, j), lookup_at(table, low, j)), load(live, j)
             else:
-                x, index = sixteen_narrow(load(low, j), lookup_at(eight, low, j), eight), load(live, j)
-            valid = _valid(alive, j)
-            great = bits(either(below_signed(most, x), below_signed(x, nothing))) & valid
-            stays = bits(below(floor, x)) & valid & ~great
-            left_x, left_index = squeeze(squeezes, stays, x), squeeze(squeezes, stays, index)
-            store(low, left, left_x)
-            store(live, left, left_index)
+                x, index = add(lookup_at(products, packed, j), _d(load(packed, j))), at
+                x, at = both(x, load(firsts, 4 * min(4, alive - j))), add(at, step)
+            great = bits(below_signed(most, x))
+            stays = bits(below(floor, x)) & ~great
+            store(low, left, squeeze(squeezes, stays, x))
+            store(live, left, squeeze(squeezes, stays, index))
             left += ones(stays)
             if great:
                 store(ended, over, squeeze(squeezes, great, index))
@@ -295,35 +364,30 @@ def wide_rare(
 
 @njit(nogil=True, cache=True)
 def _wide_rare_tails(packed, tables: Lookup, limit, floors, tile: Tile) -> None:
-    eight, squeezes = tables.eight, tile.orders.squeezes
-    products, high_products = tile.products[:32], tile.products[32:]
+    table, squeezes, firsts = tables.eight, tile.orders.squeezes, tile.orders.firsts
+    products, high_products = tile.products[:BYTES], tile.products[BYTES:]
     lows, highs, live, ended = tile.low, tile.high, tile.live, tile.ended
     limit_high, limit_low = splat(limit[0]), splat(limit[1])
-    lanes, step, alive, over = load(tile.orders.lanes, 0), splat(_FOUR), len(packed), _ZERO
+    at, step, alive, over = load(tile.orders.lanes, 0), splat(_FOUR), len(packed), _ZERO
     for taken in range(floors.shape[1]):
-        left, at = _ZERO, lanes
-        floor_high, floor_low = splat(floors[0, taken]), splat(floors[1, taken])
+        left, floor_high, floor_low = _ZERO, splat(floors[0, taken]), splat(floors[1, taken])
+        if taken:
+            _wide_half(alive, table, tile)
         for j in range(0, alive, 4):
-            if taken == 0:
-                entry = load(packed, j)
-                low, high = _entrance(entry, products, high_products)
-                index, at = at, add(at, step)
-            else:
-                low, high = sixteen_wide(load(lows, j), load(highs, j), lookup_at(eight, lows, j), eight)
+            if taken:
+                low, high = carried(*eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j)))
                 index = load(live, j)
-            valid = _valid(alive, j)
-            great = either(below_signed(limit_high, high), both(same(high, limit_high), below_signed(limit_low, low)))
-            great_bits = bits(great) & valid
-            above = either(below(floor_high, high), both(same(high, floor_high), below_signed(floor_low, low)))
-            stays = bits(above) & valid & ~great_bits
-            left_low, left_high = squeeze(squeezes, stays, low), squeeze(squeezes, stays, high)
-            left_index = squeeze(squeezes, stays, index)
-            store(lows, left, left_low)
-            store(highs, left, left_high)
-            store(live, left, left_index)
+            else:
+                low, high = _wide_entrance(packed, j, products, high_products, firsts)
+                index, at = at, add(at, step)
+            great = bits(_above(low, high, limit_low, limit_high))
+            stays = bits(_above(low, high, floor_low, floor_high)) & ~great
+            store(lows, left, squeeze(squeezes, stays, low))
+            store(highs, left, squeeze(squeezes, stays, high))
+            store(live, left, squeeze(squeezes, stays, index))
             left += ones(stays)
-            if great_bits:
-                store(ended, over, squeeze(squeezes, great_bits, index))
-                over += ones(great_bits)
+            if great:
+                store(ended, over, squeeze(squeezes, great, index))
+                over += ones(great)
         alive = np.int64(left)
     mark(alive, np.int64(over), tile)

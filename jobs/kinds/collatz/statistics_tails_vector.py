@@ -10,6 +10,8 @@ from numba import njit
 
 from jobs.kinds.collatz.bits import ones
 from jobs.kinds.collatz.statistics_blocks import (
+    AGAIN,
+    FIRST,
     LONG,
     TAG_WEIGHT,
     TILE,
@@ -83,10 +85,11 @@ def narrow(
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(notes, walked)
         limit = min(SAFE, SAFE if high else low)
-        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -123,7 +126,7 @@ def _narrow_tails(
             over += np.int64(ones(leaves))
             at = add(at, step)
         offset, alive = odd_steps_offset(taken, log), left
-        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        greatest, odd_ones = end_lanes(FIRST, over, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
     return most, odd
@@ -137,10 +140,11 @@ def wide(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(notes, walked, _HIGH)
-        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, False, tile)
-        if most > record_of(notes):
-            _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, True, tile)
-        elif not odd:
+        for placed in AGAIN:
+            most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, placed, tile)
+            if most <= record_of(notes):
+                break
+        if most <= record_of(notes) and not odd:
             continue
         failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
@@ -196,7 +200,7 @@ def _wide_tails(
             over += np.int64(ones(leaves))
             at = add(at, step)
         offset, alive = odd_steps_offset(taken, log), left
-        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        greatest, odd_ones = end_lanes(FIRST, over, taken, offset, ends, histogram, placed, tile)
         most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
     return most, odd

@@ -20,8 +20,9 @@ STEP_BITS = 16
 LOW_BITS = 17
 #: Greatest peak of all numbers below 2^LOW_BITS, that of 113383.
 LOW_PEAK = 2_482_111_348
-#: Where the delay lies in an end; below it is the logarithm to base 3, in units of 2^-LOG_BITS, rounded down.
-DELAY_SHIFT, LOG_BITS = 16, 12
+#: An end is the delay plus the logarithm to base 3, in units of 2^-LOG_BITS, rounded down: 16 bits, and so a table of
+#: 256 KB, half as much as delays and logarithms side by side.
+LOG_BITS = 7
 #: Entries after the classes: vectors read beyond the end.
 PADDING = 8
 #: Where d and the weight lie in a packed class, c being in the lowest bits; and where c lies in a packed step.
@@ -35,8 +36,9 @@ class Lookup(NamedTuple):
 
     #: d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
-    #: Logarithm + (delay << 16) of each number below 2^17; that of 0 means nothing.
+    #: Delay + logarithm of each number below 2^17, and the delay alone; those of 0 mean nothing.
     ends: Any
+    delays: Any
     #: 3^0 .. 3^31.
     powers: Any
     #: 3^c of the residues modulo 16 after four shortcut steps, then d of each.
@@ -135,12 +137,16 @@ def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.ui
 def lookup() -> Lookup:
     powers = np.array([3**c for c in range(32)], np.uint64)
     logs = np.log(np.maximum(1, np.arange(1 << LOW_BITS))) / np.log(3.0) * 2**LOG_BITS
-    ends = _delays(LOW_BITS) << np.uint32(DELAY_SHIFT) | logs.astype(np.uint32)
+    delays = _delays(LOW_BITS)
+    ends = (delays << np.uint32(LOG_BITS)) + logs.astype(np.uint32)
     four = np.array([advance(np.uint64(r), 4) for r in range(16)], np.uint64)
     four = np.concatenate([powers[four[:, 0]], four[:, 1]])
     eight = np.array([advance(np.uint64(r), 8) for r in range(256)], np.uint64)
     eight = powers[eight[:, 0]] + (eight[:, 1] << np.uint64(32))
-    return Lookup(steps=_steps(STEP_BITS), ends=ends, powers=powers, four=four, eight=eight)
+    return Lookup(
+        steps=_steps(STEP_BITS), ends=ends.astype(np.uint16), delays=delays.astype(np.uint16), powers=powers,
+        four=four, eight=eight,
+    )  # fmt: skip
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.tables import C_SHIFT, DELAY_SHIFT, LOW_BITS, STEP_BITS, Lookup
+from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
 #: Bits of the low limb of a number in two limbs of 54 and 64 bits, of which vectors and pools are made. 16 steps from
 #: less than this fit one limb: 2^38 3^16 + 3^16 < 2^64.
@@ -20,7 +20,7 @@ _ONE, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(3), np.uint64(63)
 _HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
 _STEP, _STEP_MASK, _STEP_UP = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1), np.uint64(64 - STEP_BITS)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
-_LOW, _DELAY_SHIFT = np.uint64(2**LOW_BITS), np.uint32(DELAY_SHIFT)
+_LOW = np.uint64(2**LOW_BITS)
 #: 3x+1 of a smaller x fits one limb.
 _ONE_LIMB = np.uint64(2**62)
 #: 3x+1 of an x with a smaller high limb fits two limbs.
@@ -89,7 +89,7 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
 
     Delay -1 when a value would pass two limbs.
     """
-    steps, ends, powers = lookup.steps, lookup.ends, lookup.powers
+    steps, delays, powers = lookup.steps, lookup.delays, lookup.powers
     delay = np.int64(0)
     most_high, most_low = high, low
     while high or low >= _LOW:
@@ -115,7 +115,7 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
                 most_low = most
         if exceeds(high, low, most_high, most_low):
             most_high, most_low = high, low
-    return delay + np.int64(ends[low] >> _DELAY_SHIFT), most_high, most_low
+    return delay + np.int64(delays[low]), most_high, most_low
 
 
 @njit(nogil=True, cache=True)
