@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.quads import add, both, down, lookup, product, splat, up
+from jobs.kinds.collatz.quads import add, both, down, load, lookup, lookup_at, product, splat, store, up
 from jobs.kinds.collatz.wide import LIMB
 
 #: A smaller high limb stays a half in eight steps and below 2^37 in sixteen.
 HIGH_BITS = 27
 
-_EIGHT, _HALF, _FORTY = np.uint64(8), np.uint64(32), np.uint64(40)
+_ZERO, _EIGHT, _HALF, _FORTY = np.uint64(0), np.uint64(8), np.uint64(32), np.uint64(40)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - 8)
 
 
@@ -43,13 +43,29 @@ def eight_wide(low, high, entry):
 
 
 @njit(nogil=True, cache=True)
-def sixteen_wide(low, high, entry, table):
-    """Limbs (low, high) after 16 steps; high < 2^HIGH_BITS. The low limb grows to less than 2^64 meanwhile."""
-    low, high = eight_wide(low, high, entry)
-    return carried(*eight_wide(low, high, lookup(table, low)))
-
-
-@njit(nogil=True, cache=True)
 def carried(low, high):
     """Limbs whose low one has LIMB bits."""
     return both(low, splat(_LIMB_MASK)), add(high, down(low, splat(_LIMB)))
+
+
+@njit(nogil=True, cache=True)
+def narrow_half(count: int, table, numbers) -> None:
+    """Eight of sixteen steps of the first `count` numbers, in a pass of their own.
+
+    The next pass then looks up what was stored long ago. Stored just before, it would come so late that the CPU had no
+    room to begin further lanes meanwhile. Lanes beyond the last are made zero, which stays zero.
+    """
+    store(numbers, count, splat(_ZERO))
+    for j in range(0, count, 4):
+        store(numbers, j, eight(load(numbers, j), lookup_at(table, numbers, j)))
+
+
+@njit(nogil=True, cache=True)
+def wide_half(count: int, table, lows, highs) -> None:
+    """`narrow_half` in two limbs, of which the low one may carry more than LIMB bits then."""
+    store(lows, count, splat(_ZERO))
+    store(highs, count, splat(_ZERO))
+    for j in range(0, count, 4):
+        low, high = eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j))
+        store(lows, j, low)
+        store(highs, j, high)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.quad_steps import HIGH_BITS, carried, eight, eight_wide
+from jobs.kinds.collatz.quad_steps import HIGH_BITS, carried, eight, eight_wide, narrow_half, wide_half
 from jobs.kinds.collatz.quads import (
     add,
     below,
@@ -91,31 +91,6 @@ def _tag(entry, index):
 
 
 @njit(nogil=True, cache=True)
-def _narrow_half(alive: int, table, tile: Tile) -> None:
-    """Eight of sixteen steps of the lanes that go on, in a pass of their own.
-
-    The next pass then looks up what was stored long ago. Stored just before, it would come so late that the CPU had no
-    room to begin further lanes meanwhile. Lanes beyond the last hold zero, which stays zero.
-    """
-    low = tile.low
-    store(low, alive, splat(_ZERO))
-    for j in range(0, alive, 4):
-        store(low, j, eight(load(low, j), lookup_at(table, low, j)))
-
-
-@njit(nogil=True, cache=True)
-def _wide_half(alive: int, table, tile: Tile) -> None:
-    """`_narrow_half` in two limbs."""
-    lows, highs = tile.low, tile.high
-    store(lows, alive, splat(_ZERO))
-    store(highs, alive, splat(_ZERO))
-    for j in range(0, alive, 4):
-        low, high = eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j))
-        store(lows, j, low)
-        store(highs, j, high)
-
-
-@njit(nogil=True, cache=True)
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
@@ -147,7 +122,7 @@ def _narrow_tails(
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
     while alive and taken <= LONG:
         taken, pad = taken + STEP_BITS, -alive & 3
-        _narrow_half(alive, eight, tile)
+        narrow_half(alive, eight, tile.low)
         alive, over = _narrow_rest(alive, eight, limit, tile)
         offset = odd_steps_offset(taken, log)
         greatest, odd_ones = end_lanes(over + pad, _END, taken, offset, ends, histogram, placed, tile)
@@ -187,7 +162,7 @@ def _narrow_enter(packed, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.in
 
 @njit(nogil=True, cache=True)
 def _narrow_rest(alive: int, table, limit: np.uint64, tile: Tile) -> tuple[np.int64, np.int64]:
-    """Eight more steps after `_narrow_half`; as `_narrow_enter`."""
+    """Eight more steps after `narrow_half`; as `_narrow_enter`."""
     low, live, end, ended, partitions = tile.low, tile.live, tile.end, tile.ended, tile.orders.partitions
     shift, most = _range(limit)
     left, over = _ZERO, _TILE
@@ -234,7 +209,7 @@ def _wide_tails(
     most, odd = end_lanes(over + pad, _END, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
     while alive and taken <= LONG:
         taken, pad = taken + STEP_BITS, -alive & 3
-        _wide_half(alive, eight, tile)
+        wide_half(alive, eight, tile.low, tile.high)
         alive, over = _wide_rest(alive, eight, limit, tile)
         offset = odd_steps_offset(taken, log)
         greatest, odd_ones = end_lanes(over + pad, _END, taken, offset, ends, histogram, placed, tile)
@@ -328,7 +303,7 @@ def _narrow_rare_tails(packed, tables: Lookup, limit: np.uint64, floors, tile: T
     for taken in range(len(floors)):
         left, floor = _ZERO, splat(floors[taken])
         if taken:
-            _narrow_half(alive, table, tile)
+            narrow_half(alive, table, low)
         for j in range(0, alive, 4):
             if taken:
                 x, index = eight(load(low, j), lookup_at(table, low, j)), load(live, j)
@@ -372,7 +347,7 @@ def _wide_rare_tails(packed, tables: Lookup, limit, floors, tile: Tile) -> None:
     for taken in range(floors.shape[1]):
         left, floor_high, floor_low = _ZERO, splat(floors[0, taken]), splat(floors[1, taken])
         if taken:
-            _wide_half(alive, table, tile)
+            wide_half(alive, table, lows, highs)
         for j in range(0, alive, 4):
             if taken:
                 low, high = carried(*eight_wide(load(lows, j), load(highs, j), lookup_at(table, lows, j)))

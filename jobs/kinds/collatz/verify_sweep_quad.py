@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.quad_steps import HIGH_BITS, sixteen_narrow, sixteen_wide
+from jobs.kinds.collatz.quad_steps import HIGH_BITS, carried, eight_wide, sixteen_narrow, wide_half
 from jobs.kinds.collatz.quads import (
     add,
     below,
@@ -190,46 +190,23 @@ def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
 def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
     """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
-    places, pool_low, pool_high, eight = room.places, room.low, room.high, room.eight
-    squeezes, firsts, bytewise = room.orders.squeezes, room.orders.firsts, room.orders.places
-    h, end, around = task.h, task.end, task.rho
-    floor_limbs = in_limbs(task.floor_high, task.floor_low)
-    floor_high, floor_low, mask, limb = splat(floor_limbs[0]), splat(floor_limbs[1]), splat(_LIMB_MASK), splat(_LIMB)
-    sum_low, sum_high = load(tally, SUM_LOW), load(tally, SUM_HIGH)
-    all_low, all_high = load(tally, BITS_LOW), load(tally, BITS_HIGH)
-    entered, into = 0, np.uint64(waiting)
-    while i < end and into <= np.uint64(POOL):
+    places, pool_low, pool_high, bytewise = room.places, room.low, room.high, room.orders.places
+    h, end, around, into = task.h, task.end, task.rho, waiting
+    while i < end and into <= POOL:
         power, d, rho = unpack(packed[i], powers)
         high, low = in_limbs(*entrance(power, d, h))
         if high >= _WIDE:
             break
         listed = _list_cells(i, rho + around, masks, threes, cells, bytewise, places)
-        entered += listed
         first_low, first_high, factor = splat(low), splat(high), splat(power)
         for j in range(0, listed, 4):
-            valid = load(firsts, 4 * min(4, listed - j))
-            # what the low limb carries stays there: it is below 2^55
-            xl = both(valid, add(first_low, _times(widen(places, LISTED + j), factor)))
-            xh = add(both(valid, first_high), down(xl, limb))
-            xl = both(xl, mask)
-            xl, xh = sixteen_wide(xl, xh, lookup(eight, xl), eight)
-            stops = either(below_signed(xh, floor_high), both(same(xh, floor_high), below_signed(xl, floor_low)))
-            all_low, all_high = either(all_low, xl), either(all_high, xh)
-            sum_low, sum_high = add(sum_low, both(stops, xl)), add(sum_high, both(stops, xh))
-            left = bits(stops) ^ _ALL_BITS
-            kept_low, kept_high = squeeze(squeezes, left, xl), squeeze(squeezes, left, xh)
-            store(pool_low, into, kept_low)
-            store(pool_high, into, kept_high)
-            into += ones(left)
-        sum_high = add(sum_high, down(sum_low, limb))
-        sum_low = both(sum_low, mask)
+            xl, xh = carried(add(first_low, _times(widen(places, LISTED + j), factor)), first_high)
+            store(pool_low, into + j, xl)
+            store(pool_high, into + j, xh)
+        into += listed
         i += 1
-    store(tally, BITS_LOW, all_low)
-    store(tally, BITS_HIGH, all_high)
-    _carry(sum_low, sum_high, tally)
-    tally[CANDIDATES] += np.uint64(entered)
-    tally[BLOCKS] += np.uint64(entered)
-    return i, np.int64(into)
+    tally[CANDIDATES] += np.uint64(into - waiting)
+    return i, into
 
 
 @njit(nogil=True, cache=True)
@@ -247,15 +224,14 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
     """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
-    pool_low, pool_high, eight, squeezes, left = room.low, room.high, room.eight, room.orders.squeezes, _ZERO
+    pool_low, pool_high, table, squeezes, left = room.low, room.high, room.eight, room.orders.squeezes, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)
     sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
     every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
-    store(pool_low, waiting, splat(_ZERO))
-    store(pool_high, waiting, splat(_ZERO))
+    wide_half(waiting, table, pool_low, pool_high)
     for j in range(0, waiting, 4):
-        xl, xh = sixteen_wide(load(pool_low, j), load(pool_high, j), lookup_at(eight, pool_low, j), eight)
+        xl, xh = carried(*eight_wide(load(pool_low, j), load(pool_high, j), lookup_at(table, pool_low, j)))
         stops = either(below_signed(xh, floor[1]), both(same(xh, floor[1]), below_signed(xl, floor[0])))
         every = either(every[0], xl), either(every[1], xh)
         sums = add(sums[0], both(stops, xl)), add(sums[1], both(stops, xh))
