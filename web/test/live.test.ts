@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { get } from "../src/lib/api";
-import { age, connection, heard, now, reason, start } from "../src/lib/live";
+import { age, clusterTime, connection, heard, now, reason, start } from "../src/lib/live";
 
 const SNAPSHOT = { stream: "1-0", jobs: [], workers: [], gpus: [], queues: [], alerts: [], status: {} };
 
@@ -18,7 +18,8 @@ function answer(path: string, options: RequestInit): Response {
     },
   });
   options.signal?.addEventListener("abort", () => open?.error(options.signal?.reason));
-  return new Response(body);
+  // Its clock is an hour ahead.
+  return new Response(body, { headers: { Date: new Date(Date.now() + 3600_000).toUTCString() } });
 }
 
 afterEach(() => vi.unstubAllGlobals());
@@ -37,6 +38,7 @@ test("an answer that the cluster is not well ends the colours, though its stream
   start();
   await vi.waitFor(() => expect(connection.value).toBe("live"));
   expect(age.value).toBe("live");
+  expect(Math.abs(clusterTime(0) - 3600_000), "known without any job").toBeLessThan(3000);
   // One question alone that fails says nothing of the cluster: its snapshot is looked at.
   const before = open;
   unwell = "/api/stream";

@@ -216,8 +216,10 @@ async function countNow(): Promise<void> {
   countTimer = 0;
 }
 
-/** ms by which the cluster's clock is ahead of this machine's, as the last view of a job that runs has shown. */
+/** ms by which the cluster's clock is ahead of this machine's, as a job that runs has shown, or else an answer's date. */
 let ahead = 0;
+/** A date has whole seconds and is as old as its answer: it tells of clocks that differ by more than this, in ms. */
+const DATE_MS = 3000;
 
 /** The cluster's clock at a moment of this machine's, both in ms since 1970. */
 export function clusterTime(at: number): number {
@@ -227,6 +229,12 @@ export function clusterTime(at: number): number {
 /** Reads the cluster's clock from a view that has just come. */
 function readClock(job: Job): void {
   ahead = clockAhead(job, Date.now()) ?? ahead;
+}
+
+/** Reads it from the date of an answer, where no job that runs has shown it, or this machine's clock was set since. */
+function readDate(date: string | null): void {
+  const shown = Date.parse(date ?? "") - Date.now();
+  if (Math.abs(shown - ahead) > DATE_MS) ahead = shown;
 }
 
 /** Takes a job's view as the API gave it. */
@@ -310,6 +318,7 @@ async function follow(control: AbortController): Promise<void> {
     signal: control.signal,
   });
   if (!answer.ok || !answer.body) throw await problemOf(answer);
+  readDate(answer.headers.get("Date"));
   const opened = Date.now();
   becomeLive();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

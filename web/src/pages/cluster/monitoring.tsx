@@ -3,7 +3,7 @@
 import { useComputed } from "@preact/signals";
 import { get, type Alert, type History, type Worker } from "../../lib/api";
 import { ago, bytes, compact, percent, rate, seconds } from "../../lib/format";
-import { connection, heard, known } from "../../lib/live";
+import { clusterTime, connection, heard, known, seenAt } from "../../lib/live";
 import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
@@ -90,8 +90,18 @@ const ALERTS: Column<Alert>[] = [
   },
   { id: "rule", title: "rule", cell: (alert) => <span class="mono">{alert.rule}</span> },
   { id: "subject", title: "about", cell: (alert) => <span class="mono">{alert.subject || "the cluster"}</span> },
-  { id: "since", title: "since", end: true, cell: (alert) => <span class="num">{ago(alert.since, now.value)}</span> },
-  { id: "over", title: "over", end: true, cell: (alert) => <span class="num">{ago(alert.until, now.value)}</span> },
+  {
+    id: "since",
+    title: "since",
+    end: true,
+    cell: (alert) => <span class="num">{ago(alert.since, clusterTime(seenAt.value))}</span>,
+  },
+  {
+    id: "over",
+    title: "over",
+    end: true,
+    cell: (alert) => <span class="num">{ago(alert.until, clusterTime(seenAt.value))}</span>,
+  },
   {
     id: "value",
     title: "value, limit",

@@ -6,13 +6,12 @@ import { addressOf, clusterAddress, pageOf } from "../../kinds";
 import { Problem, type Action, type ActionDetail, type Workflow } from "../../lib/api";
 import { integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { watch } from "../../lib/jobs";
 import { moment } from "../../lib/naming";
 import { asTyped } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
-import { now } from "../../ui/page";
 import { Bar } from "../../ui/progress";
 import { Rows } from "../../ui/rows";
 import { State } from "../../ui/state";
@@ -144,7 +143,7 @@ async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retr
 
 function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
   const done = shown.counts.done ?? 0;
-  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(now.value);
+  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(seenAt.value);
   return (
     <>
       <div class="row">
@@ -345,7 +344,7 @@ const COLUMNS: Column<Action>[] = [
     id: "time",
     title: "time",
     end: true,
-    cell: (action) => <span class="num">{seconds(secondsOf(action, clusterTime(now.value)))}</span>,
+    cell: (action) => <span class="num">{seconds(secondsOf(action, clusterTime(seenAt.value)))}</span>,
   },
   { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
@@ -470,7 +469,7 @@ function Facts({ action }: { action: Action }) {
   const facts: [string, string][] = [
     ["started", moment(action.started)],
     ["ended", moment(action.ended)],
-    [isOver(action) ? "took" : "runs for", seconds(secondsOf(action, clusterTime(now.value)))],
+    [isOver(action) ? "took" : "runs for", seconds(secondsOf(action, clusterTime(seenAt.value)))],
     ["progress", far(action)],
   ];
   const known = facts.filter(([, value]) => value);

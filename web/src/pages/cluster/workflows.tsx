@@ -5,9 +5,8 @@ import "./workflows.css";
 import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
 import { moment } from "../../lib/naming";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { later } from "../../ui/later";
-import { now } from "../../ui/page";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
@@ -71,7 +70,7 @@ const COLUMNS: Column<WorkflowRow>[] = [
 ];
 
 function took({ created, ended }: WorkflowRow): number {
-  const end = ended ? Date.parse(ended) : clusterTime(now.value);
+  const end = ended ? Date.parse(ended) : clusterTime(seenAt.value);
   return Math.max(0, (end - Date.parse(created)) / 1000);
 }
 

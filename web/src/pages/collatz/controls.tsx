@@ -3,7 +3,6 @@
 import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { STRATEGIES, MEANING } from "./model/strategies";
-import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
@@ -191,7 +190,7 @@ export function JobLine() {
           )}
           {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
           {job.error && <span class="small bad">{job.error}</span>}
-          <span class="small num soft">runtime {runtimeText(now.value)}</span>
+          <span class="small num soft">runtime {runtimeText()}</span>
         </>
       ) : lost.value ? (
         <span class="small bad" role="status">

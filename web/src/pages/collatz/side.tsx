@@ -260,7 +260,7 @@ export function Stats() {
     ["In this page", compact(computedHere.value), integer(computedHere.value)],
     ["Current number", currentNumber() || "\u2013"],
     ["Rate", phase.value === "running" ? rate(speed()) || "\u2013" : "\u2013"],
-    ["Runtime", runtimeText(now.value)],
+    ["Runtime", runtimeText()],
   ];
   return (
     <section class="stats" aria-label="Statistics">

@@ -8,7 +8,7 @@ import { bytes, Problem, type Job } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
 import { compact, integer, seconds } from "../../../lib/format";
 import { result, steer, submit, trouble, watch, type Verb } from "../../../lib/jobs";
-import { clusterTime, keep as keepJob } from "../../../lib/live";
+import { clusterTime, keep as keepJob, seenAt } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
 import { exactOf, isExact, learn, learnt } from "./data";
 import { isStar, log } from "./events";
@@ -75,9 +75,9 @@ export const finished = computed(() => jobViews.value.length - active.value.leng
 /** The job that is shown: of several the last that is not done. */
 export const current = computed<Job | undefined>(() => active.value.at(-1) ?? jobViews.value.at(-1));
 
-/** How long the run has taken, in words; `at` is ms since 1970 of this machine's clock. */
-export function runtimeText(at: number): string {
-  const taken = runtime(jobViews.value, clusterTime(at));
+/** How long the run has taken, in words, as far as the cluster was heard. */
+export function runtimeText(): string {
+  const taken = runtime(jobViews.value, clusterTime(seenAt.value));
   return seconds(active.value.length ? Math.floor(taken) : taken);
 }
 
