@@ -485,6 +485,8 @@ app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
 app.command()(service_commands.services)
 app.add_typer(service_commands.app, name="service")
 app.command(epilog=ssh_commands.EPILOG)(ssh_commands.health)
+app.command()(ssh_commands.up)
+app.command()(ssh_commands.down)
 app.command()(access.login)
 app.command()(access.logout)
 

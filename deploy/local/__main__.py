@@ -1,4 +1,6 @@
-"""`python -m deploy.local run|stop|status|invite|join|leave`, behind ./deploy-cluster.sh."""
+"""`python -m deploy.local run|stop|status|invite|join|leave`, behind ./deploy-cluster.sh; state and join-detached
+are for `cluster up`.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     join.add_argument("--labels", default="")
     for flag in ("--gpu", "--runner", "--service"):
         join.add_argument(flag, action="store_true")
+    verbs.add_parser("state")
+    verbs.add_parser("join-detached").add_argument("options", nargs="*")
     verbs.add_parser("leave").add_argument("--anyway", action="store_true")
     return parser
 
@@ -54,7 +58,15 @@ def _called(given: argparse.Namespace) -> int:
         return commands.run(wanted)
     if given.command in ("stop", "status"):
         return commands.stop() if given.command == "stop" else commands.status()
+    if given.command in ("state", "join-detached"):
+        return _detached(given)
     return _about_hosts(given)
+
+
+def _detached(given: argparse.Namespace) -> int:
+    from deploy.local import detached
+
+    return detached.state() if given.command == "state" else detached.join(given.options)
 
 
 def _about_hosts(given: argparse.Namespace) -> int:

@@ -1,20 +1,22 @@
-"""`cluster health`: how the hosts of cluster.yaml and of the cluster are."""
+"""`cluster health`, `up` and `down`: the hosts of cluster.yaml, and those of the cluster."""
 
 from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from threads_cluster import show
+from threads_cluster import errors, show
 from threads_cluster.session import Session, as_json_option
 
 if TYPE_CHECKING:
-    from threads_cluster.ssh.configuration import ClusterConfig
+    from threads_cluster.ssh.configuration import ClusterConfig, Node
     from threads_cluster.ssh.probe import Health
+    from threads_cluster.ssh.up import Outcome
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a host.")  # type: ignore[valid-type]
 ConfigFile: TypeAlias = Annotated[
@@ -72,3 +74,76 @@ def _show(several: list[Health], *, as_json: bool) -> None:
             if each.advice:
                 show.say(f"next: {each.name}: {each.advice}")
     sys.stdout.flush()
+
+
+Only: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--host", metavar="NAME", help="Only this host of cluster.yaml. Repeat for more.")
+]
+
+
+def up(
+    ctx: typer.Context,
+    host: Only = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="A", help="Name or address under which the hosts reach this machine.")
+    ] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have the hosts of cluster.yaml work for the cluster of this checkout: installs and joins each over SSH.
+
+    Hosts that work for it already are left as they are.
+    """
+    from threads_cluster.ssh import up as hosts
+    from threads_cluster.ssh.hosts import Hosts
+
+    read = _needed(config)
+    nodes = [read.node(name) for name in host or ()] or list(read.nodes)
+    tree = hosts.checkout()
+    with Hosts(list, read) as opened:
+        installer = hosts.Installer(opened.pool, tree, _say, lambda: hosts.invitation(address))
+        _show_outcomes(opened.run(hosts.all_of(nodes, installer.up)), as_json=as_json)
+
+
+def down(
+    ctx: typer.Context,
+    host: Only = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also where the cluster is not reached, whose tokens then still count.")
+    ] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have the hosts of cluster.yaml leave the cluster: their workers end, and so do their tokens."""
+    from threads_cluster.ssh import up as hosts
+    from threads_cluster.ssh.hosts import Hosts
+
+    read = _needed(config)
+    nodes = [read.node(name) for name in host or ()] or list(read.nodes)
+    with Hosts(list, read) as opened:
+        leave = partial(hosts.down, opened.pool, say=_say, anyway=anyway)
+        _show_outcomes(opened.run(hosts.all_of(nodes, leave)), as_json=as_json)
+
+
+def _needed(path: Path | None) -> ClusterConfig:
+    read = found(path)
+    if read is None:
+        error = errors.BadArgument("there is no cluster.yaml in this folder, which names the hosts")
+        error.next = "write one, as: nodes: [gpu1, gpu2]   docs/ssh.md has all of it"
+        raise error
+    return read
+
+
+def _say(node: Node, text: str) -> None:
+    show.say(f"[INFO] {node.name} {text}")
+
+
+def _show_outcomes(several: list[Outcome], *, as_json: bool) -> None:
+    rows = [{"host": each.name, "state": each.state, "detail": each.detail} for each in several]
+    show.listing(rows, lambda them: show.rows(("host", "state", "detail"), [list(row.values()) for row in them]),
+                 as_json=as_json)  # fmt: skip
+    for each in several:
+        if each.advice:
+            show.say(f"next: {each.name}: {each.advice}")
+    if any(each.state == "failed" for each in several):
+        raise typer.Exit(errors.JOB_FAILED)

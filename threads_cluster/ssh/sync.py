@@ -61,8 +61,12 @@ class Synced:
 class Sender:
     """Sends one folder to one host."""
 
-    def __init__(self, pool: Pool, node: Node, tree: trees.Tree, progress: Progress, *, rsync: bool = True) -> None:
+    def __init__(
+        self, pool: Pool, node: Node, tree: trees.Tree, progress: Progress, *, rsync: bool = True, name: str = ""
+    ) -> None:
+        """`name`: of the folder there; default: that of the one here."""
         self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
+        self._name = name or tree.root.resolve().name or "root"
         self._rsync = shutil.which("rsync") if rsync else None
         self._files = {entry.path: entry for entry in tree.entries if entry.is_file}
         self._links = {entry.path: entry.target for entry in tree.entries if entry.kind == "l"}
@@ -101,9 +105,8 @@ class Sender:
         around = self._pool.config.root(self._node)
         if around.startswith("~/"):
             around = posixpath.join(await self._sftp.realpath("."), around[2:])
-        name = self._tree.root.resolve().name or "root"
-        self._root = posixpath.join(around, name)
-        self._list = posixpath.join(around, _LISTS, f"{name}.json")
+        self._root = posixpath.join(around, self._name)
+        self._list = posixpath.join(around, _LISTS, f"{self._name}.json")
         for folder in (self._root, posixpath.dirname(self._list)):
             await self._sftp.makedirs(folder, exist_ok=True)
 
