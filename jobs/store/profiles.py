@@ -31,7 +31,7 @@ MAX_HOSTS, MAX_RECORDINGS = 256, 4096
 MAX_BYTES = 2 << 30
 #: Of a recording, as it is sent; parts that are in Redis at once, of a profile and of all.
 PART_BYTES, PARTS_AT_ONCE, PARTS_OF_ALL = 8 << 20, 2, 16
-#: A device is sampled by whoever has claimed it for so long.
+#: A device is sampled by whoever has claimed it for so long; a recording is of the worker that was heard with it.
 CLAIM_MS = 5000
 #: A worker that was not heard for so long has lost its recording, until it is heard again.
 SILENT_MS = 15_000
@@ -201,7 +201,7 @@ class Profiles(Part):
         """Claim devices for CLAIM_MS, and say what was recorded; the answer says which are granted, what is wanted."""
         rows = (word for one in recordings for word in (one.name, one.row(), one.size, one.sha))
         state, now, granted, told = self._scripts.run(
-            "report_profile", profile_id, worker, CLAIM_MS, SILENT_MS, MAX_RECORDINGS, len(devices), *devices, *rows
+            "report_profile", profile_id, worker, CLAIM_MS, CLAIM_MS, MAX_RECORDINGS, len(devices), *devices, *rows
         )
         return Reported(
             state=state.decode(), now=int(now), devices=tuple(one.decode() for one in granted),
@@ -229,7 +229,7 @@ class Profiles(Part):
     def parts(self) -> list[tuple[str, str, int]]:
         """Return the parts that wait for the leader: profile, recording, number."""
         fields = (name.decode(errors="replace").split("|") for name in self._client.hkeys(keys.PROFILE_PARTS))
-        return sorted((one[0], one[1], int(one[2])) for one in fields)
+        return sorted((one[0], one[1], int(one[2])) for one in fields if len(one) == 3 and one[2].isdigit())
 
     def part(self, profile_id: str, recording: str, number: int) -> bytes | None:
         """Return the bytes of a part; None when it is gone."""

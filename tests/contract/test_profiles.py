@@ -141,7 +141,7 @@ def test_a_recording_is_of_the_worker_that_was_heard_with_it_last(store: Profile
     begin(store)
     store.report(ID, "w-1", (), [MINE])
     assert store.report(ID, "w-2", (), [MINE]).wanted == {MINE.name: "other"}
-    bench.advance(profiles.SILENT_MS)
+    bench.advance(profiles.CLAIM_MS)
     assert store.report(ID, "w-2", (), [MINE]).wanted == {MINE.name: "wait"}
     assert store.report(ID, "w-1", (), [MINE]).wanted == {MINE.name: "other"}
 

@@ -105,25 +105,9 @@ def test_hosts_are_sampled_once_each_and_a_killed_workers_samples_come_home(clus
         if "end" in rows[-1]:
             assert rows[-1]["samples"] == len(ticks)
     until(lambda: not any(list((cluster.folder / host).iterdir()) for host in ("one", "two")))
-    begin(cluster, int(killed[-1]), "one")
-    cluster.wait_ready(3)
 
 
-def test_what_a_host_had_while_it_was_away_opens_the_profile_once_more(cluster: Live) -> None:
-    start(cluster, "away", hosts=["two"])
-    sampled(cluster, "away", {"two"}, samples=HZ)
-    cluster.kill("worker-2")
-    cluster.post("/api/profiles/away/stop")
-    first = done(cluster, "away")  # 15 s after its host was heard
-    assert first["artifact_id"] is None and [row["state"] for row in first["recordings"]] == ["silent"]
-    begin(cluster, 2, "two")
-    again = until(lambda: (found := profile(cluster, "away"))["artifact_id"] and found["state"] == "done" and found, 90)
-    [(head, *rows)] = lines(cluster, again).values()
-    assert head["host"] == "two" and len(rows) >= HZ
-    cluster.wait_ready(3)
-
-
-def test_a_sampler_that_is_killed_is_followed_by_another(cluster: Live) -> None:
+def test_kills_of_a_sampler_and_of_the_coordinator_lose_no_recording(cluster: Live) -> None:
     start(cluster, "sampler", hosts=["two"])
     sampled(cluster, "sampler", {"two"}, samples=HZ)
     [process] = samplers(cluster, "worker-2")
@@ -137,17 +121,3 @@ def test_a_sampler_that_is_killed_is_followed_by_another(cluster: Live) -> None:
     assert sorted(row["state"] for row in found["recordings"]) == ["kept", "kept"]
     assert len(lines(cluster, found)) == 2
     until(lambda: not samplers(cluster, "worker-2"))
-
-
-def test_a_profile_ends_with_its_job_and_two_at_once_are_apart(cluster: Live) -> None:
-    job = cluster.submit("collatz", {"start_number": 1, "number_count": 10**13})
-    start(cluster, "job", job_id=job)
-    start(cluster, "time", seconds=3, hosts=["one"])
-    sampled(cluster, "job", {"one", "two"})
-    assert done(cluster, "time")["samples"] > 0
-    assert cluster.post(f"/api/jobs/{job}/cancel").status_code in (200, 202)
-    found = done(cluster, "job")
-    assert {row["host"] for row in found["recordings"]} == {"one", "two"}
-    for name in ("job", "time"):
-        assert httpx.delete(f"{cluster.url()}/api/profiles/{name}").status_code == 204
-        assert httpx.get(f"{cluster.url()}/api/artifacts/profile-{name}").status_code == 404
