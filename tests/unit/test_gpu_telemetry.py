@@ -90,6 +90,33 @@ def test_a_driver_that_is_not_loaded_is_said(library: Path, tmp_path: Path) -> N
     assert "nvidia-smi" in told(tmp_path)
 
 
+def sampled(library: Path, file: Path, stub: str = "") -> list[Any]:
+    """Return the lines of a recording of a host and its GPU, by the process that a GPU worker starts."""
+    asked = {
+        "file": str(file), "hz": 20, "seconds": 0.6, "most": 1 << 20, "host": True, "gpus": ["GPU-stub"], "head": {},
+    }  # fmt: skip
+    environment = {"LD_LIBRARY_PATH": str(library), "NVML_STUB": stub, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "gpu_worker.sampler"]
+    process = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(json.dumps(asked).encode() + b"\n")
+    process.stdin.flush()
+    assert process.wait(60) == 0
+    process.communicate()
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_profile_has_the_gpu_beside_its_host(library: Path, tmp_path: Path) -> None:
+    first, *_, last = sampled(library, tmp_path / "x")[1:]
+    assert first["gpus"]["GPU-stub"].items() >= {"u": 0.87, "m": 3 * 2**30, "c": 61.0}.items()
+    assert "cpu" in first and last["end"] == "time" and last["samples"] >= 1
+
+
+def test_a_profile_without_a_driver_has_the_host_alone(library: Path, tmp_path: Path) -> None:
+    first, *_ = sampled(library, tmp_path / "x", "broken")[1:]
+    assert "cpu" in first and "gpus" not in first
+
+
 def test_reasons_have_the_names_of_the_metric() -> None:
     assert {*REASONS.values(), "other"} == set(metrics.THROTTLE_REASONS)
 
