@@ -210,10 +210,10 @@ def test_a_program_whose_client_falls_silent_is_ended(tmp_path: Path, server: Ss
         pool = Pool(place.config)
         words = [sys.executable, "-c", _STUBBORN, mark]
         remote = Remote(pool, pool.config.nodes[0], Program(words=words, folder=str(tmp_path)))
-        remote.silent_seconds = 3.0
+        remote.silent_seconds = 6.0
         await remote.start()
-        remote._tasks[1].cancel()
         assert await remote.piece() == ("stdout", b"runs\n") and len(marked(mark)) == 2
+        remote._tasks[1].cancel()
         while await remote.piece() is not None:
             continue
         assert await remote.code() == 128 + signal.SIGKILL
