@@ -8,6 +8,8 @@ CALLED_FROM=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=deploy/docker/talk.sh
 source deploy/docker/talk.sh
+# shellcheck source=deploy/local/hosts.sh
+source deploy/local/hosts.sh
 
 usage() {
   cat <<'TEXT'
@@ -120,45 +122,6 @@ cmd_local() {
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"
-}
-
-check_host_options() { # check_host_options COMMAND ARGUMENT...
-  local command=$1
-  shift
-  while (($#)); do
-    case $command$1 in
-      invite--address | invite--ttl | invite--close | join--name | join--labels)
-        [[ -n ${2:-} && ${2:-} != -* ]] || wrong "$1 needs a value."
-        shift
-        ;;
-      invite--port) number --port "${2:-}" 1 65535 && shift ;;
-      join--workers) number --workers "${2:-}" 0 64 && shift ;;
-      invite--gpu | invite--runner | join--gpu | join--runner | join--service | leave--anyway) ;;
-      join[!-]* | join-) ;;
-      *) wrong "$command has no option '$1'." ;;
-    esac
-    shift
-  done
-}
-
-cmd_invite() {
-  check_host_options invite "$@"
-  [[ -x .venv/bin/python ]] || fail 1 "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
-  run_last .venv/bin/python -m deploy.local invite "$@"
-}
-
-cmd_join() {
-  check_host_options join "$@"
-  run deploy/environment.sh local
-  [[ " $* " != *" --gpu "* ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
-  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
-  run_last .venv/bin/python -m deploy.local join "$@"
-}
-
-cmd_leave() {
-  check_host_options leave "$@"
-  [[ -x .venv/bin/python ]] || fail 1 "this checkout has joined no cluster."
-  run_last .venv/bin/python -m deploy.local leave "$@"
 }
 
 local_runs() {
