@@ -58,6 +58,10 @@ _MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
 _MAX_ERROR, _SHORT_ERROR, _MANY = 1000, 100, 1000
 
 
+#: States of jobs that somebody may try again, so that their workflow goes on; and such jobs that are compared at most.
+_RETRIABLE, _COMPARED = ("failed", "cancelled"), 1000
+
+
 @dataclass(kw_only=True)
 class Outcome:
     """Outcome of a look."""
@@ -147,7 +151,9 @@ class Engine:
                 "final": workflows.packed(plan.states),
                 "error": f"{first}: {error or 'failed'}" if first else "",
             }
-        if not self._store.workflows.settle(stored, state, self._ttl_seconds, **fields):
+        lost = [(job.id, job.state) for job in known.jobs.values() if job.state in _RETRIABLE and not job.gone]
+        jobs = lost[:_COMPARED] if state in ENDED else []
+        if not self._store.workflows.settle(stored, state, self._ttl_seconds, jobs, **fields):
             look.outcome.again = True
 
 

@@ -288,10 +288,16 @@ class Workflows(Part):
         text = json.dumps(record, separators=(",", ":"))
         return bool(self._scripts.kept("record_action", workflow, attempt, key, text))
 
-    def settle(self, seen: StoredWorkflow, state: str, ttl_seconds: int, **fields: str | bytes) -> bool:
-        """Note the state that a workflow has now, with other fields; False: its state is another meanwhile."""
-        flat = [item for pair in fields.items() for item in pair]
-        arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, *flat)
+    def settle(
+        self, seen: StoredWorkflow, state: str, ttl_seconds: int, jobs: Sequence[tuple[str, str]] = (), /,
+        **fields: str | bytes,
+    ) -> bool:  # fmt: skip
+        """Note the state that a workflow has now, with other fields; False: its state is another meanwhile.
+
+        `jobs`: some of its jobs with the states from which that follows; False where one has another meanwhile.
+        """
+        flat = [item for pair in (*jobs, *fields.items()) for item in pair]
+        arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, len(jobs), *flat)
         return bool(self._scripts.kept("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:

@@ -198,3 +198,24 @@ def test_a_leader_that_was_stopped_retries_nothing_for_a_later_attempt_and_forge
     if before == "retried":
         flow.look(workflow)
         assert flow.states(workflow) == {"a": "queued"}
+
+
+def test_a_leader_that_was_stopped_tells_no_end_of_a_workflow_whose_job_is_tried_again(
+    flow: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = flow.submit("a", "b", notify="https://example.com/")
+    flow.look(workflow)
+    flow.failed(workflow, "a")
+
+    def meanwhile() -> None:
+        assert flow.store.jobs.retry(f"w-{workflow}-b-1", 1)[0] == "ok"
+        flow.look(workflow)
+        assert flow.row(workflow)["state"] == "running"
+
+    leader = Frozen(flow, type(flow.store.workflows), "settle", meanwhile, monkeypatch)
+    flow.failed(workflow, "b")
+    assert leader.woken and flow.row(workflow)["state"] == "running" and not flow.row(workflow)["ended"]
+    assert flow.store.client.hget(keys.workflow(workflow), "told") is None
+    flow.failed(workflow, "b")
+    assert flow.row(workflow)["state"] == "failed"
+    assert flow.store.client.hget(keys.workflow(workflow), "told") == b"1"

@@ -1,9 +1,14 @@
--- SETTLE_WORKFLOW id state attempt new ttl name value ... -> 1 / 0: it is in another state meanwhile. The leader's view of it.
+-- SETTLE_WORKFLOW id state attempt new ttl count job state ... name value ... -> 1 / 0: it is in another state meanwhile, or
+-- one of these `count` jobs is. The leader's view of it.
 -- ttl: milliseconds that it stays once it has ended. Whoever is to be told of its end is, by a delivery written here.
 local id, was, attempt, state, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local of = P .. 'workflow:' .. id
 local known = call('HMGET', of, 'state', 'attempt', 'counts')
 if known[1] ~= was or known[2] ~= attempt then return 0 end
+local first = 7 + 2 * tonumber(ARGV[6])
+for i = 7, first - 1, 2 do
+  if call('HGET', key(ARGV[i]), 'state') ~= ARGV[i + 1] then return 0 end
+end
 local ended = state == 'done' or state == 'failed' or state == 'cancelled'
 even_if_full()
 local before, t = known[3], now()
@@ -16,7 +21,7 @@ local function tell_receiver()
   K.add_delivery(name, row[2], row[1], t, 'type', 'workflow.' .. state, 'workflow', id, 'name', row[3] or '',
     'error', string.sub(row[4] or '', 1, 2000))
 end
-call('HSET', of, 'state', state, unpack(ARGV, 6))
+call('HSET', of, 'state', state, unpack(ARGV, first))
 if ended and state ~= was then
   call('HSET', of, 'ended', num(t))
   tell_receiver()
