@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 
 from tests.integration.live import TOP, until
 from tests.integration.sshd import Sshd
-from threads_cluster import trees
+from threads_cluster import cli, trees
+from threads_cluster.ssh import guard
 from threads_cluster.ssh.configuration import ClusterConfig
 from threads_cluster.ssh.pool import Pool
 from threads_cluster.ssh.refusals import HostTrouble
@@ -236,20 +238,43 @@ time.sleep(0 if before else 600)
 """
 
 
-def test_a_program_is_started_again_where_its_host_died(tmp_path: Path) -> None:
-    server = Sshd(tmp_path / "host").start()
-    place, log = Place(tmp_path, server, timeout=5), tmp_path / "log"
-    try:
-        process = place.start("--no-files", "--", sys.executable, "-c", _ONCE, str(log))
-        assert process.stdout and process.stdout.readline() == "start 1\n"
+def test_a_program_is_started_again_where_its_host_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server, mark = Sshd(tmp_path / "host").start(), f"mark-died-{os.getpid()}"
+    place, log, back = Place(tmp_path, server), tmp_path / "log", threading.Event()
+
+    def die() -> None:
+        until(lambda: log.exists() and log.read_text(), 120)
         server.die()
         server.start()
-        out, err = process.communicate(timeout=120)
+        back.set()
+
+    def ended(_remote: Remote) -> float:
+        until(lambda: not marked(mark), 120)
+        assert back.wait(120)
+        return 0.0
+
+    dying = threading.Thread(target=die)
+    # The host notices at once that its server died; no time has to pass.
+    monkeypatch.setattr(Remote, "quiet_seconds", ended)
+    monkeypatch.chdir(place.folder)
+    dying.start()
+    try:
+        with pytest.raises(SystemExit) as over:
+            cli.main(["run", "--on", "ssh", "--no-files", "--", sys.executable, "-c", _ONCE, str(log), mark])
+        dying.join()
     finally:
         server.stop()
-    assert (process.returncode, out) == (0, "start 2\n"), err
+    out, err = capfd.readouterr()
+    assert over.value.code == 0 and out.endswith("start 2\n"), (out, err)
     assert "the connection was lost while the program ran; another try in" in err
-    assert "what follows is the output of the program from its beginning" in err
+
+
+def test_who_lost_a_host_waits_until_it_has_ended_the_program(tmp_path: Path, server: Sshd) -> None:
+    place = Place(tmp_path, server, timeout=20)
+    remote = Remote(Pool(place.config), place.config.nodes[0], Program(words=["true"], folder="/"))
+    assert remote.silent_seconds == 20 and 20 + guard.GRACE_SECONDS < remote.quiet_seconds() <= 24
 
 
 def test_much_output_arrives_whole(tmp_path: Path, server: Sshd) -> None:
@@ -288,8 +313,6 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, server: Sshd) ->
 def test_what_means_nothing_there_is_refused(
     tmp_path: Path, server: Sshd, words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from threads_cluster import cli
-
     monkeypatch.chdir(Place(tmp_path, server).folder)
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "--on", "ssh", *words])
@@ -299,8 +322,6 @@ def test_what_means_nothing_there_is_refused(
 def test_without_a_file_of_hosts_it_says_how_to_write_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from threads_cluster import cli
-
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "--on", "ssh", "--", "true"])
