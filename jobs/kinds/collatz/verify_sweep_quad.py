@@ -55,7 +55,7 @@ END = 2**72
 LISTED = 256
 
 _ZERO, _HALF, _BYTE, _EIGHT = np.uint64(0), np.uint64(32), np.uint64(255), np.uint64(8)
-_ALL_BITS, _EIGHT_ON = np.uint64(15), np.uint64(0x0808080808080808)
+_FOUR, _EIGHT_ON = np.uint64(4), np.uint64(0x0808080808080808)
 _LIMB, _LIMB_MASK, _HIGH_BITS = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(HIGH_BITS)
 #: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2 ** (HIGH_BITS - 1))
@@ -109,7 +109,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
     """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
     packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
     places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
-    squeezes, firsts, bytewise = room.orders.squeezes, room.orders.firsts, room.orders.places
+    partitions, firsts, bytewise = room.orders.partitions, room.orders.firsts, room.orders.places
     floor, limb, mask = splat(task.floor_low), splat(_LIMB), splat(_LIMB_MASK)
     stopped, high_sum, every = load(tally, SUM_LOW), load(tally, SUM_HIGH), load(tally, BITS_LOW)
     entered, into = 0, np.uint64(waiting)
@@ -125,11 +125,12 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
             x = add(first, _times(widen(places, LISTED + j), factor))
             x = both(x, load(firsts, 4 * min(4, listed - j)))
             x = sixteen_narrow(x, lookup(eight, x), eight)
-            stops = below(x, floor)
+            # from less than 2^53 + 2^47 16 steps lead to less than 2^63: as signed words they compare alike
+            stops = below_signed(x, floor)
             every, stopped = either(every, x), add(stopped, both(stops, x))
-            left = bits(stops) ^ _ALL_BITS
-            store(pool, into, squeeze(squeezes, left, x))
-            into += ones(left)
+            gone = bits(stops)
+            store(pool, into, squeeze(partitions, gone, x))
+            into += _FOUR - ones(gone)
         high_sum = add(high_sum, down(stopped, limb))
         stopped = both(stopped, mask)
         i += 1
@@ -155,16 +156,16 @@ def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndar
 @njit(nogil=True, cache=True)
 def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
     """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
-    pool, eight, squeezes, left, floor = room.low, room.eight, room.orders.squeezes, _ZERO, splat(task.floor_low)
+    pool, eight, partitions, left, floor = room.low, room.eight, room.orders.partitions, _ZERO, splat(task.floor_low)
     stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
     store(pool, waiting, splat(_ZERO))
     for j in range(0, waiting, 4):
         x = sixteen_narrow(load(pool, j), lookup_at(eight, pool, j), eight)
         stops = below(x, floor)
         every, stopped = either(every, x), add(stopped, both(stops, x))
-        stay = bits(stops) ^ _ALL_BITS
-        store(pool, left, squeeze(squeezes, stay, x))
-        left += ones(stay)
+        gone = bits(stops)
+        store(pool, left, squeeze(partitions, gone, x))
+        left += _FOUR - ones(gone)
     store(tally, BITS_LOW, every)
     _carry(stopped, load(tally, SUM_HIGH), tally)
     return np.int64(left)
@@ -224,7 +225,7 @@ def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarra
 @njit(nogil=True, cache=True)
 def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
     """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
-    pool_low, pool_high, table, squeezes, left = room.low, room.high, room.eight, room.orders.squeezes, _ZERO
+    pool_low, pool_high, table, partitions, left = room.low, room.high, room.eight, room.orders.partitions, _ZERO
     floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
     floor = splat(floor_low), splat(floor_high)
     sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
@@ -235,11 +236,11 @@ def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
         stops = either(below_signed(xh, floor[1]), both(same(xh, floor[1]), below_signed(xl, floor[0])))
         every = either(every[0], xl), either(every[1], xh)
         sums = add(sums[0], both(stops, xl)), add(sums[1], both(stops, xh))
-        stay = bits(stops) ^ _ALL_BITS
-        kept_low, kept_high = squeeze(squeezes, stay, xl), squeeze(squeezes, stay, xh)
+        gone = bits(stops)
+        kept_low, kept_high = squeeze(partitions, gone, xl), squeeze(partitions, gone, xh)
         store(pool_low, left, kept_low)
         store(pool_high, left, kept_high)
-        left += ones(stay)
+        left += _FOUR - ones(gone)
     store(tally, BITS_LOW, every[0])
     store(tally, BITS_HIGH, every[1])
     _carry(sums[0], sums[1], tally)
