@@ -46,10 +46,12 @@ class Hosts:
         return found
 
     def kill(self, name: str) -> None:
-        """Kill all that runs there at once."""
-        for each in self.processes(name):
-            with suppress(psutil.Error):
-                each.kill()
+        """Kill all that runs there, and what was being started meanwhile."""
+        while several := self.processes(name):
+            for each in several:
+                with suppress(psutil.Error):
+                    each.kill()
+            psutil.wait_procs(several, 30)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def test_three_hosts_join_compute_lose_one_and_leave(hosts: Hosts, door: Door, c
     )
     code, rows = command("down")
     assert (code, {row["state"] for row in rows.values()}) == (0, {"down"}), rows
-    assert not [each for name in NAMES for each in hosts.processes(name)]
+    until(lambda: not [each for name in NAMES for each in hosts.processes(name)], 60)
     assert not {f"{name}-cpu-1" for name in NAMES} & door.tokens()
     code, rows = command("down", "--host", "gpu1")
     assert (code, rows["gpu1"]["state"]) == (0, "not joined")
