@@ -216,7 +216,7 @@ async function countNow(): Promise<void> {
   countTimer = 0;
 }
 
-/** ms by which the cluster's clock is ahead of this machine's, as a job that runs has shown, or else an answer's date. */
+/** ms by which the cluster's clock is ahead of this machine's: a job that runs has shown it, else an answer's date. */
 let ahead = 0;
 /** A date has whole seconds and is as old as its answer: it tells of clocks that differ by more than this, in ms. */
 const DATE_MS = 3000;

@@ -5,7 +5,7 @@ import { clock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
 import { State } from "../../ui/state";
 import { happenings, type Happening } from "./model/happenings";
-import { titleOfJob } from "./model/names";
+import { hasTitle, titleOfJob } from "./model/names";
 import { open, openWorkflow } from "./model/state";
 import { Swatch } from "./swatch";
 
@@ -37,7 +37,7 @@ function Subject({ of: { name, last } }: { of: Happening }) {
         <button type="button" class="link" onClick={() => open(name)}>
           {titleOfJob(name, last.kind)}
         </button>{" "}
-        <span class="mono soft small">{shortId(name)}</span>
+        {hasTitle(name) && <span class="mono soft small">{shortId(name)}</span>}
       </span>
     );
   if (last.workflow)

@@ -2,7 +2,7 @@
 
 import { genericAddress, KINDS } from "../../kinds";
 import type { Kind } from "../../lib/api";
-import { integer } from "../../lib/format";
+import { activeText } from "./model/active";
 import { snapshot } from "../../lib/live";
 import { Table, type Column } from "../../ui/table";
 import { show } from "./model/state";
@@ -25,10 +25,13 @@ function OwnPage({ kind }: { kind: Kind }) {
   return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none of its own</span>;
 }
 
-function active(type: string): number {
-  const states = ["queued", "running", "finishing"];
-  return [...snapshot.value.jobs.values()].filter((job) => job.value.type === type && states.includes(job.value.state))
-    .length;
+function active(type: string): string {
+  const { jobs, status } = snapshot.value;
+  return activeText(
+    type,
+    [...jobs.values()].map((job) => job.value),
+    status,
+  );
 }
 
 const COLUMNS: Column<Kind>[] = [
@@ -39,7 +42,7 @@ const COLUMNS: Column<Kind>[] = [
     id: "active",
     title: "waiting or running",
     end: true,
-    cell: (kind) => <span class="num">{integer(active(kind.type))}</span>,
+    cell: (kind) => <span class="num">{active(kind.type)}</span>,
   },
 ];
 

@@ -4,6 +4,11 @@ import type { Job } from "../../../lib/api";
 import { shortId, titleOf } from "../../../lib/naming";
 import { fleet } from "./state";
 
+/** Whether the page knows a job's title: what it does not know is named by kind and id. */
+export function hasTitle(id: string): boolean {
+  return fleet.value.jobs.has(id);
+}
+
 /** The title of a job by its id; its kind and short id where the page does not know the job. */
 export function titleOfJob(id: string, kind: string | null | undefined): string {
   const job = fleet.value.jobs.get(id)?.peek();
