@@ -22,6 +22,9 @@ class WorkFacts(Answer):
     nominal_rate: float = required("Units/s by the kind's own estimate.")
     tenant: str = required("Whose it is; empty for small jobs, as its priority.")
     priority: str
+    traceparent: str = required(
+        "Its place in a trace, as W3C has it; empty for small jobs, and for one that is in none."
+    )
 
 
 class Work(Answer):
