@@ -24,7 +24,9 @@ _NEEDS = re.compile("cluster (run|map|logs|units|submit command|.*--fetch) ")
 #: What needs a program that runs; test_attach.py types it.
 BESIDE = sorted({typed for typed in HERE if typed.startswith("cluster attach ")})
 PROGRAMS = sorted({typed for typed in HERE if _NEEDS.match(typed)})
-COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - {*PROGRAMS, *BESIDE})
+#: What needs a profile of its own; test_profiles.py types it, in this order.
+PROFILED = [typed for typed in HERE if re.match("cluster profile (start|stop|analyze) ", typed)]
+COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - {*PROGRAMS, *BESIDE, *PROFILED})
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
 _PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
@@ -37,7 +39,17 @@ LONG = {"mode": "verify", "start_number": "1180591620717411303424", "number_coun
 
 def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
     assert len(ROWS) > 40 and all(len(row) == 4 for row in ROWS)
-    assert set(HERE) == {*COMMANDS, *PROGRAMS, *BESIDE, *SCRIPTS, *TARGETS, *PYTHON, *PYTHON_PROGRAMS, *VARIABLES}
+    assert set(HERE) == {
+        *COMMANDS,
+        *PROGRAMS,
+        *BESIDE,
+        *PROFILED,
+        *SCRIPTS,
+        *TARGETS,
+        *PYTHON,
+        *PYTHON_PROGRAMS,
+        *VARIABLES,
+    }
 
 
 def done(cluster: Live) -> str:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -173,13 +174,18 @@ def test_a_finished_job_keeps_a_few_events_of_a_thousand(tmp_path: Path) -> None
         live.start()
         job = live.submit("faulty", {"units": 300, "seconds_per_unit": 0.01})
         until(lambda: live.job(job)["done"] > 0)
-        client, own, now = live.redis(), f"ct:job:{job}:ev", round(time.time() * 1000) + 1000
+        client, own = live.redis(), f"ct:job:{job}:ev"
         fields = {"job": job, "kind": "faulty", "type": "progress", "state": "running", "done": 20, "total": 300}
-        pipe = client.pipeline()
-        # What a job of hours leaves, as COMMIT writes it, after whatever it writes meanwhile.
-        for number in range(1, 1001):
-            pipe.xadd(own, fields, id=f"{now}-{number}", maxlen=1000)
-        pipe.execute()
+
+        def leave(pipe: Any) -> None:
+            """What a job of hours leaves, as COMMIT writes it; tried again where the job writes meanwhile."""
+            [(last, _)] = pipe.xrevrange(own, count=1)
+            moment, _, number = last.decode().partition("-")
+            pipe.multi()
+            for more in range(1, 1001):
+                pipe.xadd(own, fields, id=f"{moment}-{int(number) + more}", maxlen=1000)
+
+        client.transaction(leave, own)
         live.result(job)
         assert client.memory_usage(own, samples=0) < 20_000
         types = [row[b"type"] for _, row in client.xrange(own)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import shlex
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +17,8 @@ import pytest
 
 from jobs.trees import manifest
 from tests.integration.live import Live, until
+from tests.integration.test_cli import run
+from tests.integration.test_coming_from import PROFILED
 
 HZ = 10
 
@@ -128,3 +132,17 @@ def test_kills_of_a_sampler_and_of_the_coordinator_lose_no_recording(cluster: Li
     assert sorted(row["state"] for row in found["recordings"]) == ["kept", "kept"]
     assert len(lines(cluster, found)) == 2
     until(lambda: not samplers(cluster, "worker-2"))
+
+
+def test_the_words_for_those_who_come_from_elsewhere_work_in_their_order(cluster: Live, tmp_path: Path) -> None:
+    start_it, stop_it, analyze_it = ([*shlex.split(typed)[1:]] for typed in PROFILED)
+    code, _, err = run(cluster, *start_it)
+    assert code == 0, err
+    sampled(cluster, start_it[2], {"one", "two"})
+    code, _, err = run(cluster, *stop_it)
+    assert code == 0, err
+    done(cluster, start_it[2])
+    plot = tmp_path / analyze_it[-1]
+    code, out, err = run(cluster, *analyze_it[:-1], str(plot))
+    assert code == 0, err
+    assert "one" in out and plot.read_bytes().startswith(b"%PDF")
