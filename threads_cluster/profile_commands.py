@@ -287,11 +287,16 @@ def _none(job: dict[str, Any]) -> str:
     )
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _say(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
     running = f", {totals['open']} of them at work now" if totals["open"] else ""
+    counted = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
     show.say(
-        f"{totals['leases']} leases on {totals['lanes']} lanes of {totals['workers']} workers{running},"
-        f" {totals['busy_seconds']:.1f} s at work: {name}; open it in https://ui.perfetto.dev"
+        "{} on {} of {}{},".format(*counted, running)
+        + f" {totals['busy_seconds']:.1f} s at work: {name}; open it in https://ui.perfetto.dev"
     )
     if stream["resolution_seconds"]:
         show.say(
