@@ -293,10 +293,10 @@ def _counted(count: int, what: str) -> str:
 
 def _say(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
     running = f", {totals['open']} of them at work now" if totals["open"] else ""
-    counted = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
+    leases, lanes, workers = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
     show.say(
-        "{} on {} of {}{},".format(*counted, running)
-        + f" {totals['busy_seconds']:.1f} s at work: {name}; open it in https://ui.perfetto.dev"
+        f"{leases} on {lanes} of {workers}{running}, {totals['busy_seconds']:.1f} s at work: {name}; open it in"
+        " https://ui.perfetto.dev"
     )
     if stream["resolution_seconds"]:
         show.say(
