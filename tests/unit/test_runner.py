@@ -400,8 +400,16 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
     thread.start()
     until(lambda: ticks.exists() and ticks.stat().st_size > 10)
     until_now[0] = time.monotonic() + 2
-    # Not D, in which a process that writes may be at any time.
-    until(lambda: len(states(slot.pid)) >= 3 and set(states(slot.pid)) <= set("TZ"))
+
+    def stand_still() -> bool:
+        """Whether all are stopped; D is one that waits for a child which was stopped between vfork and exec."""
+        now, size = states(slot.pid), ticks.stat().st_size
+        if len(now) < 3 or not {"T"} <= set(now) <= set("TZD"):
+            return False
+        time.sleep(0.5)
+        return ticks.stat().st_size == size
+
+    until(stand_still)
     size = ticks.stat().st_size
     time.sleep(0.5)
     assert ticks.stat().st_size == size > 0
