@@ -182,7 +182,10 @@ def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    return f"{row['state']}, {row['ready']} of {row['replicas']} ready"
+    ready, wanted = row["ready"], row["replicas"]
+    if ready > wanted:
+        return f"{row['state']}, {ready} ready and {wanted} wanted"
+    return f"{row['state']}, {ready} of {wanted} ready"
 
 
 def services(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:

@@ -959,6 +959,8 @@ def test_a_service_that_sleeps_or_scales_is_asked_for_and_shown(fake: Fake, run:
         assert run("serve", "tiny", *words).code == 2
     fake.on("GET", "/api/services", {"services": [SERVICE | {"state": "asleep", "replicas": 0, "running": []}]})
     assert "the next request to it starts one" in run("services").out
+    fake.on("POST", "/api/services/chat/scale", READY | {"replicas": 0})
+    assert run("service", "scale", "chat", "0").out == "chat ready, 1 ready and 0 wanted\n"
 
 
 def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
