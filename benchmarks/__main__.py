@@ -24,8 +24,8 @@ from jobs.models import Device
 from jobs.settings import load, use_cpu_level
 
 RESULTS = Path(__file__).parent / "results.json"
-#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind, C1 of programs, W1 of workflows.
-GOAL = re.compile(r"[ckprw]\d+(?=_)")
+#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind, C1 of programs, S1 of services, W1 of workflows.
+GOAL = re.compile(r"[ckprsw]\d+(?=_)")
 
 
 def machine() -> str:
