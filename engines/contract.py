@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -19,6 +19,8 @@ class Model:
     name: str
     #: Bytes by path.
     files: Mapping[str, int]
+    #: Returns the first bytes of a file, at most so many; none where the store has lost them.
+    head: Callable[[str, int], bytes] = lambda path, most: b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,15 @@ class Launch:
     #: Path that answers 2xx once the replica is ready.
     health: str = "/health"
     grace_seconds: float = 10.0
+    #: It runs code that the model brings: whoever serves it needs the scope operate.
+    runs_models_code: bool = False
 
 
 class Definition(Protocol):
-    """`definition.py`: how a replica is started, and what it answers."""
+    """`definition.py`: how a replica is started, and what it answers.
+
+    One whose models have a size also has `need(parameters, model, gpus)`, which returns a `memory.Need`.
+    """
 
     #: One sentence for people.
     SUMMARY: str
@@ -47,6 +54,9 @@ class Definition(Protocol):
     Parameters: type[BaseModel]
 
     @staticmethod
-    def launch(parameters: Any, model: Model | None) -> Launch:
-        """Return how a replica is started. Raises InvalidRequest naming the parameter, or `model`."""
+    def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
+        """Return how a replica is started that has so many GPUs.
+
+        Raises InvalidRequest naming the parameter, `model`, or what it lacks of `requirements`.
+        """
         ...

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import engines
-from engines.contract import Definition
+from engines.contract import Definition, Model
+from engines.memory import Need
 from jobs import errors
 
 
@@ -25,6 +27,11 @@ def definition(engine: str) -> Definition:
         known = ", ".join(names())
         raise errors.InvalidRequest(f"engine: must be one of {known}; got {engine!r}", field="engine")
     return cast(Definition, importlib.import_module(f"engines.{engine}.definition"))
+
+
+def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
+    """Return what estimates the memory of an engine's replicas; None for one whose replicas have no size."""
+    return getattr(definition(engine), "need", None)
 
 
 def routes(engine: str) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coordinator.asker import Asker
+from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.references import References
+from coordinator.services import room
 from engines import registry
 from engines.contract import Launch, Model
-from jobs import errors
+from jobs import errors, requirements
 from jobs.kinds.service.parameters import NAME
 from jobs.numbers import short
 from jobs.store.services import Service
@@ -66,6 +67,7 @@ class NewService(BaseModel):
     )  # fmt: skip
     autoscale: Autoscale | None = Field(None, description="Scale by the requests that there are, from `replicas` on.")
     priority: str = Field("normal", description="high, normal or low, as of a job.")
+    force: bool = Field(False, description="Serve a model also where its weights are more than any runner's memory.")
 
 
 def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
@@ -73,13 +75,17 @@ def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
     _check_scaling(asked)
     replicas = _replicas(asked)
     asked = asked.model_copy(update={"replicas": replicas})
-    launch = _launch(cluster, asked, asker)
+    parameters, model = _engines_parameters(asked), _model(cluster, asked, asker)
+    launch = registry.definition(asked.engine).launch(parameters, model, _gpus(asked))
+    if launch.runs_models_code:
+        asker.require(Scope.OPERATE)
     job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
     artifact = _checked(cluster, job, asker)
+    noted = asked.model_dump(exclude={"force"}) | {"memory": _memory(cluster, asked, parameters, model)}
     return Service(
         service_id=secrets.token_hex(6), tenant=asker.tenant, name=asked.name, engine=asked.engine,
-        token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(asked.model_dump()),
-        artifact=artifact, replicas=replicas,
+        token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(noted), artifact=artifact,
+        replicas=replicas,
     )  # fmt: skip
 
 
@@ -109,14 +115,29 @@ def check_between(least: int, replicas: int, most: int) -> None:
         raise errors.InvalidRequest(detail, field="replicas")
 
 
-def _launch(cluster: Cluster, asked: NewService, asker: Asker) -> Launch:
-    """Return how the engine is started with these parameters and this model."""
+def _engines_parameters(asked: NewService) -> BaseModel:
     engine = registry.definition(asked.engine)
     try:
-        parameters = engine.Parameters.model_validate(submissions.bounded(asked.parameters, engine.Parameters))
+        return engine.Parameters.model_validate(submissions.bounded(asked.parameters, engine.Parameters))
     except ValidationError as error:
         raise submissions.problems(error, engine.Parameters, "parameters") from None
-    return engine.launch(parameters, _model(cluster, asked, asker))
+
+
+def _gpus(asked: NewService) -> int:
+    """Return the GPUs of each replica; 0 for what is none, which is refused with the requirements."""
+    try:
+        return max(0, requirements.gpus_needed(asked.requirements))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: Model | None) -> room.Judged | None:
+    """Return the estimate of a replica's memory; None for an engine whose replicas have no size."""
+    need = registry.need(asked.engine)
+    if need is None or model is None:
+        return None
+    runners = cluster.queries.fleet_cache.get().runners
+    return room.judged(need(parameters, model, _gpus(asked)), asked.requirements, runners, force=asked.force)
 
 
 def _model(cluster: Cluster, asked: NewService, asker: Asker) -> Model | None:
@@ -128,9 +149,18 @@ def _model(cluster: Cluster, asked: NewService, asker: Asker) -> Model | None:
     except (errors.NotFound, errors.Conflict) as error:
         raise type(error)(f"model: {error.detail}", field="model") from None
     entries = cluster.artifacts.entries(asker.tenant, artifact)
-    return Model(
-        artifact=artifact.id, name=asked.name, files={entry.path: entry.size for entry in entries if entry.is_file}
-    )
+    files = {entry.path: entry for entry in entries if entry.is_file}
+
+    def head(path: str, most: int) -> bytes:
+        transfers, entry = cluster.artifacts.transfers, files[path]
+        try:
+            file = transfers.find(asker.tenant, entry.sha)
+            return b"".join(transfers.read(asker.tenant, entry.sha, file, 0, min(most, entry.size)))
+        except errors.ClusterError:  # the replica will say so; what is read of it here is for an estimate
+            return b""
+
+    sizes = {path: entry.size for path, entry in files.items()}
+    return Model(artifact=artifact.id, name=asked.name, files=sizes, head=head)
 
 
 def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coordinator.services import openai
+from coordinator.services import affinity, openai
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
 from coordinator.services.routing import Route, Routes
@@ -143,6 +143,7 @@ class _Call:
         if self._hide_usage:
             body = {**body, "stream_options": {**(options if isinstance(options, dict) else {}), "include_usage": True}}
         self._content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        self._prefix = affinity.prefix(exchange.tenant, path, body)
         self._until = time.monotonic() + route.seconds
         self._held = AsyncExitStack()
 
@@ -191,7 +192,7 @@ class _Call:
     async def _from_some_replica(self) -> Response:
         tried: list[str] = []
         while True:
-            replica = self._gateway.routes.pick(self._route, tried)
+            replica = self._gateway.routes.pick(self._route, tried, self._prefix)
             try:
                 return await self._from(replica)
             except _Another as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.services import planning, rows, scaling
+from coordinator.services import affinity, planning, rows, scaling
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
 from engines import registry
@@ -105,15 +105,22 @@ class Routes:
             raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
         return route
 
-    def pick(self, route: Route, without: Collection[str] = ()) -> Replica:
-        """Return the replica with the fewest requests. NoReplica says why there is none."""
+    def pick(self, route: Route, without: Collection[str] = (), prefix: bytes = b"") -> Replica:
+        """Return the replica for a request. NoReplica says why there is none.
+
+        Requests with the same prefix come to the same replica, unless it has more than its part of all requests; those
+        beyond that, and those without a prefix, to the one with the fewest.
+        """
         now = time.monotonic()
         usable = [one for one in route.ready if one.job_id not in without]
         fresh = [one for one in usable if self._ejected.get(one.job_id, 0.0) <= now]
         if not (fresh or usable):
             name = route.service.name
             raise NoReplica(f"no replica of {name} is ready: {route.because}", because=route.because)
-        return min(fresh or usable, key=lambda one: (self.busy[one.job_id], one.busy, random.random()))
+        there = fresh or usable
+        if prefix and (home := affinity.chosen(prefix, [(one.job_id, self.busy[one.job_id]) for one in there])):
+            return next(one for one in there if one.job_id == home)
+        return min(there, key=lambda one: (self.busy[one.job_id], one.busy, random.random()))
 
     async def awake(self, route: Route, seconds: float) -> Route:
         """Return the route once a service that sleeps has a ready replica, at most so many seconds later.

@@ -30,7 +30,7 @@ class Parameters(BaseModel):
     )
 
 
-def launch(parameters: Any, model: Model | None) -> Launch:
+def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return the program as it was given."""
     command = [*programs.SHELL, parameters.command] if isinstance(parameters.command, str) else parameters.command
     return Launch(command=command, env=parameters.env, health=parameters.health)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engines import gguf_metadata, memory
 from engines.contract import Launch, Model
 from jobs import errors
 
@@ -29,7 +30,7 @@ class Parameters(BaseModel):
     embeddings: bool = Field(False, description="Answer /v1/embeddings instead of completions.")
 
 
-def launch(parameters: Any, model: Model | None) -> Launch:
+def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one GGUF file is started."""
     path = _file(parameters.file, model)
     words = [
@@ -40,6 +41,15 @@ def launch(parameters: Any, model: Model | None) -> Launch:
     if parameters.embeddings:
         words.append("--embeddings")
     return Launch(command=words, packages=_packages(), module="xllamacpp")
+
+
+def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
+    """Return the memory for weights and for all requests at once."""
+    path = _file(parameters.file, model)
+    cache = memory.of_gguf(gguf_metadata.read(model.head(path, gguf_metadata.MOST_BYTES)))
+    where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
+    tokens = parameters.context * parameters.parallel
+    return memory.Need(weights=model.files[path], cache=cache, tokens=tokens, where=where)
 
 
 def _file(asked: str | None, model: Model | None) -> str:

@@ -1,0 +1,60 @@
+"""Memory that a service's replicas need beside what the largest runner has that fits. An estimate: few are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from engines.memory import Need, short
+from jobs import errors, requirements
+from jobs.requirements import Offer
+
+_MEBIBYTE = 1 << 20
+#: Requirements that are amounts of memory: of one that is too small, the sum says so.
+_MEMORY = ("memory_mib", "gpu_memory_mib")
+
+
+class Judged(TypedDict):
+    """Estimate of one replica's memory, as a service keeps it with what was asked for."""
+
+    weights_bytes: int
+    kept_bytes: int
+    margin_bytes: int
+    needed_bytes: int
+    #: Of the largest live runner that fits; None: none lives.
+    available_bytes: int | None
+    #: The sum, and whether it is enough, in words.
+    words: str
+
+
+def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], *, force: bool) -> Judged:
+    """Return the estimate. InvalidRequest where the weights alone are more than any runner has, unless forced."""
+    there = [(available(need, needed, offer), name) for name, offer in runners.items() if _fits(needed, offer)]
+    most, name = max(there, default=(None, ""))
+    words = f"{need.words}; {_compared(need, most, name)}"
+    if most is not None and need.weights > most and not force:
+        detail = f"model: its weights do not fit: {words}. Serve a smaller one, ask for more, or send force"
+        raise errors.InvalidRequest(detail, field="model")
+    return {
+        "weights_bytes": need.weights, "kept_bytes": need.cache_bytes, "margin_bytes": need.margin_bytes,
+        "needed_bytes": need.bytes, "available_bytes": most, "words": words,
+    }  # fmt: skip
+
+
+def _compared(need: Need, most: int | None, name: str) -> str:
+    if most is None:
+        return "no live runner fits, so nothing is known of what there is"
+    there = f"{name} has {short(most)}"
+    return f"{there}, which is enough" if need.bytes <= most else f"{there}, which is too little"
+
+
+def available(need: Need, needed: Mapping[str, Any], offer: Offer) -> int:
+    """Return the bytes that a replica may take of a runner, where the engine keeps its model."""
+    host = min(int(offer.get("memory_mib", 0)), needed.get("memory_mib") or 1 << 40) * _MEBIBYTE
+    sizes = sorted((int(gpu["memory_mib"]) for gpu in offer.get("gpus", ())), reverse=True)
+    gpus = int(sum(sizes[: requirements.gpus_needed(needed)]) * _MEBIBYTE * need.share)
+    return {"host": host, "gpus": gpus, "both": host + gpus}[need.where]
+
+
+def _fits(needed: Mapping[str, Any], offer: Offer) -> bool:
+    return not requirements.lacking({name: value for name, value in needed.items() if name not in _MEMORY}, offer)

@@ -1,0 +1,1 @@
+"""vLLM: weights in safetensors, on GPUs."""

@@ -1,0 +1,10 @@
+"""Becomes vLLM's server with the flags that it is given; the key goes by the environment, which others cannot list."""
+
+import os
+import sys
+
+os.environ["VLLM_API_KEY"] = os.environ["CLUSTER_KEY"]
+where = ["--host", os.environ["CLUSTER_ADDRESS"], "--port", os.environ["CLUSTER_PORT"]]
+words = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *sys.argv[1:], *where]
+sys.stdout.flush()
+os.execv(words[0], words)
