@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import engines
+from engines import safetensors
 from engines.contract import Definition, Model
 from engines.memory import Need
 from jobs import errors
@@ -27,6 +28,18 @@ def definition(engine: str) -> Definition:
         known = ", ".join(names())
         raise errors.InvalidRequest(f"engine: must be one of {known}; got {engine!r}", field="engine")
     return cast(Definition, importlib.import_module(f"engines.{engine}.definition"))
+
+
+def suited(model: Model | None, gpus: int) -> str:
+    """Return the engine for a model's files, and the GPUs that each replica has. InvalidRequest where there is none."""
+    paths = model.files if model else ()
+    if any(path.lower().endswith(".gguf") for path in paths):
+        return "llamacpp"
+    if any(path.endswith(safetensors.SUFFIX) for path in paths) and gpus:
+        return "vllm"
+    known = ", ".join(names())
+    detail = f"engine: the model's files say nothing of one; name it: one of {known}"
+    raise errors.InvalidRequest(detail, field="engine")
 
 
 def need(engine: str) -> Callable[[Any, Model, int], Need] | None:

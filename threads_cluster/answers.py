@@ -589,6 +589,14 @@ class Replica(Answer):
     requests: Count = 0
 
 
+class Memory(Answer):
+    words: str
+
+
+class AskedService(Answer):
+    memory: Memory | None = None
+
+
 class Service(Answer):
     name: str
     tenant: str
@@ -602,6 +610,7 @@ class Service(Answer):
     last_failure: str | None = None
     running: Many[Replica]
     last_dead_job_id: str | None = None
+    asked: AskedService | None = None
 
 
 class ServiceList(Answer):

@@ -41,8 +41,8 @@ def serve(
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Default: from the model's name.")] = None,
     engine: Annotated[
-        str, typer.Option(metavar="ENGINE", help="llamacpp for GGUF; http for any program.")
-    ] = "llamacpp",
+        str, typer.Option(metavar="ENGINE", help="Default: by the model's files; http for any program.")
+    ] = "",
     replicas: Annotated[
         int | None, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up; default: 1.")
     ] = None,
@@ -76,6 +76,9 @@ def serve(
     target: Annotated[
         float | None, typer.Option(metavar="COUNT", help="With --autoscale: requests for a replica; default: 4.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the weights are more than any runner's memory.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -92,8 +95,10 @@ def serve(
     row = ctx.obj.cluster.services.serve(
         name or _name(model or engine), engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
         parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
-        idle_seconds=idle, autoscale=_autoscale(autoscale, target),
+        idle_seconds=idle, autoscale=_autoscale(autoscale, target), force=force or None,
     )  # fmt: skip
+    if memory := (row.get("asked") or {}).get("memory"):
+        show.say(f"memory of a replica: {memory['words']}")
     if wait:
         row = _follow(ctx, row["name"])
     if as_json:

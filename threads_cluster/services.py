@@ -42,15 +42,16 @@ class Services:
         self._cluster = cluster
 
     def serve(
-        self, name: str, engine: str, *, model: str | None = None, replicas: int | None = None,
+        self, name: str, engine: str = "", *, model: str | None = None, replicas: int | None = None,
         parameters: Mapping[str, Any] | None = None, requirements: Mapping[str, Any] | None = None, **choices: Any,
     ) -> Json:  # fmt: skip
         """Keep replicas of an engine up, and return the service. `model`: an artifact by id or name.
 
-        `choices`: `max_concurrent_requests`, `request_timeout_seconds`, `start_timeout_seconds`, `idle_seconds`,
+        Without an engine: one for the model's files. `choices`: `force` (also where the weights are more than any
+        runner's memory), `max_concurrent_requests`, `request_timeout_seconds`, `start_timeout_seconds`, `idle_seconds`,
         `autoscale` (`min`, `max`, `target`), `priority`.
         """
-        body: Json = {"name": name, "engine": engine, "parameters": dict(parameters or {})}
+        body: Json = {"name": name, **({"engine": engine} if engine else {}), "parameters": dict(parameters or {})}
         body |= {"requirements": dict(requirements or {})}
         choices |= {"model": model, "replicas": replicas}
         body |= {field: value for field, value in choices.items() if value is not None}

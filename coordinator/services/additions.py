@@ -43,7 +43,10 @@ class NewService(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     name: str = Field(pattern=NAME, description="1 to 63 of a-z, 0-9 and -; the model's name for who asks it.")
-    engine: str = Field(pattern=NAME, description="What runs it: docs/services.md lists the engines.")
+    engine: str = Field(
+        "", pattern=f"{NAME}|^$",
+        description="What runs it: docs/services.md lists the engines. Unless given, one for the model's files.",
+    )  # fmt: skip
     model: str | None = Field(
         None, max_length=64, description="An artifact by id or name, which every replica has in its folder."
     )
@@ -72,10 +75,11 @@ class NewService(BaseModel):
 
 def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
     """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
+    model = model_of(cluster, asked.model, asked.name, asker)
+    engine, replicas = asked.engine or registry.suited(model, _gpus(asked)), _replicas(asked)
+    asked = asked.model_copy(update={"replicas": replicas, "engine": engine})
     _check_scaling(asked)
-    replicas = _replicas(asked)
-    asked = asked.model_copy(update={"replicas": replicas})
-    parameters, model = _engines_parameters(asked), _model(cluster, asked, asker)
+    parameters = _engines_parameters(asked)
     launch = registry.definition(asked.engine).launch(parameters, model, _gpus(asked))
     if launch.runs_models_code:
         asker.require(Scope.OPERATE)
@@ -140,12 +144,12 @@ def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: M
     return room.judged(need(parameters, model, _gpus(asked)), asked.requirements, runners, force=asked.force)
 
 
-def _model(cluster: Cluster, asked: NewService, asker: Asker) -> Model | None:
-    """Return what the engine may know of the model: the paths of its artifact."""
-    if asked.model is None:
+def model_of(cluster: Cluster, known_as: str | None, name: str, asker: Asker) -> Model | None:
+    """Return what an engine may know of a model: the files of its artifact. Errors name `model`."""
+    if known_as is None:
         return None
     try:
-        artifact = cluster.artifacts.find(asker.tenant, asked.model)
+        artifact = cluster.artifacts.find(asker.tenant, known_as)
     except (errors.NotFound, errors.Conflict) as error:
         raise type(error)(f"model: {error.detail}", field="model") from None
     entries = cluster.artifacts.entries(asker.tenant, artifact)
@@ -160,7 +164,7 @@ def _model(cluster: Cluster, asked: NewService, asker: Asker) -> Model | None:
             return b""
 
     sizes = {path: entry.size for path, entry in files.items()}
-    return Model(artifact=artifact.id, name=asked.name, files=sizes, head=head)
+    return Model(artifact=artifact.id, name=name, files=sizes, head=head)
 
 
 def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
     """Return what requests have in common whose prompts begin alike; empty where there is nothing to keep."""
     if path not in (openai.CHAT, openai.COMPLETIONS):
         return b""
-    said = list(_first_messages(body.get("messages"))) if path == openai.CHAT else body.get("prompt")
+    said = list(_first_messages(body.get("messages"))) if path == openai.CHAT else _beginning(body.get("prompt"))
     if not said:
         return b""
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
@@ -28,11 +28,17 @@ def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
     return hashlib.blake2b(tenant.encode() + b"\0" + beginning, digest_size=16).digest()
 
 
+def _beginning(prompt: Any) -> Any:
+    return prompt[:MOST_BYTES] if isinstance(prompt, str | list) else prompt
+
+
 def _first_messages(messages: Any) -> Iterator[Any]:
     """Yield the messages of a conversation through the first of its user: later turns have the same."""
     for message in messages if isinstance(messages, list) else ():
-        yield message
-        if not isinstance(message, dict) or message.get("role") == "user":
+        known = message if isinstance(message, dict) else {}
+        text = known.get("content")
+        yield {**known, "content": text[:MOST_BYTES]} if isinstance(text, str) else message
+        if known.get("role", "user") == "user":
             return
 
 

@@ -19,6 +19,7 @@ from coordinator.services import additions, openai, queries, routes, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
+from engines import registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.numbers import short
@@ -26,8 +27,11 @@ from jobs.numbers import short
 routes_of_llm = http.router()
 
 _RUN, _INFER = [http.needs(Scope.RUN)], [http.needs(Scope.INFER)]
-#: Engine of the models that are deployed.
-_ENGINE = "llamacpp"
+#: Numbers with which engines compute, by their names in other systems. One for GGUF takes those of its file.
+_DTYPES = {
+    "fp16": "float16", "float16": "float16", "half": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16",
+    "fp32": "float32", "float32": "float32", "float": "float32", "auto": "auto",
+}  # fmt: skip
 _MEBIBYTES = {"MB": 1, "MIB": 1, "GB": 1024, "GIB": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
 _OTHERS = re.compile(r"[^a-z0-9]+")
@@ -40,10 +44,13 @@ class NewDeployment(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
     model_name: str = Field(min_length=1, max_length=64, description="An artifact with the model, by id or name.")
     model_size: str | None = Field(None, max_length=32, description="Shown, and no more: the file has its size.")
-    precision: str | None = Field(None, max_length=32, description="Shown, and no more: the file has its precision.")
+    precision: str | None = Field(
+        None, max_length=32, description="fp16, bf16, fp32 or auto; of GGUF shown, and no more: the file has its own."
+    )
     gpu_per_replica: int = Field(0, ge=0, le=64, description="GPUs of each replica.")
     sharding_strategy: Literal["tensor_parallel", "pipeline_parallel"] | None = Field(
-        None, description="Shown, and no more: the engine divides a model over its GPUs by itself."
+        None,
+        description="How the engine vllm divides a model over the GPUs of a replica; of others shown, and no more.",
     )
     max_memory_per_gpu: str | None = Field(None, max_length=16, description="Memory that each must have, as 12GB.")
     batch_size: int | None = Field(None, ge=1, le=256, description="Requests that a replica computes at once.")
@@ -80,7 +87,8 @@ async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
 
 
 def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str, str]:
-    wanted = _service(asked)
+    model = additions.model_of(cluster, asked.model_name, asked.model_name, asker)
+    wanted = _service(asked, registry.suited(model, asked.gpu_per_replica))
     service = additions.planned(cluster, wanted, asker)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
     if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), asker.actor)):
@@ -89,17 +97,29 @@ def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str,
     return {"deployment_id": wanted.name, "status": row["state"]}
 
 
-def _service(asked: NewDeployment) -> NewService:
+def _service(asked: NewDeployment, engine: str) -> NewService:
     """Return the service that a deployment is."""
     name = _OTHERS.sub("-", asked.model_name.lower())[:63].strip("-")
     if not name:
         raise errors.InvalidRequest(f"model_name: gives no name; got {short(asked.model_name)}", field="model_name")
-    parameters = {"context": asked.max_sequence_length, "parallel": asked.batch_size}
+    parameters: dict[str, Any] = {"context": asked.max_sequence_length, "parallel": asked.batch_size}
+    if engine != "llamacpp":
+        parameters["dtype"] = _dtype(asked)
+    if engine == "vllm" and asked.sharding_strategy:
+        parameters[asked.sharding_strategy] = asked.gpu_per_replica
     requirements = {"gpus": asked.gpu_per_replica or None, "gpu_memory_mib": _memory(asked)}
     return NewService.model_validate({
-        "name": name, "engine": _ENGINE, "model": asked.model_name, "replicas": asked.replicas,
+        "name": name, "engine": engine, "model": asked.model_name, "replicas": asked.replicas,
         "parameters": _given(parameters), "requirements": _given(requirements),
     })  # fmt: skip
+
+
+def _dtype(asked: NewDeployment) -> str | None:
+    """Return the numbers with which an engine computes. InvalidRequest for what it does not know."""
+    if asked.precision is not None and asked.precision.lower() not in _DTYPES:
+        detail = f"precision: must be one of {', '.join(_DTYPES)}; got {short(asked.precision)}"
+        raise errors.InvalidRequest(detail, field="precision")
+    return asked.precision and _DTYPES[asked.precision.lower()]
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
