@@ -18,7 +18,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """What an engine keeps of a token, as the model's description has it."""
+    """Keys and values that an engine keeps of a token, as the model's description has them."""
 
     layers: int
     #: Heads whose keys and values are kept, of all layers together.

@@ -938,14 +938,16 @@ READY = SERVICE | {"state": "ready", "ready": 1}
 
 
 def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake, run: Run) -> None:
-    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    asked = {"memory": {"words": "1 MiB weights; it is enough", "weights_bytes": 1 << 20}}
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE | {"asked": asked}))
     fake.on("GET", "/api/services/tiny-q4", SERVICE | {"name": "tiny-q4"}, READY | {"name": "tiny-q4"})
     fake.on("GET", "/api/services/chat", SERVICE, READY)
     ran = run("serve", "Tiny_Q4", "--context", "2048", "-p", "threads=2", "-p", "file=a=b", "--gpus", "1", "--wait")
     assert (ran.code, ran.out) == (0, "chat ready, 1 of 1 ready\n")
     assert "starting, 0 of 1 ready: /health does not answer" in ran.err and "/v1" in ran.err
+    assert "memory of a replica: 1 MiB weights; it is enough" in ran.err
     assert fake.bodies("/api/services") == [{
-        "name": "tiny-q4", "engine": "llamacpp", "model": "Tiny_Q4",
+        "name": "tiny-q4", "model": "Tiny_Q4",
         "parameters": {"context": 2048, "threads": 2, "file": "a=b"}, "requirements": {"gpus": 1},
     }]  # fmt: skip
 
