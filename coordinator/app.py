@@ -44,6 +44,7 @@ from coordinator.schedules.timekeeper import Timekeeper
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from coordinator.services import openai
+from coordinator.services.census import Census
 from coordinator.services.gateway import Gateway
 from coordinator.services.reconciler import Keeper, Reconciler
 from coordinator.services.routing import Routes
@@ -93,6 +94,7 @@ def create(settings: Settings) -> FastAPI:
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
+    exporter.registry.register(Census(Store(connection.connect(settings.redis_url, retries=0, timeout=1))))
     denials = Denials()
     polls = Polls(Store(connection.connect(settings.redis_url, retries=0, timeout=5)))
     texts = Texts(cluster.artifacts, main.artifacts)

@@ -358,6 +358,13 @@ MODELS = (
     panel("Tokens per second", "short", "Of prompts and of answers, as the engines count them.",
           ("sum by (model, what) (rate(cluster_inference_tokens_total[$__rate_interval]))", "{{model}} {{what}}"),
           needs="model"),
+    panel("Replicas of services", "short", "By state. waiting: no runner has room. unhealthy: it gets no requests.",
+          ("sum by (state) (max by (tenant, service, state) (cluster_service_replicas))", "{{state}}"),
+          stacked=True, decimals=0, needs="model"),
+    panel("Replicas that are not ready", "short", "By service: how many it is to have beyond those that are ready.",
+          (("max by (tenant, service) (cluster_service_desired_replicas) - on (tenant, service) "
+            'max by (tenant, service) (cluster_service_replicas{state="ready"}) > 0'), "{{tenant}} {{service}}"),
+          decimals=0, needs="model"),
 )  # fmt: skip
 
 ANSWER_TIMES = (

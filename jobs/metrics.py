@@ -162,6 +162,14 @@ TOKENS = Metric(
     "cluster_inference_tokens_total", "Tokens of prompts and answers, as engines count them.", (*_MODEL, "what"),
     "counter", per_replica=True,
 )  # fmt: skip
+SERVICE_REPLICAS = Metric(
+    "cluster_service_replicas", "Replicas of services, by state; the first 100 services by name, others together.",
+    ("tenant", "service", "state"),
+)  # fmt: skip
+SERVICE_DESIRED = Metric(
+    "cluster_service_desired_replicas", "Replicas that a service is to have; 0 while it is stopped or sleeps.",
+    ("tenant", "service"),
+)  # fmt: skip
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any
 
 from jobs.kinds.service import launch
+from jobs.store.connection import CoordinatorRejects
 from jobs.worker.lanes import Task
+from runner import processes
 from runner.host import Host
 from runner.orders import Ended, Order
 from runner.probing import Endpoint, Probe, endpoint
@@ -36,6 +38,8 @@ class ServiceRun(Run):
         self._at: Endpoint | None = None
         self._probe: Probe | None = None
         self._python = sys.executable
+        #: Coordinators know its memory and devices.
+        self._tells_more = True
 
     def _prepare(self) -> Failure | None:
         if not self._spec.get("packages") or _is_here(self._spec.get("module")):
@@ -73,7 +77,24 @@ class ServiceRun(Run):
             self._probe.stop()
 
     def _report(self, at: Endpoint, state: str, why: str) -> None:
-        self._files.replica(state=state, why=why, address=at.address, port=at.port, key=at.key, host=self._host.name)
+        said: dict[str, str | int] = {"state": state, "why": why, "address": at.address, "port": at.port, "key": at.key}
+        more: dict[str, str | int] = {}
+        if self._tells_more:
+            more = {"memory_bytes": self._memory(), "devices": self._devices()}
+        try:
+            self._files.replica(**said, **more, host=self._host.name)
+        except CoordinatorRejects:
+            if not more:
+                raise
+            self._tells_more = False  # coordinators of the version before take no more
+            self._files.replica(**said, host=self._host.name)
+
+    def _memory(self) -> int:
+        return processes.memory_bytes(processes.descendants(self._place.slot.pid))
+
+    def _devices(self) -> str:
+        gpus = self._host.ledger.gpus(self._place.slot.name)
+        return ";".join(f"{gpu.name} {gpu.uuid}".replace(";", ",") for gpu in gpus) or "cpu"
 
     def _look(self) -> float | None:
         grace = super()._look()

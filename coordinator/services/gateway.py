@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any, cast
 
 import httpx
@@ -18,6 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from coordinator.services import affinity, openai
+from coordinator.services.figures import Exchange
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
 from coordinator.services.routing import Route, Routes
@@ -39,20 +39,6 @@ _TYPES = ("application/json", "text/plain", "text/event-stream")
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
 _BROKEN = (httpx.TransportError, httpx.StreamError)
-
-
-@dataclass(kw_only=True)
-class Exchange:
-    """One request and what came of it, for the figures."""
-
-    tenant: str
-    model: str
-    began: float
-    status: int = 0
-    first_seconds: float | None = None
-    prompt_tokens: int = 0
-    answer_tokens: int = 0
-    seconds: float = 0.0
 
 
 class _Another(Exception):
@@ -78,7 +64,8 @@ class Gateway:
     async def answer(self, request: Request, tenant: str, path: str, body: Mapping[str, Any]) -> Response:
         """Pass a request on, and return its answer, whole or as a stream. Errors of the cluster say what is wrong."""
         route = await self.routes.find(tenant, openai.model(body))
-        exchange = Exchange(tenant=tenant, model=route.service.name, began=time.monotonic())
+        name, service = route.service.name, route.service.service_id
+        exchange = Exchange(tenant=tenant, model=name, service=service, began=time.monotonic())
         gone = asyncio.ensure_future(_gone(request))
         asked = asyncio.ensure_future(_Call(self, route, exchange, path, body).response())
         try:

@@ -18,7 +18,8 @@ def service_list(store: Store, jobs: JobQueries, tenant: str) -> list[ServiceRow
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])
     now = round(store.clock.now() * 1000)
-    return [rows.service_row(one, replicas[one.service_id], waits, now) for one in found]
+    lately = store.services.lately(found, now)
+    return [rows.service_row(one, replicas[one.service_id], waits, lately[one.service_id], now) for one in found]
 
 
 def found(store: Store, tenant: str, name: str) -> Service:
@@ -33,7 +34,9 @@ def one(store: Store, jobs: JobQueries, tenant: str, name: str) -> ServiceRow:
     """Return the row of a service with what was asked for. NotFound when there is none."""
     service = found(store, tenant, name)
     replicas = store.services.replicas([service.service_id])[service.service_id]
-    return rows.whole_row(service, replicas, _waits(jobs, replicas), round(store.clock.now() * 1000))
+    now = round(store.clock.now() * 1000)
+    lately = store.services.lately([service], now)[service.service_id]
+    return rows.whole_row(service, replicas, _waits(jobs, replicas), lately, now)
 
 
 def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from coordinator import decoding
-from coordinator.services import planning, scaling
+from coordinator.services import figures, planning, scaling
+from coordinator.services.figures import LastMinuteRow
 from jobs.models import TERMINAL
-from jobs.store.services import Replica, Service
+from jobs.store.services import Lately, Replica, Service
 
 #: States of replicas, the best first.
-_STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
+STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
 _MS = 1000
 
 
@@ -25,6 +26,8 @@ class ReplicaRow(TypedDict):
     generation: int
     since: str
     requests: int
+    devices: list[str] | None
+    memory_bytes: int | None
 
 
 class ServiceRow(TypedDict):
@@ -41,15 +44,18 @@ class ServiceRow(TypedDict):
     next_start: str | None
     last_failure: str | None
     running: list[ReplicaRow]
+    last_minute: LastMinuteRow
     asked: NotRequired[dict[str, Any]]
     last_dead_job_id: NotRequired[str | None]
 
 
-def service_row(service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], now: int) -> ServiceRow:
+def service_row(
+    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
+) -> ServiceRow:
     """Return a service; `waits` says why jobs of replicas wait, `now` is Redis' time in milliseconds."""
     rows = [_replica_row(one, waits) for one in replicas]
     states = [row["state"] for row in rows]
-    state = min(states, key=_STATES.index) if states else "waiting"
+    state = min(states, key=STATES.index) if states else "waiting"
     if service.stopped:
         state = "stopping" if rows else "stopped"
     elif not rows and scaling.asleep(service, now):
@@ -61,13 +67,15 @@ def service_row(service: Service, replicas: Sequence[Replica], waits: Mapping[st
         "requests": service.demand,
         "created": _moment(service.created), "failures": service.failures,
         "next_start": _moment(service.retry_at) if service.retry_at > now else None,
-        "last_failure": service.said or None, "running": rows,
+        "last_failure": service.said or None, "running": rows, "last_minute": figures.row(lately),
     }  # fmt: skip
 
 
-def whole_row(service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], now: int) -> ServiceRow:
+def whole_row(
+    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
+) -> ServiceRow:
     """Return the same with what was asked for."""
-    row = service_row(service, replicas, waits, now)
+    row = service_row(service, replicas, waits, lately, now)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
 
 
@@ -78,6 +86,8 @@ def _replica_row(replica: Replica, waits: Mapping[str, str]) -> ReplicaRow:
         "job_id": replica.job_id, "state": state, "because": because or None,
         "worker": report.worker if report else None, "host": report.host if report else None,
         "generation": replica.generation, "since": _moment(replica.since), "requests": replica.busy,
+        "devices": list(report.devices) if report and report.devices is not None else None,
+        "memory_bytes": report.memory_bytes if report else None,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coordinator.schemas import Answer, optional, required
 
 
-class Replica(Answer):
+class ServiceReplica(Answer):
     job_id: str = required("Its job, which has its log.")
     state: str = required("waiting, starting, ready, unhealthy, stopping or dead.")
     because: str | None = required("Why it is not ready.")
@@ -18,6 +18,21 @@ class Replica(Answer):
     generation: int = required("Number of the restart that it is of.")
     since: str = required("When it was begun.")
     requests: int = required("Requests that it has now, of all coordinators.")
+    devices: list[str] | None = required("What it computes on: cpu, or GPUs by name and UUID; null: not known.")
+    memory_bytes: int | None = required("Memory of its processes on the host; null: not known.")
+
+
+class LastMinute(Answer):
+    seconds: float = required("Time that these are of, 60 to 70 s; less while the service is younger.")
+    requests: int = required("Requests that ended, at all coordinators.")
+    failed: int = required("Those of them that ended with 429 or 5xx.")
+    prompt_tokens: int
+    answer_tokens: int = required("Tokens of answers that ended, as the engine counts them.")
+    requests_per_second: float
+    answer_tokens_per_second: float
+    median_seconds: float | None = required("From the arrival of a request to its last byte; right to 5 %.")
+    median_first_token_seconds: float | None = required("To the first frame of a stream; right to 5 %.")
+    median_stream_tokens_per_second: float | None = required("Of a stream, after its first token; right to 5 %.")
 
 
 class Service(Answer):
@@ -33,7 +48,8 @@ class Service(Answer):
     failures: int = required("Deaths of replicas in a row; ten minutes of one that is ready end the row.")
     next_start: str | None = required("Before when no replica begins, where some died.")
     last_failure: str | None = required("Why the last replica died.")
-    running: list[Replica] = required("Its replicas.")
+    running: list[ServiceReplica] = required("Its replicas.")
+    last_minute: LastMinute = required("What it did lately.")
     asked: dict[str, Any] | None = optional("What was asked for; of one service alone.")
     last_dead_job_id: str | None = optional("The job of the last replica that died, for its log.")
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.services.gateway import Exchange
+from coordinator.services import figures
+from coordinator.services.figures import Exchange
 from coordinator.telemetry.exporter import Exporter
 from jobs import metrics
 from jobs.store import connection
@@ -22,7 +23,8 @@ WRITE_SECONDS = 1.0
 #: Statuses of requests that a replica answered, or began to.
 _ANSWERED = (200, 499)
 _OTHER = metrics.OTHER_TENANTS
-Place = tuple[str, str]
+#: Tenant, model, id of the service.
+Place = tuple[str, str, str]
 
 
 class Tally:
@@ -35,19 +37,18 @@ class Tally:
         self._counts: dict[Place, Asked] = {}
         #: What is being written, again and again until Redis has it: it counts once.
         self._batch: Mapping[Place, Asked] = {}
-        self._named: set[Place] = set()
+        self._named: set[tuple[str, str]] = set()
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, exchange: Exchange) -> None:
         """Count a request that has ended."""
         self._show(exchange)
-        if exchange.status not in _ANSWERED:
-            return
-        place = (exchange.tenant, exchange.model)
-        counted = self._counts.setdefault(place, Asked())
-        counted.requests += 1
-        counted.prompt += exchange.prompt_tokens
-        counted.answer += exchange.answer_tokens
+        counted = self._counts.setdefault((exchange.tenant, exchange.model, exchange.service), Asked())
+        counted.figures.update(figures.counts(exchange))
+        if exchange.status in _ANSWERED:
+            counted.requests += 1
+            counted.prompt += exchange.prompt_tokens
+            counted.answer += exchange.answer_tokens
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 

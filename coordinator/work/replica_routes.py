@@ -33,6 +33,8 @@ class Replica(Call):
     port: int = Field(ge=1, le=65535)
     key: str = Field(pattern=r"^[A-Za-z0-9_-]{16,128}$", description="Bearer token of requests to it.")
     host: str = Field(max_length=300, description="Name of the runner's host.")
+    memory_bytes: int | None = Field(None, ge=0, le=1 << 60, description="Memory of its processes.")
+    devices: str | None = Field(None, max_length=4000, description="What it computes on, with ; between.")
 
 
 @routes.post(
@@ -49,6 +51,10 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
             "state": asked.state, "why": asked.why[:_MAX_WHY], "address": _literal(asked.address), "port": asked.port,
             "key": asked.key, "host": asked.host, "worker": worker,
         }  # fmt: skip
+        if asked.memory_bytes is not None:
+            fields["memory_bytes"] = asked.memory_bytes
+        if asked.devices is not None:
+            fields["devices"] = asked.devices
         return cluster.store.services.report(job, owned(worker, asked.lease), fields) and bool(lease)
 
     if not await run_in_threadpool(work):

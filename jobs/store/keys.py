@@ -477,6 +477,11 @@ def service_asked(service_id: str) -> str:
     return f"{PREFIX}serviceasked:{service_id}"
 
 
+def service_figures(service_id: str) -> str:
+    """Hash slot|what -> count: requests to a service and their times, by ten seconds; and the newest slot."""
+    return f"{PREFIX}servicefigures:{service_id}"
+
+
 def replica(job_id: str) -> str:
     """Hash of what the runner of a replica says of it: its state, where it answers, and with which key."""
     return f"{PREFIX}replica:{job_id}"

@@ -7,6 +7,7 @@ other ever has, and its job is named after it, so that a leader that dies betwee
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ MAX_SERVICES = 100
 REPORT_TTL_MS = 60_000
 #: Seconds for which a coordinator's count of requests counts.
 _BUSY_SECONDS = 10
+#: Milliseconds of a slot of figures, and slots before this moment's that still count; count_inference.lua has both.
+SLOT_MS, SLOTS = 10_000, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,9 @@ class Report:
     worker: str
     #: Name of the runner's host.
     host: str
+    #: Memory of its processes, and what it computes on; None: its runner does not say.
+    memory_bytes: int | None = None
+    devices: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +106,17 @@ class Asked:
     requests: int = 0
     prompt: int = 0
     answer: int = 0
+    #: What they add to the figures of the last minute, by name.
+    figures: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lately:
+    """Figures of a service over its last minute, of all coordinators."""
+
+    #: Time that they are of, 60 to 70 s; less while the service is younger.
+    seconds: float
+    counts: Mapping[str, int]
 
 
 def begun(service: Service, number: int, now: int) -> Replica:
@@ -217,16 +234,18 @@ class Services(Part):
         flat = [word for one, count in requests.items() for word in (one, count, int(one in new))]
         return int(self._scripts.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
-    def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str], Asked]) -> bool:
-        """Add requests and tokens, by tenant and model, to what tenants used; False when this batch was added before.
+    def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str, str], Asked]) -> bool:
+        """Add requests and tokens, by tenant, model and id of the service, to what tenants used and to the figures.
 
-        A coordinator gives each of its batches a number of its own.
+        False when this batch was added before: a coordinator gives each of its batches a number of its own.
         """
         flat = [
             word
-            for (tenant, model), asked in counts.items()
-            for word in (tenant, model, asked.requests, asked.prompt, asked.answer)
-        ]
+            for (tenant, model, service), asked in counts.items()
+            for word in (
+                tenant, model, asked.requests, asked.prompt, asked.answer, service, json.dumps(asked.figures),
+            )
+        ]  # fmt: skip
         return bool(self._scripts.run("count_inference", coordinator, number, *flat))
 
     # -- reads ------------------------------------------------------------------------------------------------------
@@ -271,6 +290,15 @@ class Services(Part):
             for one, several in found.items()
         }
 
+    def lately(self, services: Sequence[Service], now: int) -> dict[str, Lately]:
+        """Return the figures of services by their ids. `now`: milliseconds of Redis' clock."""
+        rows = (
+            self._scripts.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
+            if services
+            else []
+        )
+        return {one.service_id: _lately(one, _known(row), now) for one, row in zip(services, rows, strict=True)}
+
     def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
         commands = [
             command
@@ -292,6 +320,16 @@ def seen_as(replica: Replica, state: str | None, report: Report | None, busy: in
         number=replica.number, job_id=replica.job_id, generation=replica.generation, since=replica.since,
         stopping=replica.stopping, job_state=state, report=report, busy=busy,
     )  # fmt: skip
+
+
+def _lately(service: Service, known: Mapping[str, str], now: int) -> Lately:
+    first, counts = now // SLOT_MS - SLOTS, Counter[str]()
+    for name, count in known.items():
+        slot, _, what = name.partition("|")
+        if what and slot.isdigit() and int(slot) >= first and count.isdigit():
+            counts[what] += int(count)
+    covered = min(now - first * SLOT_MS, max(1000, now - service.created))
+    return Lately(seconds=covered / 1000, counts=counts)
 
 
 def _text(value: bytes | None) -> str | None:
@@ -335,4 +373,6 @@ def _report(known: Mapping[str, str]) -> Report | None:
         state=known["state"], why=known.get("why", ""), since=_number(known, "since"),
         address=known.get("address", ""), port=_number(known, "port"), key=known.get("key", ""),
         worker=known.get("worker", ""), host=known.get("host", ""),
+        memory_bytes=_number(known, "memory_bytes") if "memory_bytes" in known else None,
+        devices=tuple(filter(None, known["devices"].split(";"))) if "devices" in known else None,
     )  # fmt: skip

@@ -98,7 +98,7 @@ def test_openais_client_chats_streams_completes_and_lists(client: openai.OpenAI)
 
 def test_every_panel_about_models_reads_what_a_coordinator_exports(served: Live, client: openai.OpenAI) -> None:
     read = {name for one in queries.every_query() if one.needs == "model" for name in queries.metric_names(one.expr)}
-    assert len(read) == 4
+    assert len(read) == 6
     asked: Any = [{"role": "user", "content": "hello"}]
     assert list(client.chat.completions.create(model="chat", messages=asked, max_tokens=2, stream=True))
 

@@ -96,7 +96,7 @@ def test_no_panel_adds_up_what_every_coordinator_shows_alike() -> None:
 
 
 #: Beginnings of metrics of which a cluster may have none, and what panels that read them need.
-MAY_LACK = {"DCGM_": "dcgm", "cluster_gpu_": "gpu", "cluster_inference_": "model"}
+MAY_LACK = {"DCGM_": "dcgm", "cluster_gpu_": "gpu", "cluster_inference_": "model", "cluster_service_": "model"}
 
 
 def test_only_panels_about_gpus_and_models_may_stay_empty() -> None:

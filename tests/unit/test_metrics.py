@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
@@ -15,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
-from coordinator.services.gateway import Exchange
+from coordinator.services.census import Census
+from coordinator.services.figures import Exchange
 from coordinator.services.tally import Tally
 from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
@@ -23,6 +25,7 @@ from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import Store, connection, keys
+from jobs.store.services import Service
 from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool
 
@@ -51,6 +54,7 @@ class Shown:
         self.store = Store(connection.connect(url, retries=0, timeout=1))
         self.queries = Queries(self.store, Settings(cluster_size=3, redis_url=url))
         self.exporter = Exporter(self.queries, lambda: True)
+        self.exporter.registry.register(Census(self.store))
 
     def beat(self, worker: str, **facts: object) -> None:
         given: Mapping[str, object] = {**NODE, "clock": time.time(), **facts}
@@ -62,6 +66,11 @@ class Shown:
     def ask(self) -> None:
         exchange = Exchange(tenant="default", model="chat", began=0.0, status=200, first_seconds=0.1, prompt_tokens=7)
         Tally(self.store.services, self.exporter)._show(exchange)
+
+    def serve(self, name: str = "chat", **more: Any) -> str:
+        fields = {"service_id": f"id-{name}", "tenant": "default", "engine": "http", "asked": '{"model": null}', **more}
+        assert self.store.services.add(Service(name=name, **fields))[0] == "new"
+        return str(fields["service_id"])
 
     def text(self) -> str:
         return generate_latest(self.exporter.registry).decode()
@@ -109,6 +118,7 @@ def test_a_coordinator_shows_every_metric_with_its_type_help_and_labels(shown: S
     shown.exporter.requests.labels("GET", "/ready", "200").inc()
     shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
     shown.ask()
+    shown.serve()
     text, samples = shown.text(), shown.samples()
     for metric in metrics.ALL:
         if metric.shown_by != "coordinator":
@@ -129,7 +139,7 @@ def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
         "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
-        "version", "method", "route", "status", "what", "tenant", "model", "disk",
+        "version", "method", "route", "status", "what", "tenant", "model", "disk", "service",
     }  # fmt: skip
 
 
@@ -146,6 +156,20 @@ def test_counters_begin_at_zero(shown: Shown) -> None:
     for queue in queues.ALL:
         assert shown.value(metrics.WAIT, "_bucket", queue=queue, le="+Inf") == 0
     assert shown.value(metrics.WORKERS, device="cpu", state="idle") == 0
+
+
+def test_services_are_shown_by_state_and_a_hundred_are_named(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = shown.serve(replicas=2)
+    assert shown.store.services.place(place, 1, 1)
+    shown.serve("idle", replicas=3)
+    assert shown.store.services.stop("default", "idle")
+    for state, count in (("waiting", 1), ("ready", 0), ("dead", 0)):
+        assert shown.value(metrics.SERVICE_REPLICAS, tenant="default", service="chat", state=state) == count
+    assert shown.value(metrics.SERVICE_DESIRED, tenant="default", service="chat") == 2
+    assert shown.value(metrics.SERVICE_DESIRED, tenant="default", service="idle") == 0
+    monkeypatch.setattr(metrics, "MAX_TENANTS", 1)
+    assert shown.value(metrics.SERVICE_DESIRED, tenant="default", service="idle") is None
+    assert shown.value(metrics.SERVICE_DESIRED, tenant="other", service="other") == 0
 
 
 def test_a_hundred_tenants_are_named(shown: Shown) -> None:

@@ -15,9 +15,10 @@ from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from coordinator.services import gateway, openai, routing
+from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
-from coordinator.services.gateway import Exchange, Gateway
+from coordinator.services.gateway import Gateway
 from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.routing import Routes
 from jobs import errors

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from coordinator.app import on_behalf_of
-from coordinator.services import absences, reconciler, tally
-from coordinator.services.gateway import Exchange
+from coordinator.services import absences, figures, reconciler, tally
+from coordinator.services.figures import Exchange
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
 from jobs.store import Store, connection, keys
-from jobs.store.services import job_id
+from jobs.store.services import Asked, job_id
 from tests.unit.engine_fake import until as eventually
 from tests.unit.test_webhooks import Api
 
@@ -340,10 +340,11 @@ def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served)
     assert api.ask("GET", "/v1/metrics", token=api.maker).status_code == 404
 
 
-def _exchange(model: str, *, tokens: int = 0, status: int = 200) -> Exchange:
+def _exchange(model: str, *, tokens: int = 0, status: int = 200, service: str = "") -> Exchange:
     return Exchange(
-        tenant="default", model=model, began=0.0, status=status, prompt_tokens=2 * tokens, answer_tokens=tokens
-    )
+        tenant="default", model=model, service=service, began=0.0, status=status, seconds=1.0,
+        prompt_tokens=2 * tokens, answer_tokens=tokens,
+    )  # fmt: skip
 
 
 def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,6 +374,47 @@ def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkey
     assert calls == [1, 1, 1, 2]
     [row] = both.ask("GET", "/api/usage").json()["usage"]
     assert (row["requests"], row["prompt_tokens"], row["answer_tokens"]) == ({"chat": 3}, {"chat": 24}, {"chat": 12})
+
+
+def test_the_last_minute_is_that_of_all_coordinators_and_a_batch_counts_once(both: Served) -> None:
+    both.serve()
+    service = both.store.services.one("default", "web")
+    assert service
+    store = both.store.services
+
+    def count(coordinator: str, number: int, *ended: Exchange) -> bool:
+        asked = Asked(requests=len(ended))
+        for one in ended:
+            asked.figures.update(figures.counts(one))
+        return store.count(coordinator, number, {("default", "web", service.service_id): asked})
+
+    answered, refused = _exchange("web", tokens=30), _exchange("web", status=503)
+    assert count("a", 1, answered, refused) and count("b", 1, answered)
+    assert not count("b", 1, answered), "its answer was lost, and it is sent again"
+    row = both.row()["last_minute"]
+    assert (row["requests"], row["failed"], row["prompt_tokens"], row["answer_tokens"]) == (3, 1, 120, 60)
+    assert row["requests_per_second"] == pytest.approx(3 / row["seconds"], rel=0.1)
+    assert 0.95 < row["median_seconds"] < 1.05
+    # What is older is neither shown nor kept.
+    key, client = keys.service_figures(service.service_id), both.store.client
+    slot = int(both.store.clock.now()) // 10
+    client.hset(key, mapping={f"{slot - 8}|requests": 100, f"{slot - 2}|requests": 10, "slot": 1})
+    assert both.row()["last_minute"]["requests"] == 13
+    assert count("a", 2, answered) and both.row()["last_minute"]["requests"] == 14
+    assert not client.hexists(key, f"{slot - 8}|requests") and 0 < client.pttl(key) <= 90_000
+    # A broken entry is passed over.
+    client.hset(key, mapping={"x|requests": 1, f"{slot}|failed": "many"})
+    assert both.row()["last_minute"]["requests"] == 14
+
+
+def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Served) -> None:
+    both.serve(replicas=2)
+    both.leader.round()
+    first, second = both.jobs()
+    both.run(first, memory_bytes=5 << 30, devices="NVIDIA H200 GPU-1;NVIDIA H200 GPU-2")
+    both.run(second)
+    told = [(each["devices"], each["memory_bytes"]) for each in both.row()["running"]]
+    assert told == [(["NVIDIA H200 GPU-1", "NVIDIA H200 GPU-2"], 5 << 30), (None, None)]
 
 
 def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""Figures of a service's last minute: what is counted of a request, and what is read off the counts. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from jobs.store.services import Lately
+
+#: Times and speeds are counted by powers of this, so that a median is right to 5 %.
+STEP = 1.09
+_LEAST = 1e-4
+#: Statuses of a request that was answered, and of one whose client left.
+_DONE, _LEFT = 200, 499
+_TOO_MANY, _SERVERS = 429, 500
+REQUESTS, FAILED, PROMPT, ANSWER = "requests", "failed", "prompt", "answer"
+SECONDS, FIRST, SPEED = "seconds", "first", "speed"
+
+
+@dataclass(kw_only=True)
+class Exchange:
+    """One request and what came of it, for the figures."""
+
+    tenant: str
+    model: str
+    began: float
+    #: Id of the service.
+    service: str = ""
+    status: int = 0
+    first_seconds: float | None = None
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    seconds: float = 0.0
+
+
+class LastMinuteRow(TypedDict):
+    seconds: float
+    requests: int
+    failed: int
+    prompt_tokens: int
+    answer_tokens: int
+    requests_per_second: float
+    answer_tokens_per_second: float
+    median_seconds: float | None
+    median_first_token_seconds: float | None
+    median_stream_tokens_per_second: float | None
+
+
+def counts(exchange: Exchange) -> Counter[str]:
+    """Return what a request that has ended adds, by name."""
+    failed = exchange.status != _LEFT and (exchange.status == _TOO_MANY or exchange.status >= _SERVERS)
+    added = Counter({REQUESTS: 1, FAILED: int(failed), PROMPT: exchange.prompt_tokens, ANSWER: exchange.answer_tokens})
+    if exchange.status == _DONE:
+        added[_place(SECONDS, exchange.seconds)] = 1
+    if exchange.first_seconds is not None:
+        added[_place(FIRST, exchange.first_seconds)] = 1
+        streamed = exchange.seconds - exchange.first_seconds
+        if exchange.answer_tokens > 1 and streamed > 0:
+            added[_place(SPEED, (exchange.answer_tokens - 1) / streamed)] = 1
+    return +added
+
+
+def _place(name: str, value: float) -> str:
+    return f"{name}|{math.floor(math.log(max(value, _LEAST), STEP))}"
+
+
+def row(lately: Lately) -> LastMinuteRow:
+    """Return the figures of a service as the API shows them."""
+    known = lately.counts
+    requests, answer = known.get(REQUESTS, 0), known.get(ANSWER, 0)
+    return {
+        "seconds": round(lately.seconds, 1), "requests": requests, "failed": known.get(FAILED, 0),
+        "prompt_tokens": known.get(PROMPT, 0), "answer_tokens": answer,
+        "requests_per_second": requests / lately.seconds, "answer_tokens_per_second": answer / lately.seconds,
+        "median_seconds": median(known, SECONDS), "median_first_token_seconds": median(known, FIRST),
+        "median_stream_tokens_per_second": median(known, SPEED),
+    }  # fmt: skip
+
+
+def median(known: Mapping[str, int], name: str) -> float | None:
+    """Return the lower median of what was counted under a name, right to 5 %; None where nothing was."""
+    places = sorted((int(what.split("|")[1]), count) for what, count in known.items() if what.startswith(f"{name}|"))
+    half, passed = sum(count for _, count in places) / 2, 0
+    for place, count in places:
+        passed += count
+        if passed >= half:
+            return float(f"{STEP ** (place + 0.5):.3g}")
+    return None
