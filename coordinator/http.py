@@ -93,6 +93,7 @@ async def _place(
         str | None,
         Header(description="The caller's place in a trace, as W3C Trace Context has it; one that is none is ignored."),
     ] = None,
+    tracestate: Annotated[str | None, Header(description="What vendors add to it, handed on as it came.")] = None,
 ) -> Place | None:
     place: Place | None = request.scope.get("state", {}).get("place")
     return place

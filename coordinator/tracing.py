@@ -18,6 +18,12 @@ from jobs.store.jobs import NewJob
 #: Version, trace, span and flags; more may follow in later versions than 00.
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL)
 _SPAN = re.compile(r"[0-9a-f]{16}", re.ASCII)
+#: Members of a tracestate and characters of all together, which W3C has everybody hand on.
+_MAX_MEMBERS, _MAX_STATE = 32, 512
+_MEMBER = re.compile(
+    r"([a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+)
 #: Identifiers of nothing.
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 #: Random part of a trace's id by which traces are chosen.
@@ -33,6 +39,8 @@ class Place:
     span_id: str
     #: Its spans are to be kept.
     sampled: bool
+    #: What vendors add, as the header tracestate has it; empty: nothing.
+    state: str = ""
 
     def text(self) -> str:
         """Return it as the header traceparent has it."""
@@ -50,9 +58,24 @@ def read(text: str) -> Place | None:
     return Place(trace_id=trace, span_id=span, sampled=bool(int(flags, 16) & 1))
 
 
-def given(headers: Sequence[str]) -> Place | None:
-    """Return the place that the headers traceparent of a request name; several are as bad as none."""
-    return read(headers[0].strip(" \t")) if len(headers) == 1 else None
+def given(headers: Sequence[str], states: Sequence[str] = ()) -> Place | None:
+    """Return the place that the headers traceparent of a request name; several are as bad as none.
+
+    `states`: its headers tracestate, which are one list.
+    """
+    place = read(headers[0].strip(" \t")) if len(headers) == 1 else None
+    return place and replace(place, state=state_of(",".join(states)))
+
+
+def state_of(text: str) -> str:
+    """Return a tracestate as it is handed on; empty for what is none, and for one that is too long."""
+    members = [member.strip(" \t") for member in text.split(",")] if len(text) <= 4 * _MAX_STATE else []
+    named = [member for member in members if member]
+    keys = {member.partition("=")[0] for member in named}
+    whole = ",".join(named)
+    if len(named) > _MAX_MEMBERS or len(keys) < len(named) or len(whole) > _MAX_STATE:
+        return ""
+    return whole if all(map(_MEMBER.fullmatch, named)) else ""
 
 
 def span_of(name: str) -> str:
@@ -90,7 +113,7 @@ class Tracing:
     def traced(self, job: NewJob, place: Place) -> NewJob:
         """Return a job as one that is submitted at this place."""
         own = replace(place, span_id=span_of(job.job_id)) if self.exports else place
-        return replace(job, traceparent=own.text(), parent_span=place.span_id)
+        return replace(job, traceparent=own.text(), tracestate=own.state, parent_span=place.span_id)
 
 
 def _new(none: str) -> str:

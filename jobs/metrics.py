@@ -43,6 +43,9 @@ class Metric:
 
 
 JOBS = Metric("cluster_jobs_total", "Jobs that ended, by outcome.", ("kind", "outcome"), "counter")
+SUBMITTED = Metric(
+    "cluster_jobs_submitted_total", "Jobs that were submitted; what is tried again is no new one.", ("kind",), "counter"
+)
 # Not cluster_jobs: in OpenMetrics that is the name of the counter above.
 JOBS_KEPT = Metric("cluster_jobs_kept", "Jobs kept, by state.", ("state",))
 DURATION = Metric("cluster_job_duration_seconds", "First lease to result of done jobs.", ("kind",), "histogram")
@@ -172,6 +175,27 @@ SERVICE_DESIRED = Metric(
 )  # fmt: skip
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+#: Names of grid-cli, which the recording rules of grid.yml and GET /api/metrics show.
+GRID_SUBMITTED = Metric("grid_tasks_submitted_total", "Jobs that were submitted.", (), "counter")
+GRID_COMPLETED = Metric("grid_tasks_completed_total", "Jobs that ended, by whether done.", ("status",), "counter")
+GRID_DURATION = Metric("grid_task_duration_seconds", "First lease to result of done jobs.", (), "histogram")
+GRID_SCORE = Metric("grid_node_health_score", HOST_SCORE.help, ("host",))
+GRID_ACTIVE = Metric("grid_active_tasks", "Jobs that run.")
+#: Each of them, and ours of which it is made.
+GRID = {
+    GRID_SUBMITTED: SUBMITTED, GRID_COMPLETED: JOBS, GRID_DURATION: DURATION, GRID_SCORE: HOST_SCORE,
+    GRID_ACTIVE: JOBS_KEPT,
+}  # fmt: skip
+
+
+def grid_series() -> dict[str, str]:
+    """Return the names of the series of GRID, by those of ours; a histogram has three."""
+    parts = {"histogram": ("_bucket", "_sum", "_count")}
+    return {
+        metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))
+    }
+
 
 #: Names of the release before, which recording rules go on to show for one version.
 RENAMED = {

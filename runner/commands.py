@@ -74,6 +74,7 @@ class Surroundings:
     python_bin: str = ""
     #: The job's place in a trace; empty: it is in none.
     traceparent: str = ""
+    tracestate: str = ""
     #: UUIDs of their GPUs, with commas between.
     gpus: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +85,8 @@ class Surroundings:
 def environment(command: Command, around: Surroundings, *, unit: int, attempt: int, item: str | None) -> dict[str, str]:
     """Return all variables of a unit's program. `item` is its item as JSON."""
     path = command.env.get("PATH", around.path)
-    place = {"TRACEPARENT": around.traceparent} if around.traceparent else {}
+    traced = {"TRACEPARENT": around.traceparent, "TRACESTATE": around.tracestate}
+    place = {name: text for name, text in traced.items() if text and "TRACEPARENT" not in command.env}
     given = {
         "LANG": "C.UTF-8", **place, **command.env, **around.secrets,
         "PATH": os.pathsep.join([around.python_bin, path]) if around.python_bin else path,

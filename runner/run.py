@@ -159,7 +159,7 @@ class Run:
             workspace = self._take_workspace() if command.workspace else ""
             self._around = commands.Surroundings(
                 job=self._job, folder=str(self._place.folder.path), workspace=workspace,
-                traceparent=self._task.facts.traceparent,
+                traceparent=self._task.facts.traceparent, tracestate=self._task.facts.tracestate,
                 gpus=",".join(gpu.uuid for gpu in self._host.ledger.gpus(self._place.slot.name)),
                 secrets=self._persist(self._files.secrets) if command.secrets else {},
             )  # fmt: skip

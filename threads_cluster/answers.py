@@ -324,6 +324,23 @@ class Status(Answer):
     units_per_second: dict[str, float] = {}
 
 
+class MetricSample(Answer):
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Metric(Answer):
+    name: str
+    type: str
+    help: str
+    samples: Many[MetricSample]
+
+
+class Metrics(Answer):
+    metrics: Many[Metric]
+
+
 class Drained(Answer):
     draining: bool
 

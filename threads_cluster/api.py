@@ -410,6 +410,11 @@ class Cluster:
     def status(self) -> Json:
         return self._get("status")
 
+    def metrics(self) -> list[Json]:
+        """`{name, type, help, samples}` of each metric under the names of grid-cli."""
+        rows: list[Json] = self._get("metrics", shape=answers.Metrics)["metrics"]
+        return rows
+
     def tenants(self) -> list[Json]:
         """Return the tenants that one sees, with their weights, caps and use."""
         tenants: list[Json] = self._get("tenants", shape=answers.TenantList)["tenants"]

@@ -17,6 +17,7 @@ from threads_cluster import (
     access,
     artifact_commands,
     errors,
+    metric_commands,
     model_commands,
     profile_commands,
     program_commands,
@@ -487,6 +488,7 @@ app.add_typer(service_commands.app, name="service")
 app.command(epilog=ssh_commands.EPILOG)(ssh_commands.health)
 app.command()(ssh_commands.up)
 app.command()(ssh_commands.down)
+app.command()(metric_commands.metrics)
 app.command()(access.login)
 app.command()(access.logout)
 

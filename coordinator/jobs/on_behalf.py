@@ -61,8 +61,9 @@ class Wanted:
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: Where in a trace it is submitted, as a traceparent; empty: in none.
+    #: Where in a trace it is submitted, as a traceparent and a tracestate; empty: in none.
     traceparent: str = ""
+    tracestate: str = ""
 
 
 class OnBehalf:
@@ -105,5 +106,5 @@ class OnBehalf:
             job, job_id=wanted.job_id, hold=True, after=wanted.after, after_any=wanted.after_any,
             workflow=wanted.workflow, action=wanted.action, attempt=wanted.attempt,
         )  # fmt: skip
-        place = tracing.read(wanted.traceparent)
+        place = tracing.given([wanted.traceparent], [wanted.tracestate])
         return job if place is None else self._tracing.traced(job, place)

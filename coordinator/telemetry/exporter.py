@@ -92,6 +92,7 @@ class ClusterCollector(Collector):
         """Counters from zero on: of one that first appears with its first count, rate() misses that count."""
         kinds = registry.names()
         zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
+            (metrics.SUBMITTED, keys.SUBMITTED, ((kind,) for kind in kinds)),
             (metrics.JOBS, keys.ENDED, product(kinds, sorted(TERMINAL))),
             (metrics.UNITS, keys.UNITS, ((kind, registry.devices(kind)[0]) for kind in kinds)),
             (metrics.LEASES, keys.OUTCOMES, product(metrics.LEASE_OUTCOMES)),

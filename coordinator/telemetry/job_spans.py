@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from coordinator import tracing
@@ -18,8 +18,8 @@ from jobs.models import DEFAULT_TENANT
 
 #: Fields of a job's hash of which its spans are made.
 FIELDS = (
-    "traceparent", "parent_span", "kind", "state", "tenant", "queue", "workflow", "created", "started", "ended",
-    "total", "done", "small", "error",
+    "traceparent", "tracestate", "parent_span", "kind", "state", "tenant", "queue", "workflow", "created", "started",
+    "ended", "total", "done", "small", "error",
 )  # fmt: skip
 #: Spans of lanes of one job; of more, the last ones are kept.
 MAX_LANE_SPANS = 1000
@@ -68,7 +68,7 @@ class EndedJob:
 def ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
     """Return a job of whose trace spans are kept; None for any other. ValueError for what no script writes."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
-    place = tracing.read(row.get("traceparent", ""))
+    place = tracing.given([row.get("traceparent", "")], [row.get("tracestate", "")])
     if place is None or not place.sampled or "ended" not in row:
         return None
     for name in ("created", "ended", *(("started",) if "started" in row else ())):
@@ -81,7 +81,7 @@ def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = Non
     row = job.row
     created, over = int(row["created"]), int(row["ended"])
     own = tracing.span_of(job.job_id)
-    place = Place(trace_id=job.place.trace_id, span_id=own, sampled=True)
+    place = replace(job.place, span_id=own, sampled=True)
     state = row.get("state", "")
     failed = row.get("error", "failed")[:_MAX_ERROR] if state == "failed" else ""
     yield TraceSpan(
@@ -116,7 +116,7 @@ def _attributes(job: EndedJob) -> Attributes:
 
 def _child(place: Place, name: str, start: int, end: int, attributes: Attributes, key: str = "") -> TraceSpan:
     span = hashlib.sha256(f"{place.span_id}/{key or name}".encode()).hexdigest()[:16]
-    own = Place(trace_id=place.trace_id, span_id=span, sampled=True)
+    own = replace(place, span_id=span)
     return TraceSpan(
         place=own, parent=place.span_id, name=name, start=start, end=max(start, end), attributes=attributes
     )

@@ -10,9 +10,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from coordinator.telemetry.job_spans import TraceSpan
+from coordinator.tracing import Place
 from jobs import VERSION
 from jobs.settings import Settings
 
@@ -43,9 +44,9 @@ class Exporter:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _span(self, span: TraceSpan) -> ReadableSpan:
-        parent = _context(span.place.trace_id, span.parent, remote=span.answers) if span.parent else None
+        parent = _context(span.place, span.parent, remote=span.answers) if span.parent else None
         return ReadableSpan(
-            name=span.name, context=_context(span.place.trace_id, span.place.span_id), parent=parent,
+            name=span.name, context=_context(span.place, span.place.span_id), parent=parent,
             resource=self._resource, attributes=dict(span.attributes), start_time=_nanoseconds(span.start),
             end_time=_nanoseconds(span.end), kind=SpanKind.SERVER if span.answers else SpanKind.INTERNAL,
             status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
@@ -53,8 +54,9 @@ class Exporter:
         )  # fmt: skip
 
 
-def _context(trace: str, span: str, *, remote: bool = False) -> SpanContext:
-    return SpanContext(int(trace, 16), int(span, 16), remote, TraceFlags(TraceFlags.SAMPLED))
+def _context(place: Place, span: str, *, remote: bool = False) -> SpanContext:
+    state = TraceState.from_header([place.state]) if place.state else None
+    return SpanContext(int(place.trace_id, 16), int(span, 16), remote, TraceFlags(TraceFlags.SAMPLED), state)
 
 
 def _nanoseconds(ms: float) -> int:

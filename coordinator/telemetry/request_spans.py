@@ -13,7 +13,7 @@ from coordinator.tracing import Place, Tracing
 
 #: Requests with a place of their own: those by which jobs come to be.
 PATHS = frozenset({"/api/submit", "/api/submit-batch", "/api/workflows"})
-_HEADER = b"traceparent"
+_HEADER, _STATE = b"traceparent", b"tracestate"
 
 
 class RequestSpans:
@@ -28,7 +28,7 @@ class RequestSpans:
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in PATHS:
             await self._app(scope, receive, send)
             return
-        caller = tracing.given([value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER])
+        caller = tracing.given(*(_values(scope, name) for name in (_HEADER, _STATE)))
         place = self._tracing.enter(caller)
         if place is None:
             await self._app(scope, receive, send)
@@ -51,6 +51,10 @@ class RequestSpans:
         finally:
             if self._tracing.exports and place.sampled:
                 self._add(_span(scope["path"], place, caller, began * 1000, status))
+
+
+def _values(scope: Scope, header: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == header]
 
 
 def _span(path: str, place: Place, caller: Place | None, began: float, status: int) -> TraceSpan:

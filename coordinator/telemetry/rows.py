@@ -103,3 +103,21 @@ class GpuStatusRow(TypedDict):
 
     summary: GpuSummaryRow
     recent_metrics: list[GpuThenRow]
+
+
+class SampleRow(TypedDict):
+    """One number of a metric."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class MetricRow(TypedDict):
+    """A metric as Prometheus has it, with all its samples."""
+
+    name: str
+    #: counter, gauge or histogram.
+    type: str
+    help: str
+    samples: list[SampleRow]

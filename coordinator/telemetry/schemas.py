@@ -112,3 +112,22 @@ class GpuStatus(Answer):
 
     summary: GpuSummary
     recent_metrics: list[GpuThen]
+
+
+class Sample(Answer):
+    name: str = required("The metric's, of a histogram with _bucket, _sum or _count behind it.")
+    labels: dict[str, str]
+    value: float
+
+
+class Metric(Answer):
+    """A metric as Prometheus has it."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    help: str
+    samples: list[Sample]
+
+
+class Metrics(Answer):
+    metrics: list[Metric]

@@ -25,6 +25,7 @@ class WorkFacts(Answer):
     traceparent: str = required(
         "Its place in a trace, as W3C has it; empty for small jobs, and for one that is in none."
     )
+    tracestate: str = required("What vendors added to that, as W3C has it.")
 
 
 class Work(Answer):

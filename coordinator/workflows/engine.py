@@ -355,6 +355,7 @@ class _Look:
             job_id=step.job_id, body={"type": action.type, "parameters": parameters, **action.options},
             maker=self._maker, after=step.after, after_any=step.after_any, workflow=self._stored.id, action=step.key,
             attempt=self._known.attempt, traceparent=self._stored.traceparent,
+            tracestate=self._stored.tracestate,
         )  # fmt: skip
         self._batch.append((step, wanted))
         self._batch_bytes += size

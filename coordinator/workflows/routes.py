@@ -77,7 +77,7 @@ def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, not
         text,
         asker,
         notify=notify,
-        traceparent=place.text() if place else "",
+        place=place,
         **repeated,
     )
 

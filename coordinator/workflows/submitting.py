@@ -11,6 +11,7 @@ from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
+from coordinator.tracing import Place
 from coordinator.workflows import action_types, document, references, validation
 from coordinator.workflows.document import Document, InvalidWorkflow
 from jobs import errors
@@ -23,12 +24,12 @@ from jobs.store.workflows import NewWorkflow, Workflows
 
 def submit(
     store: Workflows, settings: Settings, text: bytes, asker: Asker, *, notify: str = "", key: str = "",
-    before: str = "", traceparent: str = "",
+    before: str = "", place: Place | None = None,
 ) -> str:  # fmt: skip
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
-    notify: as in the text, which it overrules. before: the id that it had in an earlier version. traceparent: where
-    in a trace its jobs are submitted; empty: in none.
+    notify: as in the text, which it overrules. before: the id that it had in an earlier version. place: where
+    in a trace its jobs are submitted; None: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, asker, settings, notify)
@@ -36,7 +37,7 @@ def submit(
         key=key, before=before,
         digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
         description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
-        notify=whole.notify, traceparent=traceparent,
+        notify=whole.notify, traceparent=place.text() if place else "", tracestate=place.state if place else "",
     )  # fmt: skip
     added = store.add(new, asker.actor)
     if isinstance(added, Over):

@@ -52,7 +52,7 @@ COORDINATOR_KEYS = (
     keys.GENERATIONS, keys.WORKFLOWS_TAKEN, keys.WORKFLOW_FIGURES,
     keys.WORKFLOWS, keys.WORKFLOWS_LIVE, keys.WORKFLOW_EXPIRY, keys.WORKFLOW_BYTES, keys.workflow("*"),
     keys.workflow_document("*"), keys.workflow_jobs("*"), keys.workflow_records("*"), keys.workflow_retries("*"),
-    keys.workflows_of("*"), keys.profiles_of("*"),
+    keys.workflows_of("*"), keys.profiles_of("*"), keys.SUBMITTED,
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

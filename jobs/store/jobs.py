@@ -55,8 +55,10 @@ class NewJob:
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: What its programs have as TRACEPARENT, and the span that its own has for a parent; empty: it is in no trace.
+    #: What its programs have as TRACEPARENT and TRACESTATE, and the span that its own has for a parent; empty: it is in
+    #: no trace, or nobody added to it.
     traceparent: str = ""
+    tracestate: str = ""
     parent_span: str = ""
 
 
@@ -208,6 +210,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         **({"attempt": job.attempt} if job.attempt else {}),
         **({"traceparent": job.traceparent, "parent_span": job.parent_span} if job.traceparent else {}),
+        **({"tracestate": job.tracestate} if job.tracestate else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

@@ -86,6 +86,8 @@ PACE = f"{PREFIX}pace"
 UNITS = f"{PREFIX}units"
 #: hash outcome -> leases that ended so.
 OUTCOMES = f"{PREFIX}outcomes"
+#: hash kind -> jobs that were submitted.
+SUBMITTED = f"{PREFIX}submitted"
 #: hash kind|state -> jobs that ended so.
 ENDED = f"{PREFIX}ended"
 #: hash queue|bound -> histogram of waits in seconds.

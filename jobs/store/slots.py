@@ -46,6 +46,8 @@ class Facts:
     priority: str = ""
     #: Its place in a trace, as W3C's traceparent has it; empty for small jobs, and for one that is in none.
     traceparent: str = ""
+    #: What vendors added to that, as W3C's tracestate has it.
+    tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +168,9 @@ class Slots(Part):
         """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
-            pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode", "tenant", "traceparent")
+            pipe.hmget(
+                keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode", "tenant", "traceparent", "tracestate"
+            )
         pipe.hgetall(keys.PACE)
         *rows, paces = pipe.execute(raise_on_error=False)
         return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
@@ -199,10 +203,13 @@ def _described(row: Any) -> Description | None:
 def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
     if row[0] is None:
         return None
-    kind, spec, queue, total, est_ms, mode, tenant, traceparent = (value.decode() if value else "" for value in row)
+    kind, spec, queue, total, est_ms, mode, tenant, *place = (value.decode() if value else "" for value in row)
     pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
     facts = _known(job, kind, spec, queue, int(total), int(est_ms), pace)
-    return replace(facts, tenant=tenant or DEFAULT_TENANT, priority=queue.partition(".")[2], traceparent=traceparent)
+    return replace(
+        facts, tenant=tenant or DEFAULT_TENANT, priority=queue.partition(".")[2], traceparent=place[0],
+        tracestate=place[1],
+    )  # fmt: skip
 
 
 def _pace(stored: bytes | None) -> float:

@@ -43,8 +43,9 @@ class NewWorkflow:
     run: bool
     #: URL that is told of its end; empty: none.
     notify: str = ""
-    #: Place in a trace of what submitted it, as W3C's traceparent has it; empty: it is in none.
+    #: Place in a trace of what submitted it, as W3C's traceparent and tracestate have it; empty: it is in none.
     traceparent: str = ""
+    tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class StoredWorkflow:
     notify: str = ""
     #: Place in a trace of what submitted it; empty: it is in none.
     traceparent: str = ""
+    tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +155,7 @@ class Workflows(Part):
         )  # fmt: skip
         fields += ("notify", new.notify) if new.notify else ()
         fields += ("traceparent", new.traceparent) if new.traceparent else ()
+        fields += ("tracestate", new.tracestate) if new.tracestate else ()
         limits = (MAX_LIVE, MAX_STORED)
         named = (workflow, new.key, new.before, new.digest)
         return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
@@ -346,4 +349,5 @@ def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow 
         attempt=int(texts["attempt"]), total=int(texts["total"]), created=int(texts["created"]),
         ended=int(texts.get("ended", 0)), counts=json.loads(texts.get("counts", "{}")), waits=texts.get("waits", ""),
         error=texts.get("error", ""), notify=texts.get("notify", ""), traceparent=texts.get("traceparent", ""),
+        tracestate=texts.get("tracestate", ""),
     )  # fmt: skip

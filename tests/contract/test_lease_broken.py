@@ -34,7 +34,8 @@ BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
 FLEET = [
     "ct:pending:any.normal", "ct:later", "ct:expiry", "ct:slots", "ct:slotjob", "ct:jobs", "ct:running",
     "ct:in:queued", "ct:in:running", "ct:in:done", "ct:load", "ct:seq", "ct:bells", "ct:sweep", "ct:leader",
-    "ct:events", "ct:span", "ct:spans", "ct:outcomes", "ct:units", "ct:ended", "ct:waits", "ct:durations", "ct:pace",
+    "ct:events", "ct:span", "ct:spans", "ct:outcomes", "ct:units", "ct:submitted", "ct:ended", "ct:waits",
+    "ct:durations", "ct:pace",
     "ct:broken", "ct:bell:any.normal", "rq:queue:any.normal", "ct:worker:w", "ct:mark:sum:m", "ct:idem:a:k",
 ]  # fmt: skip
 
@@ -146,7 +147,8 @@ def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench,
 @pytest.mark.parametrize(
     ("name", "field"),
     [("ct:outcomes", "committed"), ("ct:units", "sum|cpu"), ("ct:pace", "sum||cpu"), ("ct:slotjob", "x"),
-     ("ct:span", "honest"), ("ct:waits", "any.normal|count"), ("ct:ended", "sum|done"), ("ct:load", "any.normal")],
+     ("ct:span", "honest"), ("ct:waits", "any.normal|count"), ("ct:ended", "sum|done"), ("ct:submitted", "sum"),
+     ("ct:load", "any.normal")],
 )  # fmt: skip
 def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) -> None:
     bench.client.hset(name, field, b"\xffnonsense")

@@ -20,6 +20,7 @@ class Taken:
     #: Empty: it has none.
     parent: str
     name: str
+    state: str
     kind: int
     start: float
     end: float
@@ -80,7 +81,8 @@ def _spans(request: ExportTraceServiceRequest) -> list[Taken]:
     return [
         Taken(
             trace=span.trace_id.hex(), span=span.span_id.hex(), parent=span.parent_span_id.hex(), name=span.name,
-            kind=span.kind, start=span.start_time_unix_nano / 1e9, end=span.end_time_unix_nano / 1e9,
+            state=span.trace_state, kind=span.kind, start=span.start_time_unix_nano / 1e9,
+            end=span.end_time_unix_nano / 1e9,
             error=span.status.message if span.status.code == 2 else "", attributes=_values(span.attributes),
             resource=_values(of.resource.attributes),
         )

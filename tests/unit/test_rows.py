@@ -91,6 +91,8 @@ PAIRS: dict[type, type[BaseModel]] = {
     telemetry_rows.SpanLaneRow: telemetry_schemas.SpanLane,
     telemetry_rows.SpanRow: telemetry_schemas.Span,
     telemetry_rows.SpansRow: telemetry_schemas.Spans,
+    telemetry_rows.SampleRow: telemetry_schemas.Sample,
+    telemetry_rows.MetricRow: telemetry_schemas.Metric,
     tenant_rows.TenantRow: tenant_schemas.Tenant,
     event_rows.SnapshotRow: event_schemas.Snapshot,
     audit_rows.AuditPositionRow: audit_schemas.AuditPosition,

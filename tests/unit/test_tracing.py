@@ -61,6 +61,32 @@ def test_several_headers_are_as_bad_as_none() -> None:
     assert tracing.given([]) is None and tracing.given([GIVEN, GIVEN]) is None
 
 
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        (["congo=t61rcWkgMzE"], "congo=t61rcWkgMzE"),
+        (["rojo=00f067,\tcongo=a b ", " fw529a3039@dt=x/y"], "rojo=00f067,congo=a b,fw529a3039@dt=x/y"),
+        (["a=1,,b=2"], "a=1,b=2"),
+        ([",".join(f"k{number}=v" for number in range(32))], ",".join(f"k{number}=v" for number in range(32))),
+        ([",".join(f"k{number}=v" for number in range(33))], ""),
+        (["a=1,a=2"], ""),
+        (["A=1"], ""),
+        (["a="], ""),
+        (["a=1=2"], ""),
+        (["a=\u00e9"], ""),
+        (["a"], ""),
+        (["a=1\nX: y"], ""),
+        (["a=" + "x" * 255, "b=" + "x" * 255], ""),
+        (["a=" + "x" * 100_000], ""),
+        ([], ""),
+    ],
+)
+def test_a_tracestate_is_handed_on_where_it_is_one(headers: list[str], kept: str) -> None:
+    place = tracing.given([GIVEN], headers)
+    assert place and place.state == kept and place.text() == GIVEN
+    assert tracing.given(["00-x"], headers) is None
+
+
 def test_a_request_stands_in_its_callers_span_unless_spans_are_exported() -> None:
     caller = tracing.read(GIVEN)
     assert OFF.enter(caller) == caller and OFF.enter(None) is None
@@ -135,6 +161,31 @@ def programs_place(flow: Flows, job: str) -> str:
     [facts] = flow.store.slots.facts([job], "runner")
     assert facts
     return facts.traceparent
+
+
+def programs_state(flow: Flows, job: str) -> str:
+    """Return what a runner is told of what vendors added."""
+    [facts] = flow.store.slots.facts([job], "runner")
+    assert facts
+    return facts.tracestate
+
+
+def test_what_vendors_add_goes_to_programs_and_spans(traced: Flows, flow: Flows, collector: Collector) -> None:
+    for each in (flow, traced):
+        given = {"traceparent": GIVEN, "tracestate": "congo=t61, rojo=1"}
+        job = each.ask("POST", "/api/submit", JOB, **given).json()["job_id"]
+        assert programs_state(each, job) == "congo=t61,rojo=1"
+        bad = each.ask("POST", "/api/submit", JOB, traceparent="00-x", tracestate="congo=t61").json()["job_id"]
+        assert programs_state(each, bad) == ""
+    workflow = traced.submit("a", traceparent=GIVEN, tracestate="congo=t61")
+    traced.look(workflow)
+    assert programs_state(traced, traced.job_of(workflow, "a")) == "congo=t61"
+    traced.end(job)
+    sender = Sender(traced)
+    app_spans(traced, sender)
+    sender.tell(job)
+    told = [one for one in collector.of(TRACE) if one.name in ("POST /api/submit", "job command", "compute")]
+    assert len(told) == 3 and {one.state for one in told} == {"congo=t61,rojo=1"}
 
 
 def test_without_export_a_place_is_handed_on_as_it_came(flow: Flows) -> None:

@@ -104,6 +104,7 @@ else
   level(queue)
 end
 weigh(owner, id)
+call('HINCRBY', P .. 'submitted', given.kind, 1)
 emit(j, j.state, 'queue', queue)
 if plan and plan.root then K.skip(j, plan.root, t) end
 -- Questions about jobs are reads.

@@ -1,0 +1,60 @@
+"""Figures of the cluster under the names of grid-cli. Pure but for what it is given to read.
+
+`prometheus/rules/grid.yml` records the same from what Prometheus scrapes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import accumulate
+
+from coordinator.fleet import hosts
+from coordinator.queries import Queries
+from coordinator.telemetry.rows import MetricRow, SampleRow
+from jobs import metrics
+from jobs.models import JobState
+from jobs.store import keys
+
+
+def rows(queries: Queries) -> list[MetricRow]:
+    """Return every metric of metrics.GRID with its samples, exact over all coordinators."""
+    figures = queries.store.telemetry.figures
+    live = [worker for worker in queries.fleet.workers() if worker["live"]]
+    scores = {name: score for name, of_it in hosts.by_host(live).items() if (score := hosts.score(of_it)) is not None}
+    samples = {
+        metrics.GRID_SUBMITTED: [_sample(metrics.GRID_SUBMITTED, sum(figures(keys.SUBMITTED).values()))],
+        metrics.GRID_COMPLETED: _completed(figures(keys.ENDED)),
+        metrics.GRID_DURATION: _durations(figures(keys.DURATIONS)),
+        metrics.GRID_SCORE: [_sample(metrics.GRID_SCORE, score, host=name) for name, score in sorted(scores.items())],
+        metrics.GRID_ACTIVE: [_sample(metrics.GRID_ACTIVE, queries.jobs.counts().get(JobState.RUNNING.value, 0))],
+    }
+    return [
+        {"name": metric.name, "type": metric.type, "help": metric.help, "samples": samples[metric]}
+        for metric in metrics.GRID
+    ]
+
+
+def _sample(metric: metrics.Metric, value: float, suffix: str = "", **labels: str) -> SampleRow:
+    whole = int(value) if value == int(value) else value
+    return {"name": metric.name + suffix, "labels": labels, "value": whole}
+
+
+def _completed(ended: Mapping[str, float]) -> list[SampleRow]:
+    """Return jobs that ended, by whether they were done; `ended` by kind|state."""
+    counts = {"success": 0.0, "failure": 0.0}
+    for field, count in ended.items():
+        counts["success" if field.rpartition("|")[2] == JobState.DONE else "failure"] += count
+    return [_sample(metrics.GRID_COMPLETED, count, status=status) for status, count in counts.items()]
+
+
+def _durations(stored: Mapping[str, float]) -> list[SampleRow]:
+    """Return the histogram of all kinds; `stored` by kind|bound, kind|sum in ms and kind|count."""
+    totals: dict[str, float] = defaultdict(float)
+    for field, value in stored.items():
+        totals[field.rpartition("|")[2]] += value
+    metric, count = metrics.GRID_DURATION, totals["count"]
+    within = accumulate(totals[str(bound)] for bound in metrics.SECONDS)
+    buckets = [*zip((str(float(bound)) for bound in metrics.SECONDS), within, strict=True), ("+Inf", count)]
+    found = [_sample(metric, value, "_bucket", le=bound) for bound, value in buckets]
+    return [*found, _sample(metric, totals["sum"] / 1000, "_sum"), _sample(metric, count, "_count")]

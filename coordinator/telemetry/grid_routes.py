@@ -1,0 +1,20 @@
+"""Metrics under the names of grid-cli, for who has no Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from coordinator import http
+from coordinator.http import shown
+from coordinator.telemetry import grid, schemas
+
+routes = http.router()
+
+
+@routes.get("/metrics", tags=["cluster"], **http.answers(schemas.Metrics))
+def grid_metrics(cluster: http.ClusterDep) -> Response:
+    """Counts and durations of jobs, and scores of hosts, under the names of grid-cli; `cluster metrics` prints them.
+
+    All figures of the cluster are scraped by Prometheus, at METRICS_PORT.
+    """
+    return shown({"metrics": grid.rows(cluster.queries)})
