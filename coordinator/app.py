@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, domains, health, http, paths, patterns
+from coordinator import announcing, docs, domains, health, http, paths, patterns
 from coordinator.admission import Admission
 from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
@@ -151,7 +151,9 @@ def create(settings: Settings) -> FastAPI:
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         stop_calls = await _serve_calls(app, settings)
+        stop_announcing = await announcing.begin(settings)
         yield
+        await stop_announcing()
         await stop_calls()
         beating.cancel()
         timekeeper.stop()

@@ -65,6 +65,8 @@ class Settings(BaseSettings):
     bind: str = "127.0.0.1"
     #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
     published: str = ""
+    #: true: an API that listens beyond loopback, and is not published elsewhere, is announced by mDNS.
+    discoverable: Literal["true", "false"] = "true"
     #: Where Prometheus reads a coordinator. 0: nowhere.
     metrics_port: int = Field(default=9090, ge=0, le=65535)
     #: The same as PUBLISHED for the metrics, or internal: on a network of the cluster's own. Empty: PUBLISHED.

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from threads_cluster import (
     access,
     artifact_commands,
+    discovery,
     errors,
     metric_commands,
     model_commands,
@@ -488,6 +489,7 @@ app.add_typer(service_commands.app, name="service")
 app.command(epilog=ssh_commands.EPILOG)(ssh_commands.health)
 app.command()(ssh_commands.up)
 app.command()(ssh_commands.down)
+app.command()(discovery.discover)
 app.command()(metric_commands.metrics)
 app.command()(access.login)
 app.command()(access.logout)

@@ -1,0 +1,129 @@
+"""Announcement of an API that listens for other machines, by mDNS, so that `cluster discover` lists it. Never a secret.
+
+Not in a container: PUBLISHED says there where the API is reached, and no address of the container is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from jobs import VERSION, exposure
+from jobs.settings import Settings
+
+log = logging.getLogger(__name__)
+
+#: What is announced, as RFC 6763 names it; threads_cluster/discovery.py listens for the same.
+TYPE = "_threads-cluster._tcp.local."
+#: Where a coordinator listens at all addresses, and at all of IPv4.
+_ANYWHERE, _IPV4 = ("", "::", "0.0.0.0"), "0.0.0.0"
+#: Bytes of one label of a name.
+_MAX_LABEL = 63
+#: Seconds that others have to hear that it ends.
+_FAREWELL_SECONDS = 1.0
+
+Stop = Callable[[], Awaitable[None]]
+
+
+def is_wanted(settings: Settings) -> bool:
+    """Return True where the API is to be announced: it listens beyond loopback, at addresses of this machine."""
+    return settings.discoverable == "true" and not settings.published and not exposure.is_loopback(settings.bind)
+
+
+async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
+    """Announce the API where it is to be, and return what ends that. Nothing that fails here stops a coordinator.
+
+    `interfaces`: addresses of this machine at which it is announced, in the place of those at which it listens.
+    """
+    if not is_wanted(settings):
+        return _nothing
+    if importlib.util.find_spec("zeroconf") is None:
+        log.info(
+            "not announced by mDNS: pip install --require-hashes -r requirements/discovery.txt, or DISCOVERABLE=false"
+        )
+        return _nothing
+    task = asyncio.create_task(_announce(settings, interfaces))
+
+    async def stop() -> None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            await task
+
+    return stop
+
+
+async def _nothing() -> None:
+    return
+
+
+async def _announce(settings: Settings, interfaces: Sequence[str]) -> None:
+    """Announce until cancelled, and then say that it ends."""
+    from zeroconf.asyncio import AsyncZeroconf
+
+    try:
+        responder = AsyncZeroconf(**_places(settings.bind, interfaces))
+    except OSError as error:
+        log.warning("not announced by mDNS: %s", error)
+        return
+    try:
+        info = _info(settings, interfaces)
+        await responder.async_register_service(info, allow_name_change=True)
+        log.info("announced by mDNS as %s", info.name)
+        await asyncio.Event().wait()
+    except Exception as error:
+        log.warning("not announced by mDNS: %s: %s", type(error).__name__, error)
+    finally:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_end(responder), _FAREWELL_SECONDS)
+
+
+async def _end(responder: Any) -> None:
+    await responder.async_unregister_all_services()
+    await responder.async_close()
+
+
+def _places(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
+    """Return the interfaces on which others are told: that of the address where it listens, else all."""
+    from zeroconf import InterfaceChoice, IPVersion
+
+    if interfaces:
+        return {"interfaces": list(interfaces)}
+    if bind == _IPV4:
+        return {"interfaces": InterfaceChoice.All, "ip_version": IPVersion.V4Only}
+    if bind in _ANYWHERE:
+        return {"interfaces": InterfaceChoice.All, "ip_version": IPVersion.All}
+    return {"interfaces": [bind]}
+
+
+def _addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
+    """Return the addresses under which others reach it."""
+    import ifaddr
+
+    if interfaces:
+        return list(interfaces)
+    if bind not in _ANYWHERE:
+        return [bind]
+    all_of_them = (address for adapter in ifaddr.get_adapters() for address in adapter.ips)
+    # Those of IPv6 are triples: address, flow, scope.
+    found = [one.ip if isinstance(one.ip, str) else one.ip[0] for one in all_of_them if one.is_IPv4 or bind != _IPV4]
+    return [address for address in found if not exposure.is_loopback(address)]
+
+
+def _info(settings: Settings, interfaces: Sequence[str]) -> Any:
+    from zeroconf.asyncio import AsyncServiceInfo
+
+    label = f"{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[: _MAX_LABEL - 6]}-{settings.coordinator_port}"
+    facts = {
+        "version": VERSION, "tls": str(int(bool(settings.tls_certificate))),
+        "token": str(int(exposure.needs_token(settings))),
+    }  # fmt: skip
+    return AsyncServiceInfo(
+        TYPE, f"{label}.{TYPE}", port=settings.coordinator_port, properties=facts, server=f"{label}.local.",
+        parsed_addresses=_addresses(settings.bind, interfaces),
+    )  # fmt: skip
