@@ -32,6 +32,7 @@ More machines for that cluster, without Docker or Kubernetes; they reach this on
               --port P       serve HTTPS there on port P (default: 3443, or the next free one)
               --ttl T        how long the invitation counts, such as 30m (default: 1h)
               --gpu, --runner  put these options into the command
+              --labels L,M   labels of the host that joins, which tenants may require of all its workers
               --close ID     end an invitation that nobody has used, by its id or the invitation itself
   join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on; join - reads it
               from stdin, so that no list of processes shows it
@@ -39,7 +40,7 @@ More machines for that cluster, without Docker or Kubernetes; they reach this on
               --workers N    N CPU workers that share the cores (default: 1; 0: none)
               --gpu          and a GPU worker for each GPU
               --runner       and a runner of programs; whoever may run programs on that cluster runs them here
-              --labels L,M   what that runner has, for jobs that require it
+              --labels L,M   what that runner says it has, for jobs that ask for it
               --service      write a unit of systemd that does it at each start, and end
   leave     end the tokens of this machine's workers and forget the cluster    --anyway: also when it is not reached
 

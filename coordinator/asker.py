@@ -43,6 +43,8 @@ class Asker:
     scopes: frozenset[Scope]
     #: Name of its API token; empty without one.
     name: str = field(default="", compare=False)
+    #: Labels of the host of the worker that it is, or of the host that joins with it.
+    labels: tuple[str, ...] = ()
     #: Id of the browser's session; empty for who sent a token.
     session: str = ""
     #: Digest of the CLUSTER_TOKEN that it showed; empty for any other token.

@@ -172,7 +172,7 @@ def _heard(reading: asyncio.Task[None]) -> None:
 
 def _asker(token: Token) -> Asker:
     scopes = frozenset(scope for scope in Scope if scope.value in token.scopes)
-    return Asker(tenant=token.tenant, token=token.id, scopes=scopes, name=token.name)
+    return Asker(tenant=token.tenant, token=token.id, scopes=scopes, name=token.name, labels=token.labels)
 
 
 def _is_one_of(given: str, known: Sequence[str]) -> bool:

@@ -120,6 +120,9 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(default=10 << 30, ge=0)
     #: What a runner has that jobs may require, with commas between.
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
+    #: Labels of the hosts of workers at REDIS_URL, which tenants may require, with commas between; of coordinators: of
+    #: those that the number of desired workers starts.
+    worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: first-last: users as which a runner that is root runs programs, one a slot. Empty: all as itself.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
@@ -251,6 +254,10 @@ class Settings(BaseSettings):
     def labels(self) -> list[str]:
         """Labels of a runner, sorted."""
         return sorted(set(_words(self.runner_labels)))
+
+    def host_labels(self) -> list[str]:
+        """Labels of the host of a worker at Redis, sorted."""
+        return sorted(set(_words(self.worker_labels)))
 
     def data_places(self) -> dict[str, Path]:
         """Folders that a worker of this machine fills, by what they are for."""

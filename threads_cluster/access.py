@@ -32,11 +32,20 @@ def create(
     ttl: Annotated[
         str | None, typer.Option(metavar="TIME", help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.")
     ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,...",
+            help="Labels of a worker's host, or of that of an invitation, which tenants may require; with the scope"
+            " worker or join alone.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a token. It is printed once; the cluster keeps only its digest."""
     seconds = None if ttl is None else _seconds(ttl)
-    made = ctx.obj.cluster.create_token(name, scopes.split(","), tenant=tenant, ttl_seconds=seconds)
+    made = ctx.obj.cluster.create_token(name, scopes.split(","), tenant=tenant, ttl_seconds=seconds,
+                                        labels=labels.split(",") if labels else ())  # fmt: skip
     if as_json:
         show.json_line(made)
         return

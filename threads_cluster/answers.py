@@ -127,6 +127,7 @@ class Tenant(Answer):
     gpu_seconds_today: float = 0.0
     max_stored_bytes: Count | None = None
     stored_bytes: Count = 0
+    requires: Many[str] = []
 
 
 class TenantList(Answer):
@@ -263,6 +264,7 @@ class Host(Answer):
     memory_total_bytes: Count | None = None
     gpus: Many[str] = []
     labels: Many[str] = []
+    given_labels: Many[str] = []
     #: None by versions before, from here on.
     load1: float | None = None
     network_receive_bytes_per_second: float | None = None
@@ -441,6 +443,7 @@ class Token(Answer):
     created: str
     expires: str | None
     used: str | None
+    labels: Many[str] = []
 
 
 class TokenList(Answer):

@@ -427,12 +427,16 @@ class Cluster:
     def put_tenant(
         self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None,
         max_units: Mapping[str, int] | None = None, max_gpu_seconds: int | None = None,
-        max_stored_bytes: int | None = None,
+        max_stored_bytes: int | None = None, requires: Sequence[str] | None = None,
     ) -> Json:  # fmt: skip
-        """Register a tenant, or change its weight and caps; None: no cap. `max_units`: a day, by kind."""
+        """Register a tenant, or change its weight and caps; None: no cap. `max_units`: a day, by kind.
+
+        `requires`: labels that hosts need to compute its jobs; none: any host may; None: as it was.
+        """
         body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
         body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
+        body |= {} if requires is None else {"requires": list(requires)}
         answer: Json = self._ask("PUT", f"/api/tenants/{quote(name)}", body=body, shape=answers.Tenant)
         return answer
 
@@ -522,10 +526,15 @@ class Cluster:
         return rows
 
     def create_token(
-        self, name: str, scopes: Sequence[str], *, tenant: str = "default", ttl_seconds: int | None = None
-    ) -> Json:
-        """`{token, id, name, tenant, scopes, expires}`; the token is in this answer and nowhere else."""
-        body = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
+        self, name: str, scopes: Sequence[str], *, tenant: str = "default", ttl_seconds: int | None = None,
+        labels: Sequence[str] = (),
+    ) -> Json:  # fmt: skip
+        """`{token, id, name, tenant, scopes, expires, labels}`; the token is in this answer and nowhere else.
+
+        `labels`: of the host of a worker, or of an invitation's host; tenants may require them.
+        """
+        body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
+        body |= {"labels": list(labels)} if labels else {}
         # A second attempt would make a second token.
         answer: Json = self._ask("POST", "/api/tokens", answers.CreatedToken, body=body, patience=0)
         return answer

@@ -168,7 +168,7 @@ def tenants(several: Iterable[Mapping[str, Any]]) -> None:
     """Tenants with their weights, caps and use, one a line."""
     columns = ("tenant", "weight", "lanes", "max lanes", "jobs", "max jobs", "backlog")
     fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
-    further = ("units today", "gpu s today", "stored bytes")
+    further = ("units today", "gpu s today", "stored bytes", "requires")
     rows(
         columns + further,
         [["-" if one.get(name) is None else one[name] for name in fields] + _used_of_caps(one) for one in several],
@@ -176,13 +176,16 @@ def tenants(several: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
-    """Return what a tenant uses of its daily caps and of that on stored bytes, as used/most; - where there is none."""
+    """Return what a tenant uses of its daily caps and of that on stored bytes, as used/most, and the labels that it
+    requires; - where there is none.
+    """
     today, gpu, stored = tenant.get("units_today", {}), tenant.get("max_gpu_seconds"), tenant.get("max_stored_bytes")
     units = [f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()]
     return [
         " ".join(units) or "-",
         f"{tenant['gpu_seconds_today']:g}/{gpu}" if gpu else "-",
         f"{tenant['stored_bytes']}/{stored}" if stored else "-",
+        ",".join(tenant.get("requires", ())) or "-",
     ]
 
 
@@ -492,7 +495,8 @@ def _host_row(host: Mapping[str, Any]) -> list[Any]:
     return [
         host["host"], _host_state(host), len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}",
         host.get("cpus"), figures.percent(host.get("cpu_ratio")), host.get("load1"), _memory(host),
-        ", ".join(host["gpus"]), ", ".join(host["labels"]), figures.ago(host["seen_seconds_ago"]),
+        ", ".join(host["gpus"]), ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
+        figures.ago(host["seen_seconds_ago"]),
     ]  # fmt: skip
 
 
@@ -510,7 +514,8 @@ def host(row: Mapping[str, Any]) -> None:
         "load": "" if load is None else f"{load:.2f} on {cpus} cpus", "score": "" if score is None else f"{score:.1f}",
         "memory": _memory(row), "disks": "; ".join(disks),
         "network": "" if None in speeds else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
-        "versions": ", ".join(versions), "labels": ", ".join(row["labels"]), "clock": _clock(row),
+        "versions": ", ".join(versions), "labels": ", ".join(row["labels"]),
+        "given labels": ", ".join(row.get("given_labels", ())), "clock": _clock(row),
     })  # fmt: skip
     if row.get("devices"):
         line("")

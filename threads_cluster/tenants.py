@@ -44,6 +44,14 @@ def _bytes(text: str) -> int:
     return (int(whole) * 1000 + int((part or "0").ljust(3, "0"))) * _SIZES[match[2]] // 1000
 
 
+def _labels(text: str) -> frozenset[str]:
+    """Return the labels of `trusted,eu`, and none for `none`."""
+    labels = [] if text == "none" else [label.strip() for label in text.split(",")]
+    if not all(labels):
+        raise typer.BadParameter(f"must be labels with commas between as trusted,eu, or none; got {text!r}")
+    return frozenset(labels)
+
+
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 Weight: TypeAlias = Annotated[
@@ -73,6 +81,12 @@ StoredBytes: TypeAlias = Annotated[
                  help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number."),
 ]  # fmt: skip
 
+Requires: TypeAlias = Annotated[
+    frozenset[str] | None,
+    typer.Option("--requires", parser=_labels, metavar="LABEL,...",
+                 help="Labels that a host must have, all of them, to compute its jobs; none: any host may."),
+]  # fmt: skip
+
 
 @app.command("list")
 def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
@@ -87,12 +101,12 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
 def create(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
     max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
-    as_json: AsJson = False,
+    requires: Requires = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Register a tenant. From the first one on, lanes are shared by weight."""
     if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
         raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
-    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes)
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
     _put(ctx, {"tenant": name}, named, as_json)
 
 
@@ -100,15 +114,15 @@ def create(
 def change(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
     max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
-    as_json: AsJson = False,
+    requires: Requires = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Change a tenant's weight and caps. What is not named stays."""
-    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes)
+    """Change a tenant's weight, caps and required labels. What is not named stays."""
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
     _put(ctx, ctx.obj.cluster.tenant(name), named, as_json)
 
 
-def _named(weight: int | None, *caps: int | dict[str, int] | None) -> dict[str, Any]:
-    names = ("weight", "max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
+def _named(weight: int | None, *caps: int | dict[str, int] | frozenset[str] | None) -> dict[str, Any]:
+    names = ("weight", "max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes", "requires")
     return {name: value for name, value in zip(names, (weight, *caps), strict=True) if value is not None}
 
 
@@ -117,7 +131,8 @@ def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_js
     names = ("max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
     wanted = {name: named.get(name, known.get(name)) or None for name in names}
     weight = named.get("weight") or known.get("weight", 1)
-    row = ctx.obj.cluster.put_tenant(known["tenant"], weight=weight, **wanted)
+    requires = sorted(named["requires"]) if "requires" in named else None
+    row = ctx.obj.cluster.put_tenant(known["tenant"], weight=weight, requires=requires, **wanted)
     show.json_line(row) if as_json else show.tenants([row])
 
 

@@ -17,6 +17,7 @@ class TokenRow(TypedDict):
     created: str
     expires: str | None
     used: str | None
+    labels: list[str]
 
 
 class SessionRow(TypedDict):
@@ -33,7 +34,7 @@ def token_row(token: Token) -> TokenRow:
     return {
         "id": token.id, "name": token.name, "tenant": token.tenant, "scopes": sorted(token.scopes),
         "created": decoding.moment_ms(str(token.created)), "expires": _moment(token.expires),
-        "used": _moment(token.used),
+        "used": _moment(token.used), "labels": list(token.labels),
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ class Token(Answer):
     created: str = required("RFC 3339, UTC.")
     expires: str | None = required("null: never.")
     used: str | None = required("Its last use, to the minute; null: never used.")
+    labels: list[str] = required("Of the host of its worker, or that joins with it.")
 
 
 class TokenList(Answer):
@@ -26,6 +27,7 @@ class CreatedToken(Answer):
     tenant: str
     scopes: list[str]
     expires: str | None
+    labels: list[str]
 
 
 class Session(Answer):

@@ -13,6 +13,7 @@ from coordinator.access import queries, schemas
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs import errors
+from jobs import labels as host_labels
 from jobs.models import DEFAULT_TENANT
 from jobs.store import tenants, tokens
 
@@ -32,6 +33,11 @@ class NewToken(BaseModel):
     scopes: list[Annotated[str, Field(pattern=patterns.SCOPE)]] = Field(min_length=1, max_length=len(Scope))
     tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
     ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
+    labels: list[Annotated[str, Field(pattern=host_labels.PATTERN)]] = Field(
+        default_factory=list, max_length=host_labels.MOST,
+        description="Of a worker's token: labels of its host, which tenants may require; of an invitation: of the host"
+        " that joins with it. With the scope worker or join alone.",
+    )  # fmt: skip
 
 
 @routes.post(
@@ -44,6 +50,9 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     It takes no Idempotency-Key: a call that is sent again makes another token.
     """
     asked: NewToken = http.parsed(NewToken, await bodies.body(request))
+    if asked.labels and set(asked.scopes) not in ({Scope.WORKER}, {Scope.JOIN}):
+        raise errors.InvalidRequest("labels: only a token with the scope worker or join alone has some; got the scopes"
+                                    f" {', '.join(sorted(set(asked.scopes)))}", field="labels")  # fmt: skip
     minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
     scopes = tuple(sorted(set(asked.scopes)))
     how = await run_in_threadpool(
@@ -54,6 +63,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
         tenant=asked.tenant,
         ttl_ms=ttl_ms,
         actor=asker.actor,
+        labels=asked.labels,
     )
     cluster.credentials.forget()
     if how == "missing":
@@ -64,7 +74,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     expires = decoding.moment_ms(str(stored.expires)) if stored and stored.expires else None
     return shown(
         {"token": minted.text, "id": minted.id, "name": asked.name, "tenant": asked.tenant, "scopes": scopes,
-         "expires": expires}, 201,
+         "expires": expires, "labels": sorted(set(asked.labels))}, 201,
     )  # fmt: skip
 
 

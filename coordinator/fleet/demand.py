@@ -1,18 +1,20 @@
 """Work that workers are needed for, from the rows of `jobs.store.demand`. Pure.
 
 What nobody may compute now does not count: paused jobs, those that a cap holds back or defers to another day, GPU work
-of a tenant that has used the GPU seconds of its day. Work that runs counts like work that waits.
+of a tenant that has used the GPU seconds of its day, work of a tenant that requires labels which further workers would
+not have. Work that runs counts like work that waits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from statistics import median
 
 from coordinator import decoding
 from coordinator.fleet.desired import DEVICES, Work
+from jobs.labels import required_in
 from jobs.models import DEFAULT_TENANT, Device, JobState
 from jobs.store import skipped
 from jobs.store.demand import FIELDS, Demand
@@ -29,10 +31,11 @@ Row = tuple[Sequence[bytes | None], float]
 Paces = Mapping[str, float]
 
 
-def work(demand: Demand) -> list[Work]:
-    """Return the jobs that can be computed now. Jobs that cannot be read are skipped."""
+def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
+    """Return the jobs that can be computed now by workers with these labels. Jobs that cannot be read are skipped."""
     paces = _paces(demand)
-    read = partial(_work, paces=paces, capped=demand.capped)
+    barred = {tenant for tenant, wanted in required_in(demand.shares).items() if not wanted <= labels}
+    read = partial(_work, paces=paces, capped=demand.capped, barred=barred)
     rows = skipped.readable("job", demand.running, partial(read, states=_HELD))
     rows += skipped.readable("job", demand.waiting, partial(read, states=_WAITING))
     rows += [
@@ -67,7 +70,7 @@ def _devices(queue: str) -> tuple[Device, ...]:
     return DEVICES if device is Device.ANY else tuple({device}.intersection(DEVICES))
 
 
-def _work(job_id: str, row: Row, *, paces: Paces, capped: frozenset[str], states: set[str]) -> Work | None:
+def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[str], states: Set[str]) -> Work | None:
     """Return a job's part of the work; None when nobody may compute it now."""
     values, jobs = row
     texts = (value.decode() if value else "" for value in values)
@@ -75,6 +78,8 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: frozenset[str], states
     if job["state"] not in states or job["deferred"] == "1":
         return None
     tenant = job["tenant"] or DEFAULT_TENANT
+    if tenant in barred:
+        return None
     devices = [device for device in _devices(job["queue"]) if device is Device.CPU or f"gpu:{tenant}" not in capped]
     if not devices:
         return None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from coordinator import decoding
+from jobs.labels import parted
 
 
 class GpuRow(TypedDict):
@@ -96,6 +97,7 @@ class WorkerRow(TypedDict):
     running: NotRequired[list[tuple[str, int]]]
     cordoned: NotRequired[str]
     reserved_for: NotRequired[str]
+    labels: NotRequired[list[str]]
 
 
 class QueueRow(TypedDict):
@@ -190,6 +192,8 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     if (offset := _clock_offset(row)) is not None:
         known["clock_offset_seconds"] = offset
     known.update({name: row[name] for name in ("retired", "isolation", "cordoned", "cpu_level") if row.get(name)})
+    if "labels" in row:
+        known["labels"] = list(parted(row["labels"]))
     if row.get("reserved"):
         known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):

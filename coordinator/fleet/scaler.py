@@ -24,6 +24,8 @@ class Scaler:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._calm_seconds = settings.autoscale_calm_seconds
+        #: Of the workers that a larger number starts.
+        self._labels = frozenset(settings.host_labels())
         seconds = settings.autoscale_seconds
         self._limits = {
             Device.CPU: Limits(least=settings.autoscale_min, most=settings.autoscale_max, seconds=seconds),
@@ -36,7 +38,7 @@ class Scaler:
         live = [worker for worker in workers if worker["live"] and not worker["draining"]]
         before = scales(self._store)
         fleet = {device: _workers(device, live, before.get(device)) for device in DEVICES}
-        need = desired.needed(demand.work(read), fleet, self._limits, demand.max_lanes(read))
+        need = desired.needed(demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read))
         chosen = {
             device: desired.follow(
                 before.get(device) or Scale(workers=fleet[device].live), read.now, need[device], self._limits[device],

@@ -98,6 +98,7 @@ class Worker(Answer):
     running: list[tuple[str, int]] | None = optional("Of a runner: job and unit of programs that run, at most 64.")
     cordoned: str | None = optional("Why a runner takes no new units by itself.")
     reserved_for: str | None = optional("Of a runner: the job that it is kept for, which needs more than is free.")
+    labels: list[str] | None = optional("Labels that the operator gave its host, which tenants may require.")
 
 
 class WorkerList(Answer):

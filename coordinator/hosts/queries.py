@@ -63,7 +63,8 @@ def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset
 
 def _minted(store: Tokens, name: str, asker: Asker) -> Credential:
     minted = tokens.mint()
-    how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor)
+    how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor,
+                       labels=asker.labels)  # fmt: skip
     if how == "missing":
         raise errors.UnknownTenant(asker.tenant)
     if how != "new":

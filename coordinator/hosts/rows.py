@@ -42,6 +42,7 @@ class HostRow(TypedDict):
     gpus: list[str]
     devices: list[DeviceRow]
     labels: list[str]
+    given_labels: list[str]
     versions: dict[str, list[str]]
     clock_offset_seconds: float | None
     score: float | None
@@ -67,7 +68,8 @@ def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
         "network_receive_bytes_per_second": _speed(live, "network_receive_bytes_per_second"),
         "network_transmit_bytes_per_second": _speed(live, "network_transmit_bytes_per_second"),
         "disks": hosts.disks(live), "gpus": [device["name"] for device in devices], "devices": devices,
-        "labels": _labels(live), "versions": _versions(live), "clock_offset_seconds": hosts.clock_offset(live),
+        "labels": _labels(live), "given_labels": _given(live), "versions": _versions(live),
+        "clock_offset_seconds": hosts.clock_offset(live),
         "score": hosts.score(live),
     }  # fmt: skip
 
@@ -104,6 +106,12 @@ def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
 
 def _labels(live: Iterable[WorkerRow]) -> list[str]:
     return sorted({label for row in live for label in (row["offer"]["labels"] if "offer" in row else [])})
+
+
+def _given(live: Iterable[WorkerRow]) -> list[str]:
+    """Return the labels that all of the host's workers have of the operator."""
+    several = [set(row.get("labels", ())) for row in live]
+    return sorted(set.intersection(*several)) if several else []
 
 
 def _versions(live: Iterable[WorkerRow]) -> dict[str, list[str]]:

@@ -38,7 +38,10 @@ class Host(Answer):
     disks: list[Disk] = required("Disks that its live workers fill.")
     gpus: list[str] = required("Models of its GPUs.")
     devices: list[Device] = required("Its GPUs that a worker has.")
-    labels: list[str] = required("Labels of its runners.")
+    labels: list[str] = required("Labels that its runners say of themselves or were given.")
+    given_labels: list[str] = required(
+        "Labels that the operator gave all of its live workers: tenants may require them."
+    )
     versions: dict[str, list[str]] = required(
         "Of threads_cluster, python, numba and driver, as its live workers name them; several during an update."
     )

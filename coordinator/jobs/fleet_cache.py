@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
 from coordinator.jobs.worker_table import WorkerTable
+from jobs import labels
 from jobs.models import Device
 from jobs.store import Store, skipped
+from jobs.store.fleet_reads import Load
 
 #: Submissions, waits and alerts are decided on a fleet read at most this long ago: reading it takes longer than all
 #: else in a submission.
@@ -44,6 +47,17 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
+    required = labels.required_in(load.shares)
+    parts = {wanted: _fleet(load, [one for one in alive if _has(one[1], wanted)]) for wanted in set(required.values())}
+    return replace(_fleet(load, alive), required=required, labelled=parts)
+
+
+def _has(fields: Mapping[bytes, bytes], wanted: Set[str]) -> bool:
+    return wanted <= set(labels.parted(fields.get(b"labels", b"").decode(errors="replace")))
+
+
+def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> scheduler.Fleet:
+    """Return the fleet that these workers are, by name with their hashes."""
     served = [(name, fields) for name, fields in alive if b"device" in fields]
     known = [(name, fields) for name, fields in served if fields.get(b"drain") != b"1"]
     drained = [(name, fields[b"device"]) for name, fields in served if fields.get(b"drain") == b"1"]

@@ -42,6 +42,18 @@ class Fleet:
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
+    #: Labels that tenants require of hosts, of those that require some; and the part of the fleet with such labels.
+    required: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    labelled: Mapping[frozenset[str], Fleet] = field(default_factory=dict)
+
+    def of(self, tenant: str) -> Fleet:
+        """Return the part of the fleet that may compute for a tenant."""
+        wanted = self.required.get(tenant)
+        return self.labelled.get(wanted, Fleet()) if wanted else self
+
+    def knows(self, queue: str) -> bool:
+        """Return True when a live worker serves the queue, or would if nothing kept it from that."""
+        return bool(self.parked) or any(self.workers.get(one) or self.drained.get(one) for one in devices_of(queue))
 
     def alive(self, device: Device) -> bool:
         return self.lanes.get(device, 0) > 0
@@ -60,6 +72,7 @@ def route(
     plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet, tenant: str = DEFAULT_TENANT
 ) -> Route:
     """Return the queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
+    fleet = fleet.of(tenant)
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
         have = ", ".join(sorted(able)) + _reason(plan)
@@ -103,6 +116,7 @@ def estimated_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> fl
     All work of higher priorities is done before. Of its own priority, a job waits for all the work or for the turns
     before its own, whichever ends sooner; a worker's turn at a job takes at most QUANTUM_SECONDS.
     """
+    fleet = fleet.of(tenant)
     mine = devices_of(queue)
     speed = sum(fleet.lanes.get(device, 0) * fleet.speeds.get(device, 1.0) for device in mine)
     if not speed:
@@ -163,8 +177,11 @@ def waiting_because(
         return why
     if state not in ("queued", "running") or holders > 0:
         return None
+    wanted, fleet = fleet.required.get(place.tenant), fleet.of(place.tenant)
     if spent := _spent(queue, place, fleet):
         return _tomorrow(spent, place.tenant, kind)
+    if wanted and not fleet.knows(queue):
+        return _unlabelled(queue, place.tenant, wanted)
     if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
         return why
     if estimated_wait(queue, fleet) is None:
@@ -175,6 +192,15 @@ def waiting_because(
     if place.before is None:
         return _leased_out(kind, place, max_running, needed, state == "queued" or left > 0)
     return _in_turn(queue, place, place.before, fleet)
+
+
+def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
+    """Return that no host may compute for a tenant, and how one comes to have the labels that it requires."""
+    named = ",".join(sorted(wanted))
+    return (
+        f"tenant {tenant} requires hosts with the labels {named}, and none that has them serves the queue {queue}; add"
+        f" one with: ./deploy-cluster.sh invite --labels {named}"
+    )
 
 
 def unserved(queue: str, fleet: Fleet) -> str:

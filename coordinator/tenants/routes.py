@@ -12,7 +12,7 @@ from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
 from coordinator.tenants import queries, schemas
-from jobs import errors
+from jobs import errors, labels
 from jobs.kinds import registry
 from jobs.numbers import short
 from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
@@ -45,6 +45,11 @@ class Shares(BaseModel):
         None, ge=1, le=MAX_BYTES,
         description="Most bytes that are stored of its jobs, artifacts and workflows; null: any number.",
     )  # fmt: skip
+    requires: list[Annotated[str, Field(pattern=labels.PATTERN)]] | None = Field(
+        None, max_length=labels.MOST,
+        description="Labels that a host must have, all of them, to compute its jobs; empty: any host may. null, or left"
+        " out: as it was, so that who knows nothing of labels takes none away.",
+    )  # fmt: skip
 
 
 @routes.get("/tenants", tags=["tenants"], **http.answers(schemas.Tenants))
@@ -64,7 +69,10 @@ def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> 
     **http.answers(schemas.Tenant),
 )  # fmt: skip
 async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Register a tenant, or change its weight and caps. What is admitted already stays."""
+    """Register a tenant, or change its weight, caps and required labels. What is admitted already stays.
+
+    409 where labels are required while a worker lives whose version knows none of them.
+    """
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
     for kind in asked.max_units:
         _require_kind(kind)
@@ -72,7 +80,10 @@ async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, a
         name=tenant, weight=asked.weight, max_lanes=asked.max_lanes or 0, max_jobs=asked.max_jobs or 0,
         max_units=asked.max_units, max_gpu_seconds=asked.max_gpu_seconds or 0,
         max_stored_bytes=asked.max_stored_bytes or 0,
+        requires=None if asked.requires is None else frozenset(asked.requires),
     )  # fmt: skip
+    if shares.requires:
+        await run_in_threadpool(queries.require_labelled, cluster.store)
     await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
     return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
 

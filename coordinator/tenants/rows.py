@@ -22,6 +22,7 @@ class TenantRow(TypedDict):
     gpu_seconds_today: float
     max_stored_bytes: int | None
     stored_bytes: int
+    requires: list[str]
 
 
 def shown(tenant: Tenant, use: Use) -> TenantRow:
@@ -40,4 +41,5 @@ def shown(tenant: Tenant, use: Use) -> TenantRow:
         "gpu_seconds_today": use.gpu_ms / 1000,
         "max_stored_bytes": tenant.max_stored_bytes or None,
         "stored_bytes": use.stored_bytes,
+        "requires": sorted(tenant.requires or ()),
     }

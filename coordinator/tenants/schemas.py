@@ -21,6 +21,7 @@ class Tenant(Answer):
     gpu_seconds_today: float = required("Seconds of GPUs used today, where max_gpu_seconds caps them; else 0.")
     max_stored_bytes: int | None = required("Most bytes stored of its jobs and artifacts; null: any number.")
     stored_bytes: int = required("Bytes stored of its jobs and artifacts, where max_stored_bytes caps them; else 0.")
+    requires: list[str] = required("Labels that hosts need to compute its jobs; empty: any host may.")
 
 
 class Tenants(Answer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from jobs import errors, queues
+from jobs.labels import joined
 from jobs.models import MAX_UNITS
 from jobs.store import profiles
 from jobs.store.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
@@ -518,6 +520,19 @@ class Claim(Call):
         if bool(self.gpus) == (self.gpu is not None):
             raise errors.InvalidRequest("gpus: give 1 to 64 UUIDs, or gpu alone", field="gpus")
         return sorted(set(self.gpus or [str(self.gpu)]))
+
+
+def labelled(row: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """Return a worker's row with the labels that its token gives its host, whatever it says; `row` is changed."""
+    row["labels"] = joined(labels)
+    if "offer" in row:
+        row["offer"] = json.dumps(offered(json.loads(row["offer"]), labels))
+    return row
+
+
+def offered(offer: dict[str, Any], labels: Sequence[str]) -> Any:
+    """Return what a runner offers, with the labels of its host among those that it says of itself."""
+    return {**offer, "labels": sorted({*offer.get("labels", ()), *labels})}
 
 
 def known_queues(names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -92,12 +92,12 @@ async def register(request: Request, worker: WorkerDep) -> Response:
 
 
 @routes.post(**_of("beat", calls.Beat, schemas.Beaten))
-async def beat(request: Request, worker: WorkerDep) -> Response:
+async def beat(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """The worker lives, and keeps its leases and its slot: once a second, or they expire after three."""
     store = _store(request)
 
     def work(asked: calls.Beat) -> dict[str, Any]:
-        row = asked.row.model_dump(exclude_none=True)
+        row = calls.labelled(asked.row.model_dump(exclude_none=True), asker.labels)
         if asked.leaving:
             word = store.fleet.heartbeat(worker, asked.born, row, leaving=True)
             return {"word": word, "leases": [], "follow": [], "attach": [], "profiles": None}
@@ -151,7 +151,7 @@ async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -
     until = asyncio.get_running_loop().time() + asked.wait_seconds
     bell = NO_BELL
     while True:
-        found = await run_in_threadpool(_next, store, worker, asked, bell)
+        found = await run_in_threadpool(_next, store, worker, asked, bell, asker.labels)
         left = until - asyncio.get_running_loop().time()
         if found["how"] != "none" or left <= 0:
             return shown(found)
@@ -174,12 +174,13 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
     return bell
 
 
-def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str]) -> dict[str, Any]:
+def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], labels: Sequence[str]) -> dict[str, Any]:
     device, (popped, name) = Device(asked.device), bell
+    offer = calls.offered(asked.offer.model_dump(), labels) if asked.offer else None
     while True:
         found = store.slots.next(
             worker, queues.for_worker(device), popped=popped, bell=name, lanes=asked.lanes, take=asked.take,
-            kinds=asked.kinds, offer=asked.offer.model_dump() if asked.offer else None, owner=owner(worker),
+            kinds=asked.kinds, offer=offer, owner=owner(worker), labels=labels,
         )  # fmt: skip
         popped = name = ""
         if (shaped := queries.work(store, worker, device, found)) is not None:
@@ -206,7 +207,7 @@ async def leave(request: Request, worker: WorkerDep) -> Response:
 
 
 @routes.post(**_of("lease", calls.Lease, schemas.Granted))
-async def lease(request: Request, worker: WorkerDep) -> Response:
+async def lease(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """A range of the job that the worker holds, for a lane; gone for any other job. The same token gets it again."""
     store = _store(request)
 
@@ -216,6 +217,7 @@ async def lease(request: Request, worker: WorkerDep) -> Response:
         answer = store.leases.lease(
             asked.job_id, owned(worker, asked.lease), want=asked.want, least=asked.least, worker=worker,
             lane=f"{worker}/{asked.lane}", rate=asked.rate, higher=calls.known_queues(asked.higher),
+            labels=asker.labels,
         )  # fmt: skip
         if isinstance(answer, Grant):
             return {"how": "ok", "lo": answer.lo, "hi": answer.hi, "errors": answer.errors}

@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     invite.add_argument("--port", type=int)
     invite.add_argument("--ttl", default="1h")
     invite.add_argument("--close", metavar="ID")
+    invite.add_argument("--labels", default="")
     invite.add_argument("--gpu", action="store_true")
     invite.add_argument("--runner", action="store_true")
     join = verbs.add_parser("join")
@@ -77,8 +78,9 @@ def _about_hosts(given: argparse.Namespace) -> int:
         return inviting.close(given.close)
     if given.command == "invite":
         asked = inviting.Asked(
-            address=given.address, port=given.port, ttl=given.ttl, gpu=given.gpu, runner=given.runner
-        )
+            address=given.address, port=given.port, ttl=given.ttl, gpu=given.gpu, runner=given.runner,
+            labels=given.labels,
+        )  # fmt: skip
         return inviting.invite(asked)
     if given.command == "leave":
         return joining.leave(anyway=given.anyway)

@@ -6,7 +6,7 @@ check_host_options() { # check_host_options COMMAND ARGUMENT...
   shift
   while (($#)); do
     case $command$1 in
-      invite--address | invite--ttl | invite--close | join--name | join--labels)
+      invite--address | invite--ttl | invite--close | invite--labels | join--name | join--labels)
         [[ -n ${2:-} && ${2:-} != -* ]] || wrong "$1 needs a value."
         shift
         ;;

@@ -9,6 +9,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -18,6 +19,7 @@ from deploy.local import admin_token, authority, commands, door, ports
 from deploy.local.cluster import ADDRESS
 from deploy.local.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
+from jobs import labels
 from jobs.settings import Settings, load
 from threads_cluster import numbers
 
@@ -43,6 +45,8 @@ class Asked:
     ttl: str = "1h"
     gpu: bool = False
     runner: bool = False
+    #: Labels of the host that joins, with commas between: tenants may require them.
+    labels: str = ""
 
 
 def invite(asked: Asked) -> int:
@@ -50,10 +54,11 @@ def invite(asked: Asked) -> int:
     seconds = numbers.seconds(asked.ttl)
     if not seconds:
         raise Trouble(USAGE, f"--ttl must be a number with s, m, h or d, as 1h; got {asked.ttl!r}")
+    given = _labels(asked.labels)
     if not (commands.running() and ADDRESS.is_file()):
         raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
     opened = _open(asked)
-    token = _token(ADDRESS.read_text().strip(), seconds)
+    token = _token(ADDRESS.read_text().strip(), seconds, given)
     print(_command(asked, opened, token), flush=True)
     say(f"It counts once, within {asked.ttl}. The other machine needs this version of the checkout, and to reach port"
         f" {opened.port} of {opened.names[0]}; nothing needs to reach it."
@@ -160,9 +165,19 @@ def _opens(url: str, trust: ssl.SSLContext) -> bool:
         return False
 
 
-def _token(url: str, seconds: int) -> str:
-    """Return a new token that lets one host join. Raises Trouble."""
-    body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds}
+def _labels(text: str) -> list[str]:
+    """Return the labels that were asked for. Raises Trouble for what is none, and for too many."""
+    given = sorted({label.strip() for label in text.split(",") if label.strip()})
+    wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
+    if wrong or len(given) > labels.MOST:
+        raise Trouble(USAGE, f"--labels must be at most {labels.MOST} labels with commas between, each of at most 64"
+                      f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}")  # fmt: skip
+    return given
+
+
+def _token(url: str, seconds: int, given: Sequence[str]) -> str:
+    """Return a new token that lets one host join, which will have these labels. Raises Trouble."""
+    body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds} | ({"labels": given} if given else {})
     token: str = _asked("POST", f"{url}/api/tokens", body)["token"]
     return token
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.settings import LOCAL_FOLDER
+from jobs.settings import LOCAL_FOLDER, load
 from jobs.store import Store, connection, tokens
 
 #: Where the runner finds it, also when it is started again.
@@ -28,7 +28,7 @@ def ensure(redis_url: str) -> None:
         if old.name == NAME and old.scopes == ("worker",):
             store.revoke(old.id)
     minted = tokens.mint()
-    store.create(minted, name=NAME, scopes=("worker",))
+    store.create(minted, name=NAME, scopes=("worker",), labels=load().host_labels())
     _write(minted.text)
 
 

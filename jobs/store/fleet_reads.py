@@ -80,6 +80,12 @@ class FleetReads(Part):
             now_ms=seconds * 1000 + micros / 1000,
         )  # fmt: skip
 
+    def living(self) -> list[bytes]:
+        """Return the names of the workers that live."""
+        pipe = self._pipe().time().zrange(keys.WORKERS, 0, -1, withscores=True)
+        (seconds, micros), known = skipped.replies(pipe)
+        return [name for name, until in known or () if until > seconds * 1000 + micros / 1000]
+
     def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
         """Return the hash of each worker; an empty one where there is none."""
         pipe = self._pipe()

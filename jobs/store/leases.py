@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from jobs.labels import as_argument
 from jobs.store.scripts import LEASE_TTL_MS, Part
 
 #: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
@@ -69,14 +70,16 @@ class Leases(Part):
         lane: str = "0",
         rate: float = 0.0,
         higher: Iterable[str] = (),
+        labels: Iterable[str] | None = None,
     ) -> Grant | str:
         """Return a range, or the word wait, yield, finishing or gone.
 
-        `want` and `least` in units, `rate` in units/s.
+        `want` and `least` in units, `rate` in units/s. `labels`: of the worker's host; None: those in its row.
         """
         reply = self._scripts.words(
-            "lease", job, token, want, least, LEASE_TTL_MS, worker, lane, f"{rate:.6g}", json.dumps(list(higher))
-        )
+            "lease", job, token, want, least, LEASE_TTL_MS, worker, lane, f"{rate:.6g}", json.dumps(list(higher)),
+            as_argument(labels),
+        )  # fmt: skip
         if reply[0] == "ok":
             return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]), errors=int(reply[3]))
         return reply[0]

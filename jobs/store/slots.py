@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from jobs import queues
+from jobs.labels import as_argument
 from jobs.models import DEFAULT_TENANT, Device, Spec
 from jobs.requirements import Offer
 from jobs.store import keys, lease_tokens, repairs
@@ -84,6 +85,7 @@ class Slots(Part):
         kinds: Mapping[str, int] | None = None,
         offer: Offer | None = None,
         owner: str = "",
+        labels: Sequence[str] | None = None,
     ) -> Held | Taken | str:
         """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
 
@@ -91,7 +93,8 @@ class Slots(Part):
         whose requirements meet the `offer` of a runner, of the tenant that it names, if any.
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
-        of the bell that RQ has just taken. `owner` begins the tokens of the leases.
+        of the bell that RQ has just taken. `owner` begins the tokens of the leases. `labels`: of the worker's host, for
+        tenants that require some; None: those that its row has.
         """
         new_tokens = json.dumps([owner + lease_tokens.new() for _ in range(take)])
         names = list(queues)
@@ -109,6 +112,7 @@ class Slots(Part):
             new_tokens,
             versions,
             free,
+            as_argument(labels),
         )
         if how == b"hold":
             return Held(job_id=rest[0].decode())
@@ -117,7 +121,7 @@ class Slots(Part):
         taken = self._taken(rest)
         if taken.jobs:
             return taken
-        return self.next(worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner)
+        return self.next(worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner, labels=labels)
 
     def _taken(self, words: list[Any]) -> Taken:
         """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""

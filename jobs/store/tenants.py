@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobs import labels
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
@@ -37,6 +38,8 @@ class Tenant:
     max_gpu_seconds: int = 0
     #: Most bytes that are stored of its jobs, artifacts and workflows; 0: any number.
     max_stored_bytes: int = 0
+    #: Labels that a host must have to compute its jobs. None, where a tenant is written: they stay as they are.
+    requires: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +63,13 @@ class Tenants(Part):
     """Registers tenants, changes and reads them."""
 
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
-        """Register a tenant or change its weight and caps; True: it is new. With the first, `default` is registered."""
+        """Register a tenant or change its weight, caps and required labels; True: it is new.
+
+        With the first, `default` is registered.
+        """
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
-        reply = self._scripts.kept("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor)
+        requires = "*" if tenant.requires is None else "+".join(sorted(tenant.requires))
+        reply = self._scripts.kept("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor, requires)
         if tenant.max_stored_bytes:
             StoredBytes(self._scripts).recount()
         return bool(reply == b"new")
@@ -83,15 +90,17 @@ class Tenants(Part):
         """Return weight, caps and use of each of the tenants, registered or not."""
         seconds, micros = self._client.time()
         now = seconds * 1000 + micros // 1000
-        pipe = self._pipe()
+        pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED)
         for name in names:
             pipe.hget(keys.SHARES, name)
             pipe.zcount(keys.lanes(name), f"({now}", "+inf")
             pipe.zcard(keys.admitted(name)).zcard(keys.backlog(name))
-        replies = iter(skipped.replies(pipe) if names else ())
+        required, *counts = skipped.replies(pipe)
+        replies, wanted = iter(counts), labels.required((required or b"").decode(errors="replace"))
         _, further = caps.read(self._scripts, names)
         rows = ([next(replies) for _ in range(4)] for _ in names)
-        return [_described(*each) for each in zip(names, rows, further, strict=True)]
+        described = [_described(*each) for each in zip(names, rows, further, strict=True)]
+        return [(replace(one, requires=wanted.get(one.name, frozenset())), use) for one, use in described]
 
 
 def _written(tenant: Tenant) -> str:
@@ -104,7 +113,8 @@ def _logged(tenant: Tenant) -> str:
     """Return the further caps as the audit log names them, after those that it always names."""
     limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
     limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
-    return "".join(f", {name} {most}" for name, most in limits.items() if most)
+    requires = f", requires {' '.join(sorted(tenant.requires)) or 'no labels'}" if tenant.requires is not None else ""
+    return "".join(f", {name} {most}" for name, most in limits.items() if most) + requires
 
 
 def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[Tenant, Use]:

@@ -11,10 +11,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jobs.labels import joined, parted
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.scripts import Part
@@ -78,6 +79,8 @@ class Token:
     created: int
     expires: int
     used: int
+    #: Of the host of the worker that it is for; of an invitation, of the host that joins with it.
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +115,15 @@ class Tokens(Part):
 
     def create(
         self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
-        ttl_ms: int = 0, actor: Actor = ANONYMOUS,
+        ttl_ms: int = 0, actor: Actor = ANONYMOUS, labels: Iterable[str] = (),
     ) -> str:  # fmt: skip
-        """Store a token that lives for ttl_ms, 0: without end: new.
+        """Store a token that lives for ttl_ms, 0: without end: new. `labels`: those of its worker's host.
 
         Else full, beyond MAX_TOKENS; or missing: the tenant is not registered.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
+        if text := joined(labels):
+            fields["labels"] = text
         flat = [item for pair in fields.items() for item in pair]
         [answer] = self._scripts.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
@@ -198,6 +203,7 @@ def _token(token_id: str, row: Mapping[str, str]) -> Token | None:
         return Token(
             id=token_id, name=row["name"], tenant=row["tenant"], scopes=tuple(row["scopes"].split(",")),
             digest=row["digest"], created=int(row["created"]), expires=int(row["expires"]), used=int(row["used"]),
+            labels=parted(row.get("labels", "")),
         )  # fmt: skip
     except (LookupError, ValueError):
         return None

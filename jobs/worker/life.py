@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import exposure, redis_address
+from jobs import exposure, labels, redis_address
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
@@ -77,6 +77,7 @@ class Worker:
         return {
             "device": self.device, "state": state, "lanes": self.lanes, "busy_lanes": busy, "job": job,
             "kinds": json.dumps(dict(self.kinds)),
+            "labels": labels.joined(self.settings.host_labels()),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
             **self.host.clock.told(),  # last: it is sent now

@@ -66,10 +66,10 @@ class Served:
         self._thread.join(30)
         self._listening.close()
 
-    def token(self, name: str, *scopes: str, tenant: str = DEFAULT_TENANT) -> str:
+    def token(self, name: str, *scopes: str, tenant: str = DEFAULT_TENANT, labels: Sequence[str] = ()) -> str:
         """A new token of this name."""
-        minted = tokens.mint()
-        assert self.store.tokens.create(minted, name=name, scopes=scopes or ("worker",), tenant=tenant) == "new"
+        minted, scopes = tokens.mint(), scopes or ("worker",)
+        assert self.store.tokens.create(minted, name=name, scopes=scopes, tenant=tenant, labels=labels) == "new"
         return minted.text
 
     def api(self, token: str, timeout: float = 5.0) -> Api:

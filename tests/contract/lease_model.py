@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs import queues
+from jobs import labels, queues
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, bells, connection, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
@@ -246,8 +246,11 @@ class Snapshot:
         return bool(self.tenants()) and 0 < self.cap(tenant, "max_lanes") <= self.lanes_in_use(tenant)
 
     def eligible(self, queue: str) -> list[str]:
-        """Pending jobs of a queue whose tenants may use another lane, and the GPU where that may take them."""
-        capped = set(self.members("ct:capped"))
+        """Pending jobs of a queue whose tenants may use another lane, and the GPU where that may take them.
+
+        None of tenants that require labels: those ring no bells that stay.
+        """
+        capped = set(self.members("ct:capped")) | labels.required(self.hash("ct:shares").get("|requires", "")).keys()
         if not queue.startswith(("cpu.", "runner.")):
             capped |= {name.removeprefix("gpu:") for name in capped}
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]

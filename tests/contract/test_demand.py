@@ -52,6 +52,17 @@ def test_work_counts_while_it_waits_is_held_and_runs(bench: Bench) -> None:
     assert work(bench) == []
 
 
+def test_work_counts_that_further_workers_would_have_the_labels_for(bench: Bench) -> None:
+    """Labelled hosts that joined compute the rest."""
+    bench.store.tenants.put(Tenant(name="a", requires=frozenset({"eu", "trusted"})))
+    for tenant in ("a", "default"):
+        bench.submit(100, "cpu.normal", estimate_ms=50_000, tenant=tenant)
+    read = bench.store.demand.read()
+    counted = [sorted(each.tenant for each in demand.work(read, labels)) for labels in (set(), {"eu"})]
+    assert counted == [["default"], ["default"]]
+    assert sorted(each.tenant for each in demand.work(read, {"eu", "trusted", "ssd"})) == ["a", "default"]
+
+
 def test_paused_work_does_not_count(bench: Bench) -> None:
     waits, runs = bench.submit(), bench.submit()
     assert bench.hold("w") == waits

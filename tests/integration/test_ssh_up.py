@@ -75,7 +75,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 def command(hosts: Hosts, door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command in the folder of cluster.yaml, whose cluster is the door's; its exit code and rows."""
     monkeypatch.chdir(hosts.folder)
-    monkeypatch.setattr(up, "invitation", lambda _address: str(door.invited()))
+    monkeypatch.setattr(up, "invitation", lambda _address, _labels: str(door.invited()))
 
     def call(*words: str) -> tuple[int, dict[str, Any]]:
         with pytest.raises(SystemExit) as ended:
@@ -127,7 +127,8 @@ def test_a_host_that_fails_leaves_the_others_alone(
         code, rows = command("down", "--host", "dead", "--host", "gpu1")
         assert code == 1 and rows["gpu1"]["state"] == "not joined"
         assert (rows["dead"]["state"], rows["dead"]["detail"]) == ("failed", "is not reached: connection refused")
-        monkeypatch.setattr(up, "invitation", lambda _address: str(door.invited()).replace("tc_", "tc_a", 1)[:-1])
+        wrong = str(door.invited()).replace("tc_", "tc_a", 1)[:-1]
+        monkeypatch.setattr(up, "invitation", lambda _address, _labels: wrong)
         code, rows = command("up", "--host", "gpu1")
         assert code == 1 and rows["gpu1"]["state"] == "failed" and "join ended: " in rows["gpu1"]["detail"], rows
     finally:

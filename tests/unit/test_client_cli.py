@@ -691,6 +691,21 @@ def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
     assert run("usage", "--json").lines() == [day]
 
 
+def test_labels_that_a_tenant_requires_are_sent_where_they_are_named(fake: Fake, run: Run) -> None:
+    row = {"tenant": "a", "weight": 2, "max_lanes": None, "max_jobs": None, "lanes": 0, "jobs": 0, "backlog": 0,
+           "max_units": {}, "units_today": {}, "max_gpu_seconds": None, "gpu_seconds_today": 0.0,
+           "max_stored_bytes": None, "stored_bytes": 0, "requires": ["eu", "trusted"]}  # fmt: skip
+    fake.on("GET", "/api/tenants/a", row)
+    fake.on("PUT", "/api/tenants/a", row)
+    ran = run("tenant", "set", "a", "--requires", "trusted, eu")
+    assert json.loads(fake.asked[-1].content)["requires"] == ["eu", "trusted"] and "eu,trusted" in ran.out
+    run("tenant", "set", "a", "--requires", "none")
+    assert json.loads(fake.asked[-1].content)["requires"] == []
+    run("tenant", "set", "a", "--max-jobs", "3")
+    assert "requires" not in json.loads(fake.asked[-1].content)
+    assert run("tenant", "set", "a", "--requires", "a,,b").code == 2
+
+
 def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: Fake, run: Run) -> None:
     caps = {"max_units": {"sums": 10}, "max_gpu_seconds": 60, "max_stored_bytes": None}
     row = {"tenant": "a", "weight": 2, "max_lanes": 8, "max_jobs": None, "lanes": 1, "jobs": 2, "backlog": 0, **caps,
@@ -702,7 +717,7 @@ def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: 
 
     fake.on("PUT", "/api/tenants/a", row)
     ran = run("tenant", "set", "a", "--units", "sums=1e9,others=5", "--stored-bytes", "1.5GB")
-    assert ran.out.splitlines()[1].split() == ["a", "2", "1", "8", "2", "-", "0", "sums=4/10", "1.5/60", "-"]
+    assert ran.out.splitlines()[1].split() == ["a", "2", "1", "8", "2", "-", "0", "sums=4/10", "1.5/60", "-", "-"]
     assert sent() == [
         {
             "weight": 2, "max_lanes": 8, "max_jobs": None, "max_units": {"sums": 10**9, "others": 5},

@@ -10,6 +10,7 @@ from coordinator.queries import Queries
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, connection
+from jobs.store.tenants import Tenant
 
 
 class Reading:
@@ -58,6 +59,20 @@ def test_live_workers_that_are_drained_are_counted_apart(any_redis_url: str) -> 
     store.fleet.drain("rests")
     fleet = Queries(store, Settings()).fleet_cache.get()
     assert (fleet.workers, fleet.drained, fleet.lanes) == ({Device.CPU: 1}, {Device.CPU: 1}, {Device.CPU: 2})
+
+
+def test_a_tenant_that_requires_labels_has_the_part_of_the_fleet_that_has_all_of_them(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url))
+    for name, labels in (("plain", ""), ("half", "eu"), ("good", "eu,ssd,trusted"), ("rests", "eu,trusted")):
+        facts = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}", "labels": labels}
+        store.fleet.heartbeat(name, store.fleet.birth(), facts)
+    store.fleet.drain("rests")
+    store.tenants.put(Tenant(name="a", requires=frozenset({"trusted", "eu"})))
+    store.tenants.put(Tenant(name="b", requires=frozenset({"nowhere"})))
+    fleet = Queries(store, Settings()).fleet_cache.get()
+    assert fleet.workers == {Device.CPU: 3} == fleet.of("default").workers
+    assert (fleet.of("a").workers, fleet.of("a").drained) == ({Device.CPU: 1}, {Device.CPU: 1})
+    assert not fleet.of("b").workers
 
 
 @pytest.fixture

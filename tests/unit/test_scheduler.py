@@ -264,3 +264,40 @@ def test_programs_are_for_runners_alone() -> None:
     with pytest.raises(errors.InvalidRequest, match="it runs on cpu"):
         scheduler.route(plan(CPU), RUNNER, False, Priority.LOW, BOTH)
     assert scheduler.estimated_wait("any.normal", Fleet(lanes={RUNNER: 4})) is None
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+TRUSTED = frozenset({"trusted"})
+PLAIN = Fleet(workers={CPU: 4, GPU: 2}, lanes={CPU: 16, GPU: 4}, load_seconds={"any.normal": 32})
+
+
+def labelled(part: Fleet) -> Fleet:
+    """All hosts, of which tenant a may use this part."""
+    return replace(PLAIN, required={"a": TRUSTED}, labelled={TRUSTED: part})
+
+
+def test_hosts_that_may_not_compute_for_a_tenant_do_not_shorten_its_wait() -> None:
+    fleet = labelled(Fleet(workers={CPU: 1}, lanes={CPU: 4}, load_seconds=PLAIN.load_seconds))
+    assert scheduler.estimated_wait("any.normal", fleet, "b") == pytest.approx(5 / 6, abs=0.001)
+    assert scheduler.estimated_wait("any.normal", fleet, "a") == 5.0, "a turn"
+    assert scheduler.estimated_wait("gpu.normal", fleet, "a") is None
+
+
+def test_gpu_preferred_counts_the_gpus_of_hosts_with_the_labels() -> None:
+    fleet = replace(labelled(Fleet(workers={CPU: 1}, lanes={CPU: 4})), load_seconds={})
+    routes = [scheduler.route(plan(CPU, GPU), ANY, True, Priority.NORMAL, fleet, tenant) for tenant in ("a", "b")]
+    assert [(route.queue, route.prefer) for route in routes] == [("any.normal", False), ("gpu.normal", True)]
+
+
+@pytest.mark.parametrize("queue", ["any.normal", "cpu.low", "gpu.high", "runner.normal"])
+def test_what_no_host_with_the_labels_serves_says_which_and_what_to_do(queue: str) -> None:
+    def why(tenant: str, part: Fleet) -> str:
+        place = Place(before=0, tenant=tenant)
+        return scheduler.waiting_because("queued", queue, place, 0, labelled(part), "collatz", 1) or ""
+
+    said = why("a", Fleet())
+    assert "tenant a requires hosts with the labels trusted" in said and "invite --labels trusted" in said
+    assert "labels" not in why("b", Fleet())
+    assert "labels" not in why("a", Fleet(workers=dict.fromkeys(Device, 1), lanes=dict.fromkeys(Device, 2)))
+    assert "drained" in why("a", Fleet(drained=dict.fromkeys(Device, 1)))

@@ -101,7 +101,7 @@ def up(
     nodes = [read.node(name) for name in host or ()] or list(read.nodes)
     tree = hosts.checkout()
     with Hosts(list, read) as opened:
-        installer = hosts.Installer(opened.pool, tree, _say, lambda: hosts.invitation(address))
+        installer = hosts.Installer(opened.pool, tree, _say, lambda labels: hosts.invitation(address, labels))
         _show_outcomes(opened.run(hosts.all_of(nodes, installer.up)), as_json=as_json)
 
 

@@ -64,9 +64,14 @@ def checkout() -> trees.Tree:
     return trees.listed(CHECKOUT, [name for name in names if (CHECKOUT / name).is_file()])
 
 
-def invitation(address: str | None) -> str:
-    """Return an invitation of the cluster that runs in this checkout, which counts once. ClientError."""
-    command = [sys.executable, "-m", "deploy.local", "invite", *(["--address", address] if address else [])]
+def invitation(address: str | None, labels: Sequence[str] = ()) -> str:
+    """Return an invitation of the cluster that runs in this checkout, which counts once. ClientError.
+
+    `labels`: those that the host gets which joins with it.
+    """
+    options = {"--address": address, "--labels": ",".join(labels)}
+    given = [word for option, value in options.items() if value for word in (option, value)]
+    command = [sys.executable, "-m", "deploy.local", "invite", *given]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     found = _INVITATION.search(done.stdout)
     if done.returncode or not found:
@@ -94,7 +99,7 @@ async def all_of(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome
 class Installer:
     """Installs and joins hosts. Used in the pool's event loop."""
 
-    def __init__(self, pool: Pool, tree: trees.Tree, say: Say, invite: Callable[[], str]) -> None:
+    def __init__(self, pool: Pool, tree: trees.Tree, say: Say, invite: Callable[[Sequence[str]], str]) -> None:
         self._pool, self._tree, self._say, self._invite = pool, tree, say, invite
         self._inviting = asyncio.Lock()
 
@@ -115,16 +120,16 @@ class Installer:
             advice = f"stop it there, in {host.folder}: ./deploy-cluster.sh stop"
             raise HostTrouble(node, "a cluster of its own runs in its checkout", advice)
         self._say(node, "starts its workers" if before["joined"] else "joins")
-        line = "" if before["joined"] else await self._invited()
+        line = "" if before["joined"] else await self._invited(node)
         after = await host.told("join-detached", *([] if before["joined"] else ["--", *_options(node)]), line=line)
         return Outcome(name=node.name, state="up", detail=_detail(after))
 
     async def _sent(self, node: Node) -> Synced:
         return await Sender(self._pool, node, self._tree, lambda _sent, _all: None, name=FOLDER).send()
 
-    async def _invited(self) -> str:
+    async def _invited(self, node: Node) -> str:
         async with self._inviting:  # each writes the files of the door
-            return await asyncio.to_thread(self._invite)
+            return await asyncio.to_thread(self._invite, node.labels)
 
 
 async def down(pool: Pool, node: Node, say: Say, *, anyway: bool) -> Outcome:

@@ -1,4 +1,5 @@
--- LEASE id token want least ttl worker lane rate higher(json) -> {ok, lo, hi, errors} | {wait} | {yield} | {finishing} | {gone}
+-- LEASE id token want least ttl worker lane rate higher(json) labels -> {ok, lo, hi, errors} | {wait} | {yield} | {finishing} | {gone}
+-- labels: of the worker's host, as labels_of reads them.
 -- want, least: units of the usual and of the smallest lease of this lane; rate: its units/s on this job, 0 if unknown.
 local id, token, want, least, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local worker, lane, rate, higher = ARGV[6], ARGV[7], tonumber(ARGV[8]), cjson.decode(ARGV[9])
@@ -9,7 +10,10 @@ if is_program(j) then
   ttl = PROGRAM_TTL
   if not string.find(lane, '/', 1, true) then lane = worker .. '/' .. lane end
 end
-if j.state == 'finishing' then return { 'finishing' } end
+local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved', 'labels')
+local labels = labels_of(ARGV[10], row[4])
+local barred = by_tenant() and T.bars(j.tenant, labels)
+if j.state == 'finishing' then return { barred and 'yield' or 'finishing' } end
 if (j.state ~= 'queued' and j.state ~= 'running') or j.backlog == 1 then
   if j.state == 'cancelling' then reclaim(j, t) settle(j, t) end
   return { 'gone' }
@@ -19,8 +23,7 @@ settle(j, t)
 if j.state == 'failed' then return { 'gone' } end
 local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi), num(mine.errors) } end
-local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved')
-if row[1] == '1' then return { 'yield' } end
+if barred or row[1] == '1' then return { 'yield' } end
 if row[3] and is_program(j) then
   local r = reservation(row[3], t)
   if r and r.counts and r.runner == worker then want = math.min(want, units_beside(r, j, t)) end
@@ -29,17 +32,27 @@ end
 local caps = by_tenant() and T.caps(j.tenant)
 if caps and (caps.spent(j, t) or (row[2] == 'gpu' and caps.without_gpu(j.tenant, t))) then return { 'yield' } end
 for _, queue in ipairs(higher) do
-  if call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) > 0 then return { 'yield' } end
+  if call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue, labels) > 0 then return { 'yield' } end
 end
 -- Queues of this worker's device and of any device are those that it listens to.
 local device = higher[1] and string.match(higher[1], '^(%a+)')
+
+-- The tenant of a queue that was given least, of those that this worker may serve, and what it was given.
+local function first_to_serve(queue)
+  local from = 0
+  while true do
+    local head = call('ZRANGE', P .. 'order:' .. queue, from, from, 'WITHSCORES')
+    if not head[1] or not T.bars(head[1], labels) then return head end
+    from = from + 1
+  end
+end
 
 if device and by_tenant() then -- a tenant of the same class that was given much less waits
   local class = class_of(j.queue)
   local finish = number_at('HGET', P .. 'finish:' .. class, j.tenant)
   if device == 'runner' then T.refresh(device .. '.' .. class) end
   for _, where in ipairs({ device, device ~= 'any' and device ~= 'runner' and 'any' or nil }) do
-    local head = call('ZRANGE', P .. 'order:' .. where .. '.' .. class, 0, 0, 'WITHSCORES')
+    local head = first_to_serve(where .. '.' .. class)
     local ahead = head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS
     if ahead and not is_capped(head[1]) then
       local its = row[2] == 'gpu' and T.caps(head[1])

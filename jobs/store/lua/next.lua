@@ -1,8 +1,9 @@
--- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json)
+-- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json) labels
 --   -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
 -- Small jobs are taken up to TAKE_MS of estimated work a lane.
 -- kinds: the version of each kind's model that this worker computes; '' for any. What it lacks is left to others.
 -- offer: what a runner has free, and the only tenant whose jobs it may take, if any; '' for other workers.
+-- labels: of its host, as labels_of reads them.
 -- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, bell, lanes, ttl, slot_ttl =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -25,8 +26,12 @@ local function answer(reply)
 end
 
 if kept.taken and #kept.taken > 1 then return answer(kept.taken) end
-local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved')
+local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved', 'labels')
 if row[1] == '1' then return answer({ 'draining' }) end
+local labels = labels_of(ARGV[11], row[4])
+
+-- A tenant that requires labels which this worker's host has not.
+local function is_barred(name) return by_tenant() and T.bars(name, labels) end
 
 -- A tenant whose jobs this worker may not compute now: it uses all its lanes, or this is a GPU and it has had its seconds.
 local function has_no_gpu(name)
@@ -36,7 +41,7 @@ end
 
 local capped_count
 local function is_out(name)
-  if is_capped(name) then return true end
+  if is_capped(name) or is_barred(name) then return true end
   local out = has_no_gpu(name)
   if out then capped_count = nil end -- it may be the first to say so
   return out
@@ -306,14 +311,17 @@ end
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
   if is_program({ queue = queue }) then T.refresh(queue) end
-  capped_count = capped_count or call('SCARD', P .. 'capped')
-  local most = TENANTS_TRIED + capped_count -- else those with all their lanes would hide the others
+  if not capped_count then
+    capped_count = call('SCARD', P .. 'capped')
+    for _ in pairs(T.wanted()) do capped_count = capped_count + 1 end
+  end
+  local most = TENANTS_TRIED + capped_count -- else those that cannot be served would hide the others
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
   for i = 1, #heads, 2 do
     local j, turn
     if not is_out(heads[i]) then
       j, turn = first(queue, heads[i])
-    elseif not is_capped(heads[i]) then
+    elseif not is_barred(heads[i]) and not is_capped(heads[i]) then
       j, turn = finishing(queue, heads[i])
     end
     if j and look(j, turn, tonumber(heads[i + 1])) then return end

@@ -196,8 +196,13 @@ local function step_out(queue, name, id)
   return call('ZREM', P .. 'pending:' .. queue, id)
 end
 
--- Jobs of tenants that use all their lanes: they wait, and ring for nobody.
-local function capped_out(queue) return by_tenant() and T.capped_out(queue) or 0 end
+-- Jobs of tenants that use all their lanes, or that hosts with these labels may not compute: they wait, and ring for
+-- nobody. Without labels: that any host may not.
+local function capped_out(queue, labels) return by_tenant() and T.capped_out(queue, labels) or 0 end
+
+-- Labels of a worker's host, with commas between: '=' and those that the operator gave it, of a worker that reaches the
+-- coordinators alone; else those in its row.
+local function labels_of(given, in_row) return string.match(given or '', '^=(.*)$') or in_row or '' end
 
 -- Queues that a call levels at its end, each with the jobs that it got more; nil: each change levels at once.
 local unlevelled

@@ -102,6 +102,7 @@ else
   if by_tenant() then T.admit_or_dismiss(j, 'queued') end
   line_up(queue, owner, id, seq)
   level(queue)
+  if by_tenant() and T.bars(owner) then T.ring_for_labelled(queue) end
 end
 weigh(owner, id)
 call('HINCRBY', P .. 'submitted', given.kind, 1)

@@ -75,15 +75,31 @@ end
 
 note_slots()
 
+-- Returns whether no GPU worker that lives may compute for a tenant.
+local function without_gpus()
+  if not gpu_alive then return function() return true end end
+  local hosts = {}
+  for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers:gpu', '(' .. num(t), '+inf')) do
+    local labels = redis.pcall('HGET', P .. 'worker:' .. worker, 'labels')
+    hosts[#hosts + 1] = type(labels) == 'string' and labels or ''
+  end
+  return function(name)
+    for _, labels in ipairs(hosts) do
+      if not T.bars(name, labels) then return false end
+    end
+    return true
+  end
+end
+
 -- Jobs that prefer a GPU move to the any queue: 32 a tick from where the last tick ended, so that none is passed over.
-local function move(queue)
+local function move(queue, is_without)
   local place = P .. 'sweep:' .. queue
   local from = call('GET', place)
   from = from and string.match(from, '^%d+$')
   local some = call('ZRANGEBYSCORE', P .. 'pending:' .. queue, from and '(' .. from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
   for i = 1, #some, 2 do
     local j = job(some[i])
-    if j and j.prefer == 1 then
+    if j and j.prefer == 1 and is_without(j.tenant) then
       unpend(j)
       charge(j, 0)
       call('ZREM', P .. 'held:' .. queue .. ':' .. j.tenant, j.id)
@@ -98,9 +114,10 @@ local function move(queue)
   if #some == 64 then call('SET', place, some[64]) else call('DEL', place) end
 end
 
-if not gpu_alive then
+if not gpu_alive or (by_tenant() and next(T.wanted())) then
+  local is_without = without_gpus()
   for _, queue in ipairs(queues) do
-    if string.sub(queue, 1, 4) == 'gpu.' then move(queue) end
+    if string.sub(queue, 1, 4) == 'gpu.' then move(queue, is_without) end
   end
 end
 
@@ -122,6 +139,7 @@ local function look_after(name)
   T.note_cap(name, t)
   local caps = T.caps(name)
   if not (caps and caps.without_gpu(name, t)) then call('SREM', P .. 'capped', 'gpu:' .. name) end
+  if T.bars(name) and T.lanes_of(name, t) == 0 then T.forgo(name) end
   T.admit_backlog(name, t, 100)
 end
 
@@ -202,10 +220,10 @@ local function kinds_of(text)
 end
 
 for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'workers:runner', '(' .. num(t), '+inf')) do
-  local row = redis.pcall('HMGET', P .. 'worker:' .. name, 'drain', 'cordoned', 'kinds', 'kept_until')
+  local row = redis.pcall('HMGET', P .. 'worker:' .. name, 'drain', 'cordoned', 'kinds', 'kept_until', 'labels')
   if not row.err and row[1] ~= '1' and (row[2] or '') == '' then
     local last = math.min(tonumber(row[4] or 0) or 0, t)
-    runners[name] = { room = room_of(name, t), kinds = kinds_of(row[3]), rested = t - last >= reserve }
+    runners[name] = { room = room_of(name, t), kinds = kinds_of(row[3]), rested = t - last >= reserve, labels = row[5] or '' }
   end
 end
 
@@ -216,6 +234,7 @@ local function waits_for_room(j)
 end
 
 local function suits(runner, j)
+  if by_tenant() and runner and T.bars(j.tenant, runner.labels) then return false end
   return runner and runner.room and num(tonumber(runner.kinds[j.kind]) or -1) == j.version and is_met(runner.room.offer, needs(j))
 end
 

@@ -17,6 +17,45 @@ function T.share_of(name)
   return shares_known[name]
 end
 
+-- Labels that hosts need to compute for the tenants that require some: ct:shares has them in |requires, as
+-- tenant=label+label, with commas between.
+local wanted_labels
+function T.wanted()
+  if not wanted_labels then
+    wanted_labels = {}
+    for name, labels in string.gmatch(call('HGET', P .. 'shares', '|requires') or '', '([^=,]+)=([^,]+)') do
+      wanted_labels[name] = labels
+    end
+  end
+  return wanted_labels
+end
+
+-- Whether a host with these labels, with commas between, may not compute for a tenant; without labels: whether any may not.
+function T.bars(name, labels)
+  local wanted = T.wanted()[name]
+  if not wanted or not labels then return wanted ~= nil end
+  for label in string.gmatch(wanted, '[^+]+') do
+    if not string.find(',' .. labels .. ',', ',' .. label .. ',', 1, true) then return true end
+  end
+  return false
+end
+
+-- What ct:shares is to have in |requires once a tenant requires these labels, with + between, or none; nil: what it has.
+function T.with_labels(name, labels)
+  local wanted, rows = T.wanted(), {}
+  if (wanted[name] or '') == labels then return nil end
+  wanted[name] = labels ~= '' and labels or nil
+  for each, some in pairs(wanted) do rows[#rows + 1] = each .. '=' .. some end
+  table.sort(rows)
+  return table.concat(rows, ',')
+end
+
+-- A job that not every worker may take rings once for those that are idle: who may not take it rings for nobody else.
+function T.ring_for_labelled(queue)
+  local idle = call('ZCARD', P .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
+  for _ = 1, math.min(idle, TENANTS_TRIED) do ring(queue) end
+end
+
 -- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
 local function exact(x) return string.format('%.17g', x) end
 
@@ -61,15 +100,20 @@ function T.step_out(queue, name, id)
   if call('ZREM', turns, id) == 1 and call('EXISTS', turns) == 0 then call('ZREM', P .. 'order:' .. queue, name) end
 end
 
-function T.capped_out(queue)
+-- And those that hosts with these labels may not compute; without labels: that any may not.
+function T.capped_out(queue, labels)
   local count, counted = 0, {}
+  local function leave_out(name)
+    if counted[name] then return end
+    counted[name] = true
+    count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+  end
   for _, member in ipairs(call('SMEMBERS', P .. 'capped')) do
     local device, name = string.match(member, '^(gpu):(.*)$')
-    name = name or member
-    if not counted[name] and (not device or string.find(queue, '^[ga]')) then
-      counted[name] = true
-      count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
-    end
+    if not device or string.find(queue, '^[ga]') then leave_out(name or member) end
+  end
+  for name in pairs(T.wanted()) do
+    if T.bars(name, labels) then leave_out(name) end
   end
   return count
 end
@@ -196,6 +240,14 @@ function T.put_in_backlog(j)
   j.backlog = 1
   account(j)
   save(j)
+end
+
+-- Time for which nobody could serve a tenant is not saved up: it starts at the clocks when it is served again.
+function T.forgo(name)
+  for class in pairs(CLASSES) do
+    local behind = number_at('GET', P .. 'virtual:' .. class) - number_at('HGET', P .. 'finish:' .. class, name)
+    if behind > 0 then T.bill({ queue = 'any.' .. class, tenant = name }, behind * T.share_of(name).weight) end
+  end
 end
 
 -- Forgets what was read of a tenant's weight and caps.

@@ -1,5 +1,6 @@
--- TENANT name weight max_lanes max_jobs caps text tenant token -> new | changed. Registers a tenant or changes its weight
--- and caps. max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most. text: those for the audit log.
+-- TENANT name weight max_lanes max_jobs caps text tenant token labels -> new | changed. Registers a tenant or changes its
+-- weight and caps. max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most. text: those for the audit
+-- log. labels: that it requires of hosts, with + between; *: they stay.
 local name, weight, lanes, jobs, caps, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local t = now()
 
@@ -31,6 +32,12 @@ T.forget(name)
 if not string.find(caps, 'stored_bytes=', 1, true) then
   call('DEL', P .. 'stored:' .. name)
   call('HDEL', P .. 'stored', name)
+end
+local required = (ARGV[9] or '*') ~= '*' and T.with_labels(name, ARGV[9])
+if required then
+  changed = true
+  call('HSET', P .. 'shares', '|requires', required)
+  for _, queue in ipairs(every_queue()) do level(queue) end
 end
 T.note_cap(name, t)
 T.admit_backlog(name, t, 100)

@@ -27,6 +27,8 @@ end
 call('ZREM', P .. 'tenants', name)
 call('HINCRBY', P .. 'generations', name, 1)
 call('HDEL', P .. 'shares', name, name .. '|caps')
+local required = by_tenant() and T.with_labels(name, '')
+if required then call('HSET', P .. 'shares', '|requires', required) end
 call('DEL', P .. 'lanes:' .. name)
 call('SREM', P .. 'capped', name, 'gpu:' .. name)
 call('DEL', P .. 'stored:' .. name)

@@ -1,0 +1,184 @@
+"""Labels of hosts over HTTP: who gives them, and a worker that claims some which it was not given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+
+from jobs import queues
+from jobs.labels import MOST
+from jobs.models import Device
+from jobs.store import Store, bells, connection, keys
+from jobs.store.lease_store import Pulse
+from jobs.store.slots import Held
+from jobs.store.tenants import Tenant
+from jobs.worker.api_store import ApiStore
+from jobs.worker.host import Host
+from tests.contract.api_transport import Served, serve
+from tests.contract.lease_model import new_job
+
+ROW: dict[str, Any] = {
+    "device": "cpu", "state": "idle", "lanes": 2, "busy_lanes": 0, "job": "", "kinds": '{"sum": 1}', "pid": 7,
+    "rates": "{}", **Host("here").figures(),
+}  # fmt: skip
+OFFER = {"cpus": 4, "memory_mib": 8000, "gpus": [], "host": "here", "labels": ["trusted"]}
+
+
+@pytest.fixture
+def store(any_redis_url: str) -> Iterator[Store]:
+    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
+        bells.place_bells(Store(client))
+        yield Store(client)
+
+
+@pytest.fixture
+def served(any_redis_url: str, store: Store) -> Iterator[Served]:
+    with serve(any_redis_url, store) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(served: Served) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {served.token('boss', 'admin')}"}
+    with httpx.Client(base_url=f"{served.place}/api", headers=headers, timeout=30) as client:
+        yield client
+
+
+def worker(served: Served, name: str, *labels: str, device: Device = Device.CPU, **row: Any) -> ApiStore:
+    """A worker whose token has these labels, once the cluster has heard of it."""
+    made = ApiStore(served.api(served.token(name, labels=labels)), device, 0.0)
+    beat(made, device=device.value, **row)
+    return made
+
+
+def beat(made: ApiStore, **row: Any) -> None:
+    made.pulse(Pulse(worker="", born=made.fleet.birth(), row=lambda: ROW | row))
+
+
+def required(store: Store, queue: str = "any.normal", *labels: str, **more: Any) -> str:
+    store.tenants.put(Tenant(name="a", requires=frozenset(labels or ("trusted",))))
+    store.jobs.submit([new_job("j", 10, queue, tenant="a", **more)])
+    return "j"
+
+
+# -- what a worker says of itself -------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_claims_a_label_gets_nothing_by_it(served: Served, store: Store) -> None:
+    job = required(store)
+    liar = worker(served, "liar", "eu", labels="eu,trusted")
+    assert store.client.hget(keys.worker("liar"), "labels") == b"eu"
+    assert liar.slots.next("", queues.ALL) == "none"
+    assert liar.leases.lease(job, "t", want=1, worker="") == "gone"
+    assert liar.results.gather(job).spec is None
+    honest = worker(served, "honest", "trusted")
+    assert honest.slots.next("", queues.ALL) == Held(job_id=job)
+
+
+def test_no_call_names_labels(served: Served, store: Store) -> None:
+    required(store)
+    headers = {"Authorization": f"Bearer {served.token('liar')}"}
+    bodies = {"next": {"device": "cpu", "lanes": 1}, "lease": {"job_id": "j", "lease": "t", "want": 1}, "register": {}}
+    for call, body in bodies.items():
+        answer = httpx.post(f"{served.place}/api/worker/{call}", json={**body, "labels": ["trusted"]}, headers=headers)
+        assert answer.status_code == 422 and answer.json()["field"] == "labels"
+
+
+def test_a_second_token_of_a_name_has_its_own_labels_alone(served: Served, store: Store) -> None:
+    """The row of the name says what the other one's token gives."""
+    job = required(store)
+    worker(served, "twin", "trusted")
+    other = ApiStore(served.api(served.token("twin")), Device.CPU, 0.0)
+    assert other.slots.next("", queues.ALL) == "none"
+    store.client.hset(keys.SLOT_JOBS, "twin", f"{job}|1")  # it holds the job, as the other
+    assert other.leases.lease(job, "t", want=1, worker="") == "yield"
+
+
+def test_a_runner_that_offers_a_label_gets_jobs_that_ask_for_it_and_no_tenant_that_requires_it(
+    served: Served, store: Store
+) -> None:
+    required(store, "runner.normal", requirements={"labels": ["trusted"]})
+    liar = worker(served, "liar", device=Device.RUNNER, offer=json.dumps(OFFER), isolation="uid")
+    assert liar.slots.next("", queues.for_worker(Device.RUNNER), offer=OFFER) == "none"
+    store.jobs.submit([new_job("own", 1, "runner.normal", requirements={"labels": ["trusted"]})])
+    assert liar.slots.next("", queues.for_worker(Device.RUNNER), offer=OFFER) == Held(job_id="own")
+    good = worker(served, "good", "trusted", device=Device.RUNNER, offer=json.dumps(OFFER | {"labels": []}))
+    asked = good.slots.next("", queues.for_worker(Device.RUNNER), offer=OFFER | {"labels": []})
+    assert asked == Held(job_id="j"), "what the operator gave is what jobs may ask for, too"
+    assert json.loads(store.client.hget(keys.worker("good"), "offer") or "")["labels"] == ["trusted"]
+
+
+# -- who gives them ---------------------------------------------------------------------------------------------------
+
+
+def test_a_host_has_the_labels_of_its_invitation(served: Served, store: Store, admin: httpx.Client) -> None:
+    body = {"name": "invitation", "scopes": ["join"], "labels": ["trusted", "eu", "eu"]}
+    made = admin.post("/tokens", json=body).json()
+    assert made["labels"] == ["eu", "trusted"]
+    answer = httpx.post(
+        f"{served.place}/api/join", json={"host": "box", "workers": ["cpu-1"]},
+        headers={"Authorization": f"Bearer {made['token']}"},
+    )  # fmt: skip
+    assert answer.status_code == 201, answer.text
+    joined = ApiStore(served.api(answer.json()["workers"][0]["token"]), Device.CPU, 0.0)
+    beat(joined, host="box")
+    [row] = [row for row in admin.get("/hosts").json()["hosts"] if row["host"] == "box"]
+    assert (row["given_labels"], row["labels"]) == (["eu", "trusted"], [])
+    [token] = [row for row in admin.get("/tokens").json()["tokens"] if row["name"] == "box-cpu-1"]
+    assert token["labels"] == ["eu", "trusted"]
+    required(store)
+    assert joined.slots.next("", queues.ALL) == Held(job_id="j")
+
+
+def test_a_host_cannot_name_labels_as_it_joins(served: Served, admin: httpx.Client) -> None:
+    made = admin.post("/tokens", json={"name": "invitation", "scopes": ["join"]}).json()
+    body = {"host": "box", "workers": ["cpu-1"], "labels": ["trusted"]}
+    answer = httpx.post(f"{served.place}/api/join", json=body, headers={"Authorization": f"Bearer {made['token']}"})
+    assert answer.status_code == 422 and answer.json()["field"] == "labels"
+
+
+def test_labels_out_of_bounds_are_refused(admin: httpx.Client) -> None:
+    wrong: list[Any] = ["trusted", ["a,b"], ["a+b"], ["a=b"], [""], ["x" * 65], [1], [str(n) for n in range(MOST + 1)]]
+    for labels in wrong:
+        body = {"name": "w", "scopes": ["worker"], "labels": labels}
+        calls = (admin.post("/tokens", json=body), admin.put("/tenants/a", json={"requires": labels}))
+        for answer, field in zip(calls, ("labels", "requires"), strict=True):
+            assert answer.status_code == 422 and answer.json()["field"].partition(".")[0] == field, labels
+    for scopes in (["read"], ["worker", "read"], ["admin"]):
+        answer = admin.post("/tokens", json={"name": "w", "scopes": scopes, "labels": ["trusted"]})
+        assert answer.status_code == 422 and answer.json()["field"] == "labels", scopes
+
+
+def test_what_is_left_out_stays_and_is_in_the_audit_log(admin: httpx.Client) -> None:
+    assert admin.put("/tenants/a", json={"requires": ["trusted", "eu"]}).json()["requires"] == ["eu", "trusted"]
+    assert admin.put("/tenants/a", json={"weight": 3}).json()["requires"] == ["eu", "trusted"]
+    entries = [json.loads(line) for line in admin.get("/audit").json()["lines"]]
+    outcomes = [entry["outcome"] for entry in entries if entry.get("action") == "tenant"]
+    assert any(outcome.endswith("requires eu trusted") for outcome in outcomes), outcomes
+    assert admin.put("/tenants/a", json={"requires": []}).json()["requires"] == []
+
+
+def test_labels_are_not_required_while_a_worker_lives_that_knows_none(admin: httpx.Client, store: Store) -> None:
+    store.fleet.heartbeat("old-1", store.fleet.birth(), {"device": "cpu", "state": "idle", "lanes": 1, "kinds": "{}"})
+    answer = admin.put("/tenants/a", json={"requires": ["trusted"]})
+    assert answer.status_code == 409 and answer.json()["field"] == "requires" and "old-1" in answer.json()["detail"]
+    assert admin.put("/tenants/a", json={"requires": []}).status_code == 200
+
+
+# -- what waits says why ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_no_host_may_compute_says_which_labels_are_missing(
+    served: Served, store: Store, admin: httpx.Client
+) -> None:
+    worker(served, "plain", "eu")
+    required(store)
+    said = admin.get("/jobs/j").json()["waiting_because"]
+    assert "requires hosts with the labels trusted" in said and "invite --labels trusted" in said
+    made = worker(served, "good", "trusted")
+    assert made.slots.next("", queues.ALL) == Held(job_id="j")
