@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from gpu_worker import selftest, telemetry
 from gpu_worker.claim import Claim, NoGpu, allowed
 from gpu_worker.cupy_device import CupyDevice
+from gpu_worker.health import Health
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
 from gpu_worker.sharing import Sharing, rank
@@ -37,6 +38,8 @@ log = logging.getLogger("gpu_worker")
 
 #: Leases in flight: while one's result is merged and the next is asked for, the other computes.
 LANES = 2
+#: Characters of the reason why a GPU gets no work, at most.
+_MOST_WORDS = 300
 #: Seconds between two tries of a parked worker to claim a GPU.
 PARKED_SECONDS = 1.0
 
@@ -118,7 +121,7 @@ class Work:
     ) -> None:
         self._settings, self._machine, self._provider = settings, machine, provider
         self._claim, self._link = claim, link
-        self._sharing = Sharing()
+        self._sharing, self._health = Sharing(), Health(provider)
         self._ended = threading.Event()
         self._worker = Worker(
             settings, Device.GPU, LANES, self._row, sampled=Sampled(module="gpu_worker.sampler", gpus=self._own)
@@ -155,9 +158,19 @@ class Work:
         busy = bool(slot or (server and server.busy()))
         if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
             self._worker.retire(f"another worker has claimed {gpu.uuid}")
+        elif why := self._health.look(gpu):  # it keeps the GPU: a program would not fare better
+            return {**self._shown(gpu), "cordoned": why[:_MOST_WORDS], **self._out_of_service(busy)}
         elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
             self._give_way(server)
+        return {**self._shown(gpu), "cordoned": ""}
+
+    def _shown(self, gpu: telemetry.HostGpu) -> Row:
         return {"gpus": json.dumps([telemetry.row(gpu, self._provider.sample(gpu.uuid))])}
+
+    def _out_of_service(self, busy: bool) -> Row:
+        """Return the state of a worker whose GPU is sick, unless it ends."""
+        server = self._worker.server
+        return {} if server is None or server.stopping else {"state": "draining" if busy else "drained"}
 
     def _give_way(self, server: Server) -> None:
         log.info("a program waits for the GPU: this worker commits what it has, and starts anew without it",
@@ -174,10 +187,15 @@ class Work:
         gpu = self._claim.gpu
         assert gpu is not None
         log.info("claimed a GPU", extra={"gpu": gpu.uuid, "index": gpu.index, "name_": gpu.name})
-        opened = open_device(self._settings, self._machine, gpu.uuid)
-        log.info("self-test passed", extra={"seconds": opened})
+        if not self._health.look(gpu):  # a context on a sick GPU may hang
+            opened = open_device(self._settings, self._machine, gpu.uuid)
+            log.info("self-test passed", extra={"seconds": opened})
         self._sharing = Sharing()
-        return [StreamLane(str(number), self._settings.gpu_batch_size, self._retire) for number in range(LANES)]
+        most, known = self._settings.gpu_batch_size, self._health.why
+        return [StreamLane(str(number), most, self._retire, self._sick, known) for number in range(LANES)]
+
+    def _sick(self) -> str:
+        return self._health.look(self._claim.gpu)
 
     def _wait_for_programs(self) -> None:
         """Wait, without a CUDA context, until a GPU is free that no program waits for."""

@@ -22,15 +22,24 @@ log = logging.getLogger(__name__)
 
 #: Seconds after which a launch that should have ended is given up, and with it the process.
 HANG_SECONDS = 15.0
+#: Seconds between two looks whether a device that gets no work is to get some.
+LOOK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
 
 class StreamLane:
-    """A `jobs.worker.lanes.Lane`. `retire` is called, once or more, when the device fails."""
+    """A `jobs.worker.lanes.Lane`. `retire` is called, once or more, when the device fails.
 
-    def __init__(self, name: str, most_units: int, retire: Callable[[str], None]) -> None:
+    `sick` asks the driver why the device gets no work, and `known` says what it answered last; empty: it gets some.
+    """
+
+    def __init__(
+        self, name: str, most_units: int, retire: Callable[[str], None], sick: Callable[[], str] = lambda: "",
+        known: Callable[[], str] = lambda: "",
+    ) -> None:  # fmt: skip
         self.name = name
+        self._sick, self._known = sick, known
         self._most = most_units
         self._retire = retire
         #: Place of the small job that it is at.
@@ -38,10 +47,12 @@ class StreamLane:
 
     @property
     def ready(self) -> bool:
-        """Always: what a device does not survive ends its worker."""
-        return True
+        """Tell whether the device is sound; what it does not survive ends its worker."""
+        return not self._known()
 
-    def mend(self) -> None: ...
+    def mend(self) -> None:
+        """Wait a while: a sick device is mended by people."""
+        time.sleep(LOOK_SECONDS)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
@@ -54,6 +65,7 @@ class StreamLane:
         done = self._run(
             lambda: execution.compute(facts.kind, Device.GPU, self._bounded(facts.spec), grant.lo, grant.hi, tick)
         )
+        self._trust()
         encoded = execution.encoded(facts.kind, Device.GPU, done.partial)
         return Computed(upto=done.upto, partial={}, seconds=done.seconds), encoded
 
@@ -63,7 +75,13 @@ class StreamLane:
         answers = []
         for self.at, fact in enumerate(facts):
             answers.append(self._whole(fact))
+        self._trust()
         return answers
+
+    def _trust(self) -> None:
+        """Raise LaneDied where the device turned out to be sick: what it computed meanwhile is computed elsewhere."""
+        if why := self._sick():
+            raise LaneDied(f"lane {self.name}: what it computed is not used: {why}", touched=False)
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpu_worker.telemetry import HostGpu, NoTelemetry, Sample
+from jobs.worker import gpu_faults
 
 T = TypeVar("T")
 
@@ -17,6 +18,8 @@ REASONS = {
     0x100: "display_clock_setting",
 }  # fmt: skip
 _IDLE = 0x1
+#: Xid errors that are read at once.
+_MOST_EVENTS = 100
 
 
 class Nvml:
@@ -32,6 +35,8 @@ class Nvml:
             raise NoTelemetry(f"NVML: {error}; see what nvidia-smi says on this host") from error
         self._handles: dict[str, Any] = {}
         self._activity: dict[str, Any] = {}
+        #: The events of each GPU whose faults were asked for; None: its driver has none.
+        self._events: dict[str, Any] = {}
 
     def gpus(self) -> list[HostGpu]:
         nvml = self._nvml
@@ -67,6 +72,32 @@ class Nvml:
     def joules(self, uuid: str) -> float | None:
         handle = self._handle(uuid)
         return None if handle is None else self._scaled(1e-3, self._nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+
+    def fault(self, uuid: str) -> str:
+        handle = self._handle(uuid)
+        if handle is None:
+            return ""
+        if uuid not in self._events:
+            self._events[uuid] = self._known(self._registered, handle)
+        xids = self._xids(self._events[uuid])
+        if found := next(filter(gpu_faults.is_fault, xids), None):
+            return gpu_faults.of_xid(found)
+        return gpu_faults.of_memory(gpu_faults.uncorrectable(self._nvml, handle))
+
+    def _registered(self, handle: Any) -> Any:
+        events = self._nvml.nvmlEventSetCreate()
+        self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, events)
+        return events
+
+    def _xids(self, events: Any) -> list[int]:
+        """Return the Xid errors that wait; that of an error without an event is a timeout."""
+        found: list[int] = []
+        while events is not None and len(found) < _MOST_EVENTS:
+            event = self._known(self._nvml.nvmlEventSetWait_v2, events, 0)
+            if event is None:
+                break
+            found.append(int(event.eventData))
+        return found
 
     def close(self) -> None:
         self._known(self._nvml.nvmlShutdown)

@@ -43,6 +43,9 @@ class Provider(Protocol):
     def joules(self, uuid: str) -> float | None:
         """The energy counter alone."""
 
+    def fault(self, uuid: str) -> str:
+        """Return what is wrong with the GPU itself since this was first asked, in words; empty: nothing is known."""
+
     def close(self) -> None: ...
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.worker import gpu_faults
+
 #: MiB of a GPU's memory that may be used by others where no process of them can be seen.
 MOST_FOREIGN_MIB = 4096
 
@@ -42,10 +44,10 @@ def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
 
 
 def foreign(gpu: Gpu) -> str:
-    """Return what lies on a GPU that no worker of the cluster uses, in words; empty for nothing that can be seen.
+    """Return why a GPU that no worker of the cluster uses is not to be used, in words; empty for nothing that is seen.
 
-    A process that computes there, whose memory may be unknown; where processes cannot be seen, as in a container, much
-    memory: a desktop has some.
+    Memory errors that ECC could not correct; a process that computes there, whose memory may be unknown; where
+    processes cannot be seen, as in a container, much memory: a desktop has some.
     """
     try:
         nvml: Any = importlib.import_module("pynvml")
@@ -54,6 +56,8 @@ def foreign(gpu: Gpu) -> str:
         return ""
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        if fault := gpu_faults.of_memory(gpu_faults.uncorrectable(nvml, handle)):
+            return f"{fault}; {gpu_faults.ADVICE}"
         if processes := _processes(nvml, handle):
             return f"processes that are not the cluster's compute there: {', '.join(processes)}"
         used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used) >> 20

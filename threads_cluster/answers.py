@@ -248,6 +248,8 @@ class Worker(Answer):
     cpu_ratio: float | None = None
     cpu_level: str | None = None
     memory_used_bytes: Count | None = None
+    live: bool | None = None
+    cordoned: str | None = None
 
 
 class Host(Answer):
@@ -292,6 +294,7 @@ class Device(Answer):
     memory_used_bytes: Count | None = None
     memory_total_bytes: Count | None = None
     temperature_celsius: float | None = None
+    cordoned: str | None = None
     power_watts: float | None = None
 
 

@@ -487,6 +487,9 @@ def hosts(several: Sequence[Mapping[str, Any]]) -> None:
 
 def _host_state(host: Mapping[str, Any]) -> str:
     state = "lost" if not host["live"] else "draining" if host.get("draining") else "live"
+    sick = sum(bool(device.get("cordoned")) for device in host.get("devices", ()))
+    if host["live"] and sick:
+        state += f", {'1 GPU' if sick == 1 else f'{sick} GPUs'} cordoned"
     wrong = abs(host.get("clock_offset_seconds") or 0.0) > CLOCK_SECONDS
     return f"{state}, clock {host['clock_offset_seconds']:+.1f} s" if wrong else state
 
@@ -523,12 +526,16 @@ def host(row: Mapping[str, Any]) -> None:
              [_device_row(device) for device in row["devices"]])  # fmt: skip
     line("")
     workers(row["worker_rows"])
+    for worker in row["worker_rows"]:
+        if worker.get("cordoned") and worker.get("live"):
+            line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
 
 
 def _device_row(device: Mapping[str, Any]) -> list[Any]:
     celsius, watts = device.get("temperature_celsius"), device.get("power_watts")
+    job = "idle" if device["idle"] else device.get("job")
     return [
-        device.get("index"), device["name"], device["worker"], "idle" if device["idle"] else device.get("job"),
+        device.get("index"), device["name"], device["worker"], "cordoned" if device.get("cordoned") else job,
         figures.percent(device.get("utilization_ratio")), _memory(device),
         "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
     ]  # fmt: skip
@@ -555,6 +562,8 @@ def workers(several: Sequence[Mapping[str, Any]]) -> None:
 
 def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
     state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
+    if worker.get("live") and worker.get("cordoned"):
+        state = "cordoned"
     if worker.get("live") and worker.get("reserved_for"):
         state = f"{state}, kept for {worker['reserved_for']}"
     device = " ".join(filter(None, (worker.get("device"), worker.get("cpu_level"))))

@@ -96,7 +96,7 @@ class Worker(Answer):
     offer: Offer | None = optional("Of a runner: what it has in all.")
     isolation: str | None = optional("Of a runner: uid, where each slot has a user of its own, or shared.")
     running: list[tuple[str, int]] | None = optional("Of a runner: job and unit of programs that run, at most 64.")
-    cordoned: str | None = optional("Why a runner takes no new units by itself.")
+    cordoned: str | None = optional("Why a runner, or a worker whose GPU is sick, takes no work by itself.")
     reserved_for: str | None = optional("Of a runner: the job that it is kept for, which needs more than is free.")
     labels: list[str] | None = optional("Labels that the operator gave its host, which tenants may require.")
 

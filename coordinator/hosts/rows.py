@@ -21,6 +21,7 @@ class DeviceRow(TypedDict):
     memory_total_bytes: int | None
     temperature_celsius: float | None
     power_watts: float | None
+    cordoned: str | None
 
 
 class HostRow(TypedDict):
@@ -97,10 +98,11 @@ def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
     used = gpu.get("utilization_ratio")
     return {
         "uuid": gpu["uuid"], "index": gpu.get("index"), "name": gpu.get("name", "GPU"), "worker": worker["id"],
-        "job": worker["job"], "idle": not worker["job"] and not worker["busy_lanes"] and used == 0,
+        "job": worker["job"],
+        "idle": not (worker["job"] or worker["busy_lanes"] or worker.get("cordoned")) and used == 0,
         "utilization_ratio": used, "memory_used_bytes": gpu.get("memory_used_bytes"),
         "memory_total_bytes": gpu.get("memory_total_bytes"), "temperature_celsius": gpu.get("temperature_celsius"),
-        "power_watts": gpu.get("power_watts"),
+        "power_watts": gpu.get("power_watts"), "cordoned": worker.get("cordoned"),
     }  # fmt: skip
 
 

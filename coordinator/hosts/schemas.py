@@ -18,6 +18,7 @@ class Device(Answer):
     memory_total_bytes: int | None
     temperature_celsius: float | None
     power_watts: float | None
+    cordoned: str | None = required("Why its worker gives it no work; null: it does.")
 
 
 class Host(Answer):

@@ -61,7 +61,9 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     served = [(name, fields) for name, fields in alive if b"device" in fields]
     known = [(name, fields) for name, fields in served if fields.get(b"drain") != b"1"]
     drained = [(name, fields[b"device"]) for name, fields in served if fields.get(b"drain") == b"1"]
-    able = [(name, fields) for name, fields in known if fields.get(b"state") != b"parked"]
+    cordoned = [(name, fields) for name, fields in known if fields.get(b"cordoned")]
+    sound = [(name, fields) for name, fields in known if not fields.get(b"cordoned")]
+    able = [(name, fields) for name, fields in sound if fields.get(b"state") != b"parked"]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
     for device, has_lanes, is_idle, text, versions in skipped.readable("worker", able, _ability):
@@ -75,7 +77,8 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     return scheduler.Fleet(
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
-        parked=len(known) - len(able), drained=Counter(skipped.readable("worker", drained, _device)),
+        parked=len(sound) - len(able), cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
+        drained=Counter(skipped.readable("worker", drained, _device)),
         workers=count, idle=idle, lanes=lanes,
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
@@ -85,6 +88,10 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
 
 def _device(_name: str, stored: bytes) -> Device:
     return Device(stored.decode())
+
+
+def _cordon(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Device, str]]:
+    return name, (Device(fields[b"device"].decode()), fields[b"cordoned"].decode(errors="replace"))
 
 
 def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:

@@ -38,6 +38,8 @@ class Fleet:
     parked: int = 0
     #: Live workers that are drained, by device.
     drained: Mapping[Device, int] = field(default_factory=dict)
+    #: Live workers that take no work by themselves, by name: the device of each, and why.
+    cordoned: Mapping[str, tuple[Device, str]] = field(default_factory=dict)
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
@@ -53,7 +55,10 @@ class Fleet:
 
     def knows(self, queue: str) -> bool:
         """Return True when a live worker serves the queue, or would if nothing kept it from that."""
-        return bool(self.parked) or any(self.workers.get(one) or self.drained.get(one) for one in devices_of(queue))
+        serving = devices_of(queue)
+        there = any(self.workers.get(one) or self.drained.get(one) for one in serving)
+        parked = self.parked and Device.GPU in serving
+        return there or bool(parked) or any(device in serving for device, _ in self.cordoned.values())
 
     def alive(self, device: Device) -> bool:
         return self.lanes.get(device, 0) > 0
@@ -204,13 +209,16 @@ def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
 
 
 def unserved(queue: str, fleet: Fleet) -> str:
-    """Return why nobody serves a queue: no such worker lives, all are drained, or programs have their GPUs."""
+    """Return why nobody serves a queue: no such worker lives, all are drained or sick, or programs have their GPUs."""
     if fleet.parked and Device.GPU in devices_of(queue):
         return f"programs have the GPU of every worker that serves the queue {queue}"
     if drained := _count(fleet.drained, devices_of(queue)):
         which = "the only worker that serves" if drained == 1 else f"all {drained} workers that serve"
         is_drained = "is drained" if drained == 1 else "are drained"
         return f"{which} the queue {queue} {is_drained}; one works again with: cluster drain WORKER --off"
+    for name, (device, why) in fleet.cordoned.items():
+        if device in devices_of(queue):
+            return f"{name}, which would serve the queue {queue}, takes no work: {why}"
     return f"no live worker serves the queue {queue}"
 
 
@@ -240,7 +248,7 @@ def _before_it(place: Place) -> str:
 
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     """Return which requirement no live runner meets; None where one meets all of them."""
-    if not fleet.workers.get(Device.RUNNER) and fleet.drained.get(Device.RUNNER):
+    if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
         return unserved(queue, fleet)
     if not fleet.workers.get(Device.RUNNER):
         return (

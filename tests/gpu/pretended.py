@@ -17,6 +17,7 @@ from gpu_worker import sharing
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import logs, settings
 from jobs.kinds import gpu
+from jobs.worker import gpu_faults
 from tests.gpu.host_device import HostArray, HostDevice
 
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000001")
@@ -24,10 +25,11 @@ WATTS = 250.0
 
 
 class PretendedTelemetry:
-    """Two GPUs that draw 250 W each whatever they do."""
+    """Two GPUs that draw 250 W each whatever they do; sick while the file `xid` says by which error."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: Path = Path("/nonexistent")) -> None:
         self._since = time.monotonic()
+        self._faults = faults
 
     def gpus(self) -> list[HostGpu]:
         return [HostGpu(index=index, uuid=uuid, name="Pretended") for index, uuid in enumerate(UUIDS)]
@@ -42,6 +44,10 @@ class PretendedTelemetry:
 
     def joules(self, uuid: str) -> float:
         return WATTS * (time.monotonic() - self._since)
+
+    def fault(self, uuid: str) -> str:
+        file = self._faults / "xid"
+        return gpu_faults.of_xid(int(file.read_text())) if file.exists() else ""
 
     def close(self) -> None: ...
 
@@ -75,7 +81,9 @@ def main() -> int:
     logs.configure(chosen.log_level, "gpu-worker", host=chosen.host_name(), worker=chosen.worker_name())
     folder = Path(os.environ.get("PRETENDED_FAULTS", "/nonexistent"))
     sharing.IDLE_SECONDS = float(os.environ.get("PRETENDED_IDLE_SECONDS", sharing.IDLE_SECONDS))
-    machine = worker.Machine(telemetry=PretendedTelemetry, open=lambda uuid, memory: FaultyDevice(folder))
+    machine = worker.Machine(
+        telemetry=lambda: PretendedTelemetry(folder), open=lambda uuid, memory: FaultyDevice(folder)
+    )
     return worker.run(chosen, machine)
 
 

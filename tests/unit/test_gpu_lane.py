@@ -59,6 +59,23 @@ def test_a_device_that_fails_retires_the_worker_and_a_kernel_that_fails_does_not
     assert told == ["the GPU failed: ECC error"]
 
 
+def test_what_a_sick_device_computed_is_given_back_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "compute", lambda *_: Computed(upto=9, partial={}, seconds=0.1))
+    monkeypatch.setattr(execution, "whole", lambda *_: None)
+    monkeypatch.setattr(lanes, "LOOK_SECONDS", 0.0)
+    faults: list[str] = []
+    lane = lanes.StreamLane("0", 0, lambda why: None, lambda: "".join(faults), lambda: "".join(faults))
+    facts = task({}).facts
+    assert lane.ready and lane.compute(task({}))[0].upto == 9 and len(lane.compute_small([facts])) == 1
+    faults.append("Xid 79")
+    assert not lane.ready
+    for compute in (lambda: lane.compute(task({})), lambda: lane.compute_small([facts])):
+        with pytest.raises(LaneDied, match="Xid 79") as died:
+            compute()
+        assert not died.value.touched
+    lane.mend()
+
+
 def test_a_launch_that_outlives_a_stop_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "HANG_SECONDS", 0.5)
     going, stopped, ended = task({}), task({}), threading.Event()

@@ -14,6 +14,7 @@ import pytest
 
 from gpu_worker import telemetry
 from gpu_worker.claim import allowed
+from gpu_worker.health import Health
 from gpu_worker.nvml import REASONS
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
@@ -34,10 +35,11 @@ except NoTelemetry as error:
 else:
     found = nvml.gpus()
     samples = [row(gpu, nvml.sample(gpu.uuid)) for _ in range(3) for gpu in found]
+    faults = [nvml.fault("GPU-stub") for _ in range(2)] + [nvml.fault("GPU-gone")]
     lost = asdict(nvml.sample("GPU-gone")) | {"joules": nvml.joules("GPU-gone")}
     alive = ctypes.CDLL("libnvidia-ml.so.1").stub_samples_alive()
     nvml.close()
-    print(json.dumps({"samples": samples, "lost": lost, "alive": alive}))
+    print(json.dumps({"samples": samples, "lost": lost, "alive": alive, "faults": faults}))
 """
 
 
@@ -79,6 +81,40 @@ def test_what_an_old_chip_does_not_tell_is_left_out_and_never_guessed(library: P
     known = told(library, "old")["samples"][-1]
     assert not {"sm_active_ratio", "power_watts", "energy_joules_total", "pcie_receive_bytes_per_second"} & set(known)
     assert known["utilization_ratio"] == 0.87
+
+
+@pytest.mark.parametrize(
+    ("stub", "fault"),
+    [
+        ("", ""), ("old", ""), ("programs", ""), ("xid", "the driver reported Xid 79"),
+        ("ecc", "ECC could not correct 2 memory errors since the driver was loaded"),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_sick_by_what_its_driver_reports_of_it_and_not_of_programs(
+    library: Path, stub: str, fault: str
+) -> None:
+    first, second, gone = told(library, stub)["faults"]
+    assert (first, gone) == (fault, "")
+    assert second == ("" if stub == "xid" else fault), "an event comes once, a count stays"
+
+
+class _Provider:
+    """Reports faults one after the other."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = list(faults)
+
+    def fault(self, uuid: str) -> str:
+        return self.faults.pop(0)
+
+
+def test_the_first_fault_counts_and_nobody_is_asked_again() -> None:
+    sick: Any = _Provider("", "Xid 79")
+    health = Health(sick)
+    gpu = HostGpu(index=0, uuid="GPU-x", name="X")
+    assert health.look(None) == "" == health.look(gpu) == health.why()
+    assert health.look(gpu).startswith("GPU-x: Xid 79; reset the GPU")
+    assert health.look(gpu) == health.why() == health.look(None) and not sick.faults
 
 
 def test_a_host_without_gpus_has_none(library: Path) -> None:

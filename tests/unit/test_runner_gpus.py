@@ -19,10 +19,12 @@ class Refused(Exception):
 
 
 class Driver(SimpleNamespace):
-    """pynvml with one GPU; without `pids` it cannot tell its processes."""
+    """pynvml with one GPU; without `pids` it cannot tell its processes, without `errors` those of its memory."""
 
-    def __init__(self, used_mib: int = 600, pids: tuple[int, ...] | None = ()) -> None:
+    def __init__(self, used_mib: int = 600, pids: tuple[int, ...] | None = (), errors: int | None = 0) -> None:
         super().__init__(
+            NVML_MEMORY_ERROR_TYPE_UNCORRECTED=1, NVML_VOLATILE_ECC=0, nvmlDeviceGetTotalEccErrors=self.ecc_errors,
+            errors=errors,
             NVMLError=Refused, nvmlInit=lambda: self.count(1), nvmlShutdown=lambda: self.count(-1),
             nvmlDeviceGetHandleByUUID=self.handle, nvmlDeviceGetComputeRunningProcesses=self.processes,
             nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=used_mib << 20), pids=pids, open=0,
@@ -36,6 +38,11 @@ class Driver(SimpleNamespace):
             raise Refused("Not Found")
         return uuid
 
+    def ecc_errors(self, handle: str, sort: int, since: int) -> int:
+        if self.errors is None or (sort, since) != (1, 0):
+            raise Refused("Not Supported")
+        return int(self.errors)
+
     def processes(self, handle: str) -> list[Any]:
         if self.pids is None:
             raise Refused("Not Supported")
@@ -47,6 +54,7 @@ class Driver(SimpleNamespace):
     [
         (Driver(), ""), (Driver(pids=(7, 9)), "compute there: 7, 9"), (Driver(5000), "5000 MiB of its memory"),
         (Driver(5000, None), "5000 MiB of its memory"), (Driver(600, None), ""),
+        (Driver(errors=None), ""), (Driver(errors=3), "could not correct 3 memory errors"),
     ],
 )  # fmt: skip
 def test_processes_and_much_memory_of_others_are_seen(

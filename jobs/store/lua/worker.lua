@@ -51,8 +51,8 @@ if ttl == 0 then
   return 'ok'
 end
 call('ZADD', P .. 'workers', num(t + ttl), worker)
-local device, state = unpack(call('HMGET', k, 'device', 'state'))
-if state == 'parked' then -- it waits for a device, and takes no work
+local device, state, cordoned = unpack(call('HMGET', k, 'device', 'state', 'cordoned'))
+if state == 'parked' or (device == 'gpu' and (cordoned or '') ~= '') then -- it has no device that it may use
   call('ZREM', P .. 'workers:' .. device, worker)
 elseif device then
   call('ZADD', P .. 'workers:' .. device, num(t + ttl), worker)
