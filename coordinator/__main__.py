@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import resource
 import sys
 
 import uvicorn
@@ -16,6 +18,9 @@ from jobs import exposure, logs, redis_address
 from jobs.settings import load
 
 log = logging.getLogger("coordinator")
+
+#: Open files of a coordinator at most; a connection that has not spoken yet takes 20 KiB.
+_MOST_FILES = 16384
 
 
 def main() -> int:
@@ -37,6 +42,7 @@ def main() -> int:
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED
+    _take_files()
     uvicorn.run(
         app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
@@ -45,6 +51,15 @@ def main() -> int:
         ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
     )  # fmt: skip
     return 0
+
+
+def _take_files() -> None:
+    """Allow as many open files as this process may have: connections that never speak would take the first 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import shutil
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
 from http.client import HTTPException
@@ -80,26 +81,54 @@ def kept() -> Membership | None:
 
 
 def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
-    """Exchange the invitation and keep what comes of it. Raises Trouble."""
-    shutil.rmtree(FOLDER, ignore_errors=True)  # what a join that broke off has left
-    _TOKENS.mkdir(mode=0o700, parents=True)
-    if invitation.fingerprint != PUBLIC:
-        _AUTHORITY.write_bytes(_pinned(invitation))
-    answer = _exchanged(invitation, name, workers)
-    given = _given(answer, [f"{name}-{worker}" for worker in workers], invitation.url)
-    for worker, text in given.items():
-        _keep_token(worker, text)
-    if answer.get("version") != VERSION:
-        say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
+    """Exchange the invitation and keep what comes of it. Raises Trouble.
+
+    What is kept has its room on the disk before the invitation is used up.
+    """
+    named = [f"{name}-{worker}" for worker in workers]
     made = Membership(
-        url=invitation.url, name=name, workers=list(given), lanes=lanes, labels=labels,
+        url=invitation.url, name=name, workers=named, lanes=lanes, labels=labels,
         pinned=invitation.fingerprint != PUBLIC,
     )  # fmt: skip
-    # Last: with this file the host has joined.
-    new = _HOST.with_suffix(".new")
-    new.write_text(json.dumps(asdict(made), indent=1))
-    new.replace(_HOST)
+    authority_text = b"" if invitation.fingerprint == PUBLIC else _pinned(invitation)
+    try:
+        _make_room(made, authority_text)
+    except OSError as error:
+        forget()
+        why = f"{FOLDER} cannot be written: {error.strerror}"
+        raise Trouble(FAILED, f"{why}. Nothing was sent, and the invitation still counts") from None
+    answer = _exchanged(invitation, name, workers)
+    given = _given(answer, named, invitation.url)
+    if answer.get("version") != VERSION:
+        say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
+    try:
+        for worker, text in given.items():
+            _keep_token(worker, text)
+        # Last: with this file the host has joined.
+        _new_host().replace(_HOST)
+    except OSError as error:
+        left = _ended(made, given)
+        forget()
+        also = f"; these tokens still count there: {', '.join(left)}" if left else ""
+        raise Trouble(
+            FAILED, f"{FOLDER} cannot be written: {error.strerror}. The invitation is used up{also}"
+        ) from None
     return made
+
+
+def _new_host() -> Path:
+    return _HOST.with_suffix(".new")
+
+
+def _make_room(made: Membership, authority_text: bytes) -> None:
+    """Write all that will be kept, with dots in the place of tokens. Raises OSError."""
+    shutil.rmtree(FOLDER, ignore_errors=True)  # what a join that broke off has left
+    _TOKENS.mkdir(mode=0o700, parents=True)
+    if authority_text:
+        _AUTHORITY.write_bytes(authority_text)
+    for worker in made.workers:
+        _keep_token(worker, "." * len(tokens.mint().text))
+    _new_host().write_text(json.dumps(asdict(made), indent=1))
 
 
 def _given(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
@@ -116,7 +145,11 @@ def _given(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str,
 def _keep_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
-    path.write_text(f"{text}\n")
+    with path.open("r+") as file:  # in place: its room is there
+        file.write(f"{text}\n")
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _pinned(invitation: Invitation) -> bytes:
@@ -150,7 +183,11 @@ def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dic
     try:
         status, answer = ask("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
     except CannotReach as error:
-        raise Trouble(FAILED, f"{invitation.url} cannot be joined: {error}") from error
+        raise Trouble(
+            FAILED,
+            f"{invitation.url} cannot be joined: {error}.\n  Try again; where the invitation was used up meanwhile:"
+            " ./deploy-cluster.sh invite prints another",
+        ) from error
     if status == HTTPStatus.UNAUTHORIZED:
         raise Trouble(FAILED, "this invitation was used, or has expired: ./deploy-cluster.sh invite prints another")
     if status != HTTPStatus.CREATED:
@@ -203,9 +240,14 @@ def _why(error: Exception) -> str:
 
 def end(membership: Membership) -> list[str]:
     """End the tokens of this host's workers; return what is still in force, as worker and reason."""
+    return _ended(membership, {worker: token(worker) for worker in membership.workers})
+
+
+def _ended(membership: Membership, given: Mapping[str, str]) -> list[str]:
+    """End these tokens, by worker; return what is still in force."""
     left = []
-    for worker in membership.workers:
-        known = tokens.parsed(token(worker))
+    for worker, text in given.items():
+        known = tokens.parsed(text)
         if known is None:
             left.append(f"{worker}: its token is not here any more")
             continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
+import os
 import signal
 import ssl
 import sys
@@ -362,6 +364,34 @@ def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pyte
         broken.write_bytes(b"")  # a power cut
         authority.certify(["127.0.0.1"])
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(authority.CERTIFICATE, authority.KEY)
+
+
+def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Writes of the membership's folder fail after so many tokens, as on a full disk."""
+    keep, kept = membership._keep_token, iter(range(after))
+
+    def written(worker: str, text: str) -> None:
+        if next(kept, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        keep(worker, text)
+
+    monkeypatch.setattr(membership, "_keep_token", written)
+
+
+@pytest.mark.parametrize(("after", "words"), [(1, "the invitation still counts"), (3, "The invitation is used up")])
+def test_a_full_disk_leaves_nothing_behind_here_or_there(
+    door: Door, here: Path, monkeypatch: pytest.MonkeyPatch, after: int, words: str
+) -> None:
+    """Before the exchange, and after it, when the second of two tokens cannot be kept."""
+    invited, before = door.invited(), door.tokens()
+    with monkeypatch.context() as full:
+        _full(here, full, after)
+        with pytest.raises(Trouble, match="No space left on device") as trouble:
+            join(invited, f"full{after}", "cpu-1", "cpu-2")
+    assert words in str(trouble.value) and "still count there" not in str(trouble.value)
+    assert not here.exists() and door.tokens() == before
+    if after == 1:
+        assert join(invited, "full1").workers == ["full1-cpu-1"]
 
 
 @pytest.mark.usefixtures("here")
