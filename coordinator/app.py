@@ -60,10 +60,10 @@ from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
 from coordinator.workflows import text
-from coordinator.workflows.artifact_host import ArtifactHost
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.overseer import Overseer
+from coordinator.workflows.pool_host import PoolHost
 from jobs import VERSION, errors
 from jobs.models import Actor
 from jobs.numbers import short
@@ -113,7 +113,7 @@ def create(settings: Settings) -> FastAPI:
         Runs(own.schedules, own.workflows, settings, on_behalf, queries.jobs.states), lambda: janitor.leading
     )  # fmt: skip
     documents = Documents(main.workflows)
-    engine = Engine(own, settings, documents, on_behalf, lambda actor: ArtifactHost(trees, actor))
+    engine = Engine(own, settings, documents, on_behalf, lambda maker: PoolHost(cluster, maker))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
     collecting = Collecting(Collection(own, trees), lambda: janitor.leading)

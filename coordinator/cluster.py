@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+from coordinator.artifacts.catalog import Catalog
 from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker
 from coordinator.credentials import Credentials
@@ -43,6 +44,7 @@ class Cluster:
         self.credentials = Credentials(settings, store.tokens)
         self.queries = Queries(store, settings)
         self.artifacts = Trees(store, settings)
+        self.models = Catalog(store.artifacts, self.artifacts)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         self.tracing = Tracing.of(settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.

@@ -41,6 +41,22 @@ class Launch:
     runs_models_code: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Program that answers prompts without a server, for workflows.
+
+    In its folder are the model's files under `model`, and the prompts as lines of files under `input`. It writes
+    answers/answers.jsonl: a line {"text", "prompt"} for each prompt, in their order.
+    """
+
+    #: Text of a program in Python, and what it is called with.
+    program: str
+    arguments: Sequence[str]
+    #: As of a launch.
+    packages: str = ""
+    module: str = ""
+
+
 class Definition(Protocol):
     """`definition.py`: how a replica is started, and what it answers.
 

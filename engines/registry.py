@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import engines
 from engines import safetensors
-from engines.contract import Definition, Model
+from engines.contract import Batch, Definition, Model
 from engines.memory import Need
 from jobs import errors
 
@@ -50,3 +50,9 @@ def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
 def routes(engine: str) -> str:
     """Return what an engine answers, openai or http; empty for one that this version lacks."""
     return definition(engine).ROUTES if engine in names() else ""
+
+
+def batching(engine: str) -> Callable[..., Batch] | None:
+    """Return the engine's `batch(model, max_tokens=, temperature=)`; None for one that answers by a server alone."""
+    found: Any = getattr(definition(engine), "batch", None)
+    return cast(Callable[..., Batch] | None, found)

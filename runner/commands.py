@@ -38,6 +38,8 @@ class Command:
     workspace: str = ""
     #: Path, among the files, of a list of Python packages; empty: none.
     python: str = ""
+    #: Module of these packages: a runner's own Python that has it will do. Empty: none will.
+    module: str = ""
     grace_seconds: float = 10.0
     value_bytes: int = VALUE_BYTES
 
@@ -51,7 +53,8 @@ def read(spec: Spec) -> Command:
         spec=spec, items_in_file="items_artifact" in known, has_items="items" in known or "items_artifact" in known,
         secrets=tuple(known.get("secrets", ())), has_files=bool(known.get("files")),
         outputs=tuple(known.get("outputs", ())), memory_bytes=requirements.get("memory_mib", 0) << 20,
-        python=known.get("python", {}).get("requirements", ""), **plain,
+        python=known.get("python", {}).get("requirements", ""), module=known.get("python", {}).get("module") or "",
+        **plain,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import logging
 import os
 import sys
@@ -187,3 +188,8 @@ def size_of(folder: Path) -> int:
         for _, _, names, descriptor in os.fwalk(folder)
         for name in names
     )
+
+
+def is_here(module: object) -> bool:
+    """Return True where this runner's own Python has a module."""
+    return isinstance(module, str) and bool(module) and importlib.util.find_spec(module) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands, report, values
 from runner.cache import Damaged
-from runner.environments import NotBuilt, Stopped
+from runner.environments import NotBuilt, Stopped, is_here
 from runner.faults import MOST_FAULTS, HostFault, is_of_host
 from runner.folders import BadValue
 from runner.host import MOST_PROCESSES, Host
@@ -163,7 +164,9 @@ class Run:
                 gpus=",".join(gpu.uuid for gpu in self._host.ledger.gpus(self._place.slot.name)),
                 secrets=self._persist(self._files.secrets) if command.secrets else {},
             )  # fmt: skip
-            if command.python:
+            if command.python and is_here(command.module):
+                self._around = replace(self._around, python_bin=str(Path(sys.executable).parent))
+            elif command.python:
                 return self._make_environment()
         except Stale:
             raise

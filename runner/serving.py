@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from jobs.kinds.service import launch
 from jobs.store.connection import CoordinatorRejects
 from jobs.worker.lanes import Task
 from runner import processes
+from runner.environments import is_here
 from runner.host import Host
 from runner.orders import Ended, Order
 from runner.probing import Endpoint, Probe, endpoint
@@ -42,7 +41,7 @@ class ServiceRun(Run):
         self._tells_more = True
 
     def _prepare(self) -> Failure | None:
-        if not self._spec.get("packages") or _is_here(self._spec.get("module")):
+        if not self._spec.get("packages") or is_here(self._spec.get("module")):
             return super()._prepare()
         self._command = replace(self._command, python=PACKAGES)
         return super()._prepare()
@@ -120,8 +119,3 @@ class ServiceRun(Run):
         seconds = round(ended.seconds, 3)
         self._forget_finished()
         return Failure(error="it ended by itself with exit code 0", exit=0, seconds=seconds, tail=recorder.tail())
-
-
-def _is_here(module: Any) -> bool:
-    """Return True where this runner's own Python has a module."""
-    return isinstance(module, str) and importlib.util.find_spec(module) is not None

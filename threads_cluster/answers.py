@@ -640,6 +640,28 @@ class ServiceList(Answer):
     services: Many[Service]
 
 
+class Model(Answer):
+    model_name: str
+    type: str
+    source: str
+    status: str
+    bytes: Count
+    locations: Many[str]
+    weights: Many[str]
+    services: Many[str]
+    artifact_id: str
+    created: Moment
+
+
+class ModelPage(Answer):
+    models: Many[Model]
+    cursor: str | None = None
+
+
+class TaskBegun(Answer):
+    task_id: str
+
+
 class Deployed(Answer):
     deployment_id: str
     status: str

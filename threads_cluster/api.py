@@ -130,8 +130,8 @@ class Cluster:
 
     @cached_property
     def models(self) -> Models:
-        """Artifacts with weights and a name: `download`, `list`, `get`, `delete`."""
-        return Models(self)
+        """Artifacts with weights and a name: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
+        return Models(self._connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """Serve a model, as `services.deploy`; `{deployment_id, status}`."""

@@ -1,6 +1,7 @@
-"""Models from Python: `Cluster().models`. A model is an artifact with a name; a download is a workflow that makes one.
+"""Models from Python: `Cluster().models`. A model is an artifact with a name and weights; a download is a workflow.
 
 cluster.models.download("qwen", "hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")
+cluster.models.copy("qwen", "node1:disk")
 cluster.services.serve("chat", "llamacpp", model="qwen")
 """
 
@@ -8,91 +9,85 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from threads_cluster import answers
 from threads_cluster.errors import BadArgument
 
 if TYPE_CHECKING:
-    from threads_cluster.api import Cluster
+    from pydantic import BaseModel
+
+    from threads_cluster.connection import Connection
+    from threads_cluster.workflows import Patient
 
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
 
-#: Endings of files with weights that are no code.
-WEIGHTS = (".gguf", ".safetensors")
-_SCHEMES = ("https://", "http://", "hf://")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class Models:
-    """Models of the tenant whose token the cluster has."""
+    """Models of the tenant whose token the cluster has. Places: disk (the cluster's store), HOST:disk, HOST:dram."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, connection: Connection, cluster: Patient) -> None:
+        self._connection = connection
         self._cluster = cluster
 
-    def download(
-        self, name: str, source: str, *, sha256: str | None = None, host: str | None = None,
-        secrets: Sequence[str] = (),
-    ) -> Json:  # fmt: skip
-        """Have a runner download a model, and return the workflow that does; `name` is the artifact's at its end.
-
-        `source`: `https://...`, or `hf://ORG/REPO[@REVISION][/FILE]`. `sha256`: of one file. `secrets`: names such as
-        HF_TOKEN. It is tried again where it breaks off, and goes on there on the same `host`. Needs the scope run.
-        """
-        if not _NAME.fullmatch(name):
-            raise BadArgument(f"name: must be 1 to 64 of a-z, 0-9, ., _ and -, a letter or digit first; got {name!r}")
-        if not source.startswith(_SCHEMES):
-            raise BadArgument(f"source: must begin with {', '.join(_SCHEMES)}; got {source!r}")
-        if sha256 is not None and not _SHA.fullmatch(sha256):
-            raise BadArgument(f"sha256: must be 64 digits 0-9, a-f; got {sha256!r}")
-        return self._cluster.workflows.submit(_workflow(name, source, sha256, host, secrets))
-
     def list(self) -> Rows:
-        """Artifacts that have a name and weights, each with `model_name`, `weights` (paths) and `services` of it."""
-        served = self._cluster.services.list()
-        return [row for artifact in self._cluster.artifacts.list() for row in self._rows(artifact, served)]
+        """Models by name, each with `locations`, `weights` (paths) and `services` of it."""
+        found: Rows = []
+        cursor: str | None = None
+        while True:
+            page = self._ask("GET", "", answers.ModelPage, cursor=cursor)
+            found += page["models"]
+            cursor = page.get("cursor")
+            if not cursor:
+                return found
 
     def get(self, name: str) -> Json:
-        """One model, as `list` has it. BadArgument where the artifact of this name has no weights."""
-        rows = self._rows(self._cluster.artifacts.info(name), self._cluster.services.list())
-        if not rows:
-            raise BadArgument(f"{name} has no file that ends with {' or '.join(WEIGHTS)}; see: cluster artifact info")
-        return next((row for row in rows if row["model_name"] == name), rows[0])
+        """One model, as `list` has it. ApiError 404 where the artifact of this name is none."""
+        return self._ask("GET", f"/{_checked(name)}", answers.Model)
 
-    def delete(self, name: str) -> None:
-        """Delete a model with all its names. ApiError 409 while a service has it."""
-        self._cluster.artifacts.delete(self.get(name)["artifact_id"])
+    def register(self, name: str, source: str, *, kind: str = "llm") -> Json:
+        """Note where a model comes from, and return it: `https://...`, `hf://ORG/REPO[@REVISION][/FILE]`, `s3://...`."""
+        body = {"model_name": _checked(name), "type": kind, "source": source}
+        return self._ask("POST", "", answers.Model, body=body)
 
-    def _rows(self, artifact: Json, services: Sequence[Json]) -> Rows:
-        """Return an artifact as one model for each of its names."""
-        if not artifact["names"]:
-            return []
-        files = self._cluster.artifacts.files(artifact["artifact_id"])
-        weights = [each.path for each in files if each.is_file and each.path.lower().endswith(WEIGHTS)]
-        known = {artifact["artifact_id"], *artifact["names"]}
-        served = [row["name"] for row in services if row["model"] in known]
-        return [
-            {**artifact, "model_name": name, "weights": weights, "services": served}
-            for name in (artifact["names"] if weights else ())
-        ]
+    def download(
+        self, name: str, source: str | None = None, *, to: str = "disk", sha256: str | None = None,
+        secrets: Sequence[str] = (),
+    ) -> Json:  # fmt: skip
+        """Have a runner download a model; return `{task_id}`, the workflow that does. Needs the scope run.
+
+        `source`: unless given, as it was registered. `sha256`: of its one file. `to`: where it will lie besides the
+        cluster's store; a host's own runner downloads it. What breaks off goes on where it stopped.
+        """
+        fields = {"source": source, "target_device": to, "sha256": sha256, "secrets": list(secrets) or None}
+        return self._begin(name, "download", {field: value for field, value in fields.items() if value is not None})
+
+    def copy(self, name: str, to: str, *, source: str = "disk") -> Json:
+        """Bring a model to another place as well; return `{task_id}`."""
+        return self._begin(name, "copy", {"source_device": source, "target_device": to})
+
+    def move(self, name: str, to: str, *, source: str = "disk", keep_source: bool = False) -> Json:
+        """Bring a model to another place, and let it leave the one before; return `{task_id}`."""
+        fields = {"source_device": source, "target_device": to, "keep_source": keep_source}
+        return self._begin(name, "move", fields)
+
+    def delete(self, name: str, *, at: str | None = None) -> None:
+        """Delete a model with all its names, or let it lie `at` a place no more. ApiError 409 while one serves it."""
+        self._ask("DELETE", f"/{_checked(name)}", None, device=at)
+
+    def _begin(self, name: str, verb: str, body: Json) -> Json:
+        return self._ask("POST", f"/{_checked(name)}/{verb}", answers.TaskBegun, body=body)
+
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None, **how: Any) -> Json:
+        how.setdefault("patience", self._cluster.patience)
+        answer: Json = self._connection.ask(method, f"/api/v1/models{path}", **how)
+        return answer if shape is None else answers.checked(shape, answer, self._cluster.url)
 
 
-def _workflow(name: str, source: str, sha256: str | None, host: str | None, secrets: Sequence[str]) -> Json:
-    """Return the text of the workflow: a program that downloads, then the name."""
-    program = (Path(__file__).parent / "fetching.py").read_text(encoding="utf-8")
-    fetch = {
-        "command": ["python3", "-c", program, source, *([sha256] if sha256 else [])],
-        "outputs": ["model"], "workspace": f"model-{re.sub(r'[^a-z0-9-]', '-', name)}"[:64], "secrets": list(secrets),
-        "retries": {"max": 5, "initial_delay_seconds": 2}, **({"requirements": {"host": host}} if host else {}),
-    }  # fmt: skip
-    return {
-        "name": f"download-{name}",
-        "description": f"Download of the model {name} from {source}",
-        "actions": [
-            {"action_id": "fetch", "action_type": "command", "parameters": fetch},
-            {"action_id": "publish", "action_type": "artifact_publish",
-             "parameters": {"name": name, "artifact": "${fetch.artifact}"}},
-        ],
-    }  # fmt: skip
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadArgument(f"name: must be 1 to 64 of a-z, 0-9, ., _ and -, a letter or digit first; got {name!r}")
+    return name

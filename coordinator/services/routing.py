@@ -194,7 +194,9 @@ class Routes:
         known: dict[Key, Route] = {}
         for service in services:
             if not service.deleted and registry.routes(service.engine) == "openai":
-                known[service.tenant, service.name] = self._route(service, replicas[service.service_id])
+                route = self._route(service, replicas[service.service_id])
+                if not route.asked.get("unrouted"):  # loaded, and served by nobody yet
+                    known[service.tenant, service.name] = route
         self._gates = {route.service.service_id: route.gate for route in known.values()}
         self._ejected = {job: until for job, until in self._ejected.items() if until > began}
         self._known, self._read_at = known, began

@@ -58,6 +58,16 @@ class ServiceList(Answer):
     services: list[Service] = required("By name.")
 
 
+class Placed(Answer):
+    service_id: str = required("The name of the service.")
+    status: str = required("Its state.")
+
+
+class PlacedStatus(Placed):
+    replicas: int = required("Replicas that are ready.")
+    url: str = required("Where OpenAI's API answers for it, with service_id as the model.")
+
+
 class Deployed(Answer):
     deployment_id: str = required("The name of the service.")
     status: str = required("Its state.")

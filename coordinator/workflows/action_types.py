@@ -1,4 +1,4 @@
-"""Types of actions: every kind of job, and what the cluster itself does: approvals, artifacts, and later services."""
+"""Types of actions: every kind of job, and what the cluster itself does: approvals, artifacts, models, data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
-from coordinator import patterns
+from coordinator import patterns, places
+from coordinator.artifacts import catalog
 from coordinator.jobs import submissions
 from coordinator.workflows.references import Path
 from jobs import errors
@@ -24,13 +25,17 @@ _MAX_MESSAGE = 1000
 #: Fields that every action gives besides those of its type.
 _ALWAYS = frozenset({"state"})
 _ARTIFACT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CHUNK = re.compile(rf"{catalog.CHUNK}[0-9a-f]{{12}}")
+_SHA = re.compile(r"[0-9a-f]{64}")
+#: Most tokens of one answer.
+_MAX_TOKENS = 1 << 22
 
 #: Path and text of what is wrong with parameters.
 Complaints: TypeAlias = list[tuple[Path, str]]
 
 
 class Host(Protocol):
-    """Artifacts of a workflow's tenant, for actions that the cluster carries out itself."""
+    """Things of a workflow's tenant, for actions that the cluster carries out itself. Each call may be repeated."""
 
     def publish(self, name: str, artifact: str | None, value: Any) -> str:
         """Let a name point to an artifact, or to a new one with a value as JSON; return its id."""
@@ -38,6 +43,10 @@ class Host(Protocol):
 
     def delete(self, artifact: str) -> None:
         """Delete an artifact by its id or name; nothing where there is none."""
+        ...
+
+    def step(self, action_type: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Carry out a step of an action about models or data, and return what it gives."""
         ...
 
 
@@ -56,8 +65,10 @@ class ActionType:
     is_job: bool = False
     #: Carries it out, repeatably, and returns what it gives; of those that are no jobs.
     run: Callable[[Mapping[str, Any], Host], Mapping[str, Any]] | None = None
-    #: What the cluster lacks to carry it out; empty: nothing.
-    lacks: str = ""
+    #: It has programs run, though it is none itself.
+    runs: bool = False
+    #: It stands for no action but for a step of one: no text names it.
+    inner: bool = False
 
 
 def _kind(name: str) -> ActionType:
@@ -143,6 +154,60 @@ def _flag(value: Any) -> str:
     return "" if value is None or isinstance(value, bool) else f"must be true or false; got {short(value)}"
 
 
+def _number(low: float, high: float) -> Callable[[Any], str]:
+    def rule(value: Any) -> str:
+        sound = value is None or (
+            isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        )
+        return "" if sound else f"must be a number in {low:g}..{high:g}; got {short(value)}"
+
+    return rule
+
+
+def _tokens(value: Any) -> str:
+    sound = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_TOKENS)
+    return "" if sound else f"must be an integer in 1..{_MAX_TOKENS}; got {short(value)}"
+
+
+def _place(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
+    def rule(value: Any) -> str:
+        try:
+            places.read(value, devices, any_host=any_host)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return rule
+
+
+def _source(*, pickled: bool, needed: bool) -> Callable[[Any], str]:
+    def rule(value: Any) -> str:
+        if value is None and not needed:
+            return ""
+        try:
+            catalog.check_source(value, pickled=pickled)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return rule
+
+
+def _sha256(value: Any) -> str:
+    sound = value is None or (isinstance(value, str) and _SHA.fullmatch(value))
+    return "" if sound else f"must be 64 digits 0-9, a-f; got {short(value)}"
+
+
+def _chunk(value: Any) -> str:
+    sound = value is None or (isinstance(value, str) and _CHUNK.fullmatch(value))
+    return "" if sound else f"must be {catalog.CHUNK} and 12 digits 0-9, a-f; got {short(value)}"
+
+
+def _names(value: Any) -> str:
+    sound = value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+    return "" if sound else f"must be a list of names of secrets; got {short(value)}"
+
+
 def _artifact_name(value: Any) -> str:
     sound = isinstance(value, str) and re.fullmatch(artifacts.NAME, value)
     rule = "must be 1 to 64 small letters, digits, ., _ or -, and begin with a letter or a digit"
@@ -174,13 +239,33 @@ def _delete(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
     return {"artifact": parameters["artifact"]}
 
 
-def _later(name: str, lacks: str, gives: Sequence[str], **rules: Callable[[Any], str]) -> ActionType:
+def _stepped(
+    name: str, gives: Sequence[str], *, runs: bool = True, written: Sequence[str] = (), **rules: Callable[[Any], str]
+) -> ActionType:
+    """Return a type that is carried out in steps; `written`: parameters that no reference fills."""
+    check = _needed(**rules)
+
+    def checked(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
+        late = [((one,), "is needed before anything runs: write it out, no reference fills it") for one in written]
+        return [*check(known, open_names), *(one for one in late if one[0][0] in open_names)]
+
+    def run(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
+        return host.step(name, parameters)
+
     return ActionType(
-        name=name, parameters=frozenset(rules), gives=_ALWAYS | frozenset(gives), check=_needed(**rules), lacks=lacks
+        name=name, parameters=frozenset(rules), gives=_ALWAYS | frozenset(gives), check=checked, run=run, runs=runs
+    )
+
+
+def _inner(name: str, *gives: str) -> ActionType:
+    """Return the type of a step, whose parameters come from an action that was checked."""
+    return ActionType(
+        name=name, parameters=frozenset(), gives=_ALWAYS | frozenset(gives), check=lambda _known, _open: [],
+        run=lambda parameters, host: host.step(name, parameters), inner=True,
     )  # fmt: skip
 
 
-_NAME, _PLACE, _WHERE = _text(200), _text(300), _text(2048)
+_FILES, _ANY = _place("disk", "dram"), _place("disk", "dram", "gpu")
 _OWN = (
     ActionType(
         name=APPROVE, parameters=frozenset({"message"}), gives=_ALWAYS | {"by", "at"},
@@ -194,14 +279,46 @@ _OWN = (
         name="artifact_delete", parameters=frozenset({"artifact"}), gives=_ALWAYS | {"artifact"},
         check=_needed(artifact=_any_artifact), run=_delete,
     ),
-    _later("download", "models", ("model_name",), model_name=_NAME, target_device=_PLACE),
-    _later("copy", "models", ("model_name",), model_name=_NAME, source_device=_PLACE, target_device=_PLACE),
-    _later("move", "models", ("model_name",), model_name=_NAME, source_device=_PLACE, target_device=_PLACE,
-           keep_source=_flag),
-    _later("serve", "services", ("service_id", "url"), model_name=_NAME, device=_PLACE, port=_port),
-    _later("inference", "services", ("output",), model_name=_NAME, input_data=_WHERE, output_device=_PLACE),
-    _later("data_create", "data", ("chunk_id",), source=_WHERE, target_device=_PLACE),
-    _later("data_transfer", "data", ("chunk_id",), data_id=_WHERE, target_device=_PLACE),
+    _stepped(
+        "download", ("model_name", "artifact", "place"), written=("model_name", "target_device"),
+        model_name=_artifact_name,
+        target_device=_FILES, source=_source(pickled=False, needed=False), sha256=_sha256, secrets=_names,
+    ),
+    _stepped(
+        "copy", ("model_name", "artifact", "place"), written=("model_name", "source_device", "target_device"),
+        model_name=_artifact_name,
+        source_device=_FILES, target_device=_FILES,
+    ),
+    _stepped(
+        "move", ("model_name", "artifact", "place"), written=("model_name", "source_device", "target_device"),
+        model_name=_artifact_name,
+        source_device=_FILES, target_device=_ANY, keep_source=_flag,
+    ),
+    _stepped(
+        "serve", ("service_id", "url"), written=("model_name", "device"),
+        model_name=_artifact_name, device=_place("gpu", "cpu", any_host=True), port=_port,
+    ),
+    _stepped(
+        "inference", ("output", "artifact", "place"), written=("model_name", "output_device"),
+        model_name=_artifact_name, input_data=_any_artifact, output_device=_FILES, max_tokens=_tokens,
+        temperature=_number(0, 100),
+    ),
+    _stepped(
+        "data_create", ("chunk_id", "artifact", "place"), written=("target_device",),
+        source=_source(pickled=True, needed=True), target_device=_FILES, secrets=_names, chunk_id=_chunk,
+    ),
+    _stepped(
+        "data_move", ("chunk_id", "artifact", "place"), written=("target_device",), data_id=_any_artifact,
+        target_device=_FILES,
+    ),
+    _stepped(
+        "data_transfer", ("chunk_id", "artifact", "place"), written=("target_device",), data_id=_any_artifact,
+        target_device=_FILES,
+    ),
+    _inner("model.source", "source", "sha256", "secrets"), _inner("model.keep", "artifact"),
+    _inner("model.at", "artifact"), _inner("model.leave"), _inner("model.batch", "artifact", "command", "python"),
+    _inner("batch.clear"), _inner("data.source", "source", "sha256", "secrets"), _inner("data.keep", "artifact"),
+    _inner("data.at", "chunk_id", "artifact"),
 )  # fmt: skip
 
 #: All types by name. Others may be added, as tests do.

@@ -77,7 +77,7 @@ class Engine:
 
     def __init__(
         self, store: Store, settings: Settings, documents: Documents, on_behalf: OnBehalf,
-        host_of: Callable[[Actor], Host],
+        host_of: Callable[[Maker], Host],
     ) -> None:  # fmt: skip
         self._store = store
         self._ttl_seconds = settings.result_ttl
@@ -434,9 +434,9 @@ class _Look:
     def _run(self, step: CarryOut) -> None:
         action = step.action
         of = TYPES.get(action.type)
-        host = self._engine._host_of(self._actor)
+        host = self._engine._host_of(self._maker)
         if of is None or of.run is None:
-            self._fail(action.id, f"{action.type} needs {of.lacks if of else 'a later version of the cluster'}")
+            self._fail(action.id, f"{action.type} needs another version of the cluster")
             return
         try:
             filled = references.filled(action.parameters, references.bounded(self._results.part, PART_BYTES))

@@ -13,7 +13,7 @@ from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
 from coordinator.tracing import Place
 from coordinator.workflows import action_types, document, references, validation
-from coordinator.workflows.document import Document, InvalidWorkflow
+from coordinator.workflows.document import Document
 from jobs import errors
 from jobs.kinds import registry
 from jobs.settings import Settings
@@ -51,8 +51,6 @@ def submit(
 def accepted(text: bytes, asker: Asker, settings: Settings, notify: str = "") -> Document:
     """Return a workflow that this asker may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
-    if valid.impossible.total:
-        raise InvalidWorkflow(valid.impossible)
     _check_may_run(valid.document, asker)
     if not (told := notify or valid.document.notify):
         return valid.document
@@ -82,7 +80,8 @@ def _check_may_run(whole: Document, asker: Asker) -> None:
     """Raise Forbidden where the workflow has programs, and the asker may run none."""
     runs = Maker.of(asker).runs_programs
     for action in whole.actions.values():
-        if not runs and action_types.TYPES[action.type].is_job and registry.running(action.type):
+        of = action_types.TYPES[action.type]
+        if not runs and (of.runs or (of.is_job and registry.running(action.type))):
             detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
             raise errors.Forbidden(
                 f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"

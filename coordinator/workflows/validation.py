@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from coordinator.workflows import action_types, document, references, text
+from coordinator.workflows import action_types, document, expansions, references, text
 from coordinator.workflows.action_types import APPROVE, ActionType
 from coordinator.workflows.document import (
     MAX_ACTIONS,
@@ -20,7 +19,7 @@ from coordinator.workflows.document import (
     Reading,
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
-from coordinator.workflows.text import Complaints, short_name
+from coordinator.workflows.text import short_name
 from jobs.numbers import short
 
 #: Ids that stand for something else in references.
@@ -34,9 +33,8 @@ class Valid:
     """Workflow without a complaint."""
 
     #: Its actions in an order in which each comes after those that it waits for; references are dependencies.
+    #: Those about models and data stand as their steps.
     document: Document
-    #: Places of actions that cannot be carried out here, and why not.
-    impossible: Complaints
 
 
 def validate(source: bytes) -> Valid:
@@ -54,8 +52,11 @@ def validate(source: bytes) -> Valid:
     order = _ordered(reading, by_id)
     if reading.complaints.total:
         raise InvalidWorkflow(reading.complaints)
-    whole = document.document(reading, [(0, by_id[name]) for name in order])
-    return Valid(document=whole, impossible=Complaints(_impossible(whole)))
+    whole, twice = expansions.expanded(document.document(reading, [(0, by_id[name]) for name in order]))
+    _check_steps(reading, whole, [by_id[name] for name in twice if name in by_id])
+    if reading.complaints.total:
+        raise InvalidWorkflow(reading.complaints)
+    return Valid(document=whole)
 
 
 def _check_items(reading: Reading, by_id: dict[str, Action]) -> None:
@@ -69,11 +70,14 @@ def _check_items(reading: Reading, by_id: dict[str, Action]) -> None:
             return
 
 
-def _impossible(whole: Document) -> Iterator[text.Complaint]:
-    for action in whole.actions.values():
-        if lacks := action_types.TYPES[action.type].lacks:
-            words = f"{action.type} needs {lacks}, which this cluster does not have"
-            yield text.Complaint(place=action.place, action=action.id, field="action_type", text=words)
+def _check_steps(reading: Reading, whole: Document, twice: list[Action]) -> None:
+    """Complain about too many actions with their steps, and about those whose id a step of another one has."""
+    if len(whole.actions) > MAX_ACTIONS:
+        words = f"with the steps of those about models and data there are {len(whole.actions)}; at most {MAX_ACTIONS}"
+        reading.complain(text.START, words, field="actions")
+    for action in twice:
+        words = f"{action.id} is the id of a step of another action; choose another one"
+        reading.complain(action.place, words, action=action.id, field="action_id")
 
 
 class _Checker:
@@ -92,7 +96,7 @@ class _Checker:
             self._complain(("action_id",), f"{action.id} has a meaning of its own in references; choose another id")
         of = action_types.TYPES.get(action.type)
         if of is None:
-            known = ", ".join(sorted(action_types.TYPES))
+            known = ", ".join(sorted(name for name, each in action_types.TYPES.items() if not each.inner))
             self._complain(("action_type",), f"there is no type {action.type}; there are {known}")
             return action
         parameters, options = self._divided(of)

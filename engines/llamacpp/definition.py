@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines import gguf_metadata, memory
-from engines.contract import Launch, Model
+from engines.contract import Batch, Launch, Model
 from jobs import errors
 
 SUMMARY = "Models in GGUF, on any CPU and on GPUs."
@@ -50,6 +50,13 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
     tokens = parameters.context * parameters.parallel
     return memory.Need(weights=model.files[path], cache=cache, tokens=tokens, where=where)
+
+
+def batch(model: Model, *, max_tokens: int, temperature: float) -> Batch:
+    """Return the program that answers prompts with one GGUF file. InvalidRequest where there is not one."""
+    words = [f"model/{_file(None, model)}", str(max_tokens), str(temperature)]
+    program = (_FOLDER / "batch.py").read_text()
+    return Batch(program=program, arguments=words, packages=_packages(), module="xllamacpp")
 
 
 def _file(asked: str | None, model: Model | None) -> str:

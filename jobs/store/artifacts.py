@@ -73,9 +73,14 @@ class Artifacts(Part):
         """End what `hold` began. Works in a full Redis."""
         return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 0))
 
-    def delete(self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Delete an artifact with its names: [ok]; else [missing]; [held, by whom]. Works in a full Redis."""
-        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor)
+    def delete(
+        self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False
+    ) -> list[str]:
+        """Delete an artifact with its names and places: [ok]; else [missing]; [held, by whom]. Works in a full Redis.
+
+        `beside_jobs`: what only jobs hold besides loses its names and places, and goes with the last of these jobs.
+        """
+        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs))
 
     def ids(self, tenant: str) -> list[str]:
         """Return the ids of a tenant's artifacts, newest first."""
@@ -96,6 +101,10 @@ class Artifacts(Part):
         """Return the id of the artifact that a name points to; None for a name that there is not."""
         stored = self._client.hget(keys.names(tenant), name)
         return stored.decode() if stored else None
+
+    def names(self, tenant: str) -> dict[str, str]:
+        """Return all names of a tenant, each with the id of the artifact that it points to."""
+        return {name.decode(): each.decode() for name, each in self._client.hgetall(keys.names(tenant)).items()}
 
     def read(self, tenant: str, ids: Sequence[str]) -> list[Artifact | None]:
         """Return artifacts by their ids; None in the place of one that there is not."""

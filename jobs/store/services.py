@@ -185,6 +185,10 @@ class Services(Part):
         """Note deaths in a row and what people should know; False when there is no such service."""
         return bool(self._scripts.run("note_service", service_id, "failures", failures, "said", said))
 
+    def route(self, service_id: str, asked: str) -> bool:
+        """Replace what was asked for by what has requests come to it; False when there is no such service."""
+        return bool(self._scripts.run("note_service", service_id, "asked", asked))
+
     def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
         """Want this many replicas by load, which were all needed then; False when it was scaled meanwhile."""
         return bool(self._scripts.run("rescale_service", service_id, before, replicas, needed_at))

@@ -28,6 +28,7 @@ DOMAINS = (
     "webhooks",
     "services",
     "workflows",
+    "models",
     "schedules",
     "work",
     "rpc",

@@ -1040,38 +1040,44 @@ def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Ru
 
 # -- models -----------------------------------------------------------------------------------------------------------
 
-MANIFEST = b'{"artifact":1}\n["f","model/q.gguf",5,"' + b"0" * 64 + b'"]\n'
 MODEL = {
-    "artifact_id": hashlib.sha256(MANIFEST).hexdigest(), "tenant": "default", "names": ["qwen"], "files": 1, "bytes": 5,
-    "manifest_bytes": len(MANIFEST), "created": "2026-01-02T03:04:05.000Z", "held_by": [],
+    "model_name": "qwen", "type": "llm", "source": "https://x/q.gguf", "status": "ready", "bytes": 5,
+    "locations": ["disk", "node1:disk"], "weights": ["q.gguf"], "services": ["chat"], "artifact_id": "0" * 64,
+    "created": "2026-01-02T03:04:05.000Z",
 }  # fmt: skip
 
 
-def test_models_are_artifacts_with_weights_and_a_name(fake: Fake, run: Run) -> None:
-    nameless = MODEL | {"names": []}
-    fake.on("GET", "/api/artifacts", {"artifacts": [MODEL, nameless]})
-    fake.on("GET", f"/api/artifacts/{MODEL['artifact_id']}/manifest", httpx.Response(200, content=MANIFEST))
-    fake.on("GET", "/api/services", {"services": [SERVICE | {"model": "qwen"}]})
-    fake.on("GET", "/api/artifacts/qwen", MODEL)
+def test_models_are_listed_page_by_page_shown_and_deleted(fake: Fake, run: Run) -> None:
+    other = MODEL | {"model_name": "zeta", "status": "registered", "weights": [], "locations": [], "services": []}
+    fake.on("GET", "/api/v1/models", {"models": [MODEL], "cursor": "qwen"}, {"models": [other]})
     listed = run("model", "list", "--json")
-    assert listed.code == 0, listed.err
-    [row] = listed.lines()
-    assert (row["model_name"], row["weights"], row["services"]) == ("qwen", ["model/q.gguf"], ["chat"])
-    assert "model/q.gguf" in run("model", "list").out and "chat" in run("model", "list").out
-    assert "cluster serve qwen" in run("model", "info", "qwen").err
-    fake.on("DELETE", f"/api/artifacts/{MODEL['artifact_id']}", httpx.Response(204))
+    assert [row["model_name"] for row in listed.lines()] == ["qwen", "zeta"], listed.err
+    fake.on("GET", "/api/v1/models", {"models": [MODEL, other]})
+    shown = run("model", "list").out
+    assert "q.gguf" in shown and "disk node1:disk" in shown and "registered" in shown
+    assert "zeta" not in run("model", "list", "--location", "node1:disk").out
+    fake.on("GET", "/api/v1/models/qwen", MODEL)
+    ran = run("model", "info", "qwen")
+    assert "https://x/q.gguf" in ran.out and "cluster serve qwen" in ran.err
+    fake.on("DELETE", "/api/v1/models/qwen", httpx.Response(204))
     assert run("model", "delete", "qwen").out == "qwen deleted\n"
+    assert run("model", "delete", "qwen", "--device", "node1:disk").code == 0
+    assert dict(fake.asked[-1].url.params) == {"device": "node1:disk"}
 
 
-def test_a_download_is_a_workflow_and_what_cannot_be_one_is_refused_here(fake: Fake, run: Run) -> None:
-    row = {"workflow_id": "w-1", "name": "download-q", "state": "running", "attempt": 1, "total": 2, "counts": {}}
-    fake.on("POST", "/api/workflows", httpx.Response(201, json=row | {"created": MODEL["created"]}))
-    ran = run("model", "download", "q", "--source", "https://x/q.gguf", "--sha256", "a" * 64, "--host", "h")
-    assert (ran.code, ran.out) == (0, "w-1\n") and "cluster serve q" in ran.err
-    [text] = fake.bodies("/api/workflows")
-    fetch, publish = text["actions"]
-    assert fetch["parameters"]["command"][3:] == ["https://x/q.gguf", "a" * 64]
-    assert fetch["parameters"]["requirements"] == {"host": "h"} and fetch["parameters"]["workspace"] == "model-q"
-    assert publish["parameters"] == {"name": "q", "artifact": "${fetch.artifact}"}
-    for words in (("Q", "https://x/q"), ("q", "ftp://x/q"), ("q", "https://x/q", "--sha256", "abc")):
-        assert run("model", "download", words[0], "--source", words[1], *words[2:]).code == 2
+def test_a_model_is_registered_downloaded_copied_and_moved_by_tasks(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/v1/models", httpx.Response(201, json=MODEL | {"status": "registered"}))
+    assert run("model", "register", "qwen", "--source", "hf://o/r").out == "qwen registered\n"
+    assert fake.bodies("/api/v1/models") == [{"model_name": "qwen", "type": "llm", "source": "hf://o/r"}]
+    for verb in ("download", "copy", "move"):
+        fake.on("POST", f"/api/v1/models/qwen/{verb}", httpx.Response(202, json={"task_id": "w1"}))
+    ran = run("model", "download", "qwen", "--source", "https://x/q.gguf", "--sha256", "a" * 64, "--host", "h")
+    assert (ran.code, ran.out) == (0, "w1\n") and "cluster serve qwen" in ran.err
+    body = {"source": "https://x/q.gguf", "target_device": "h:disk", "sha256": "a" * 64}
+    assert fake.bodies("/api/v1/models/qwen/download") == [body]
+    assert run("model", "copy", "qwen", "--to", "dram", "--node", "h").code == 0
+    assert fake.bodies("/api/v1/models/qwen/copy") == [{"source_device": "disk", "target_device": "h:dram"}]
+    assert run("model", "move", "qwen", "--from", "a:disk", "--to", "b:disk", "--keep-source").code == 0
+    moved = {"source_device": "a:disk", "target_device": "b:disk", "keep_source": True}
+    assert fake.bodies("/api/v1/models/qwen/move") == [moved]
+    assert run("model", "copy", "../x", "--to", "h:disk").code == 2

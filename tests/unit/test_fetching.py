@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from threads_cluster import fetching
+from coordinator.workflows import fetching
 
 DATA = bytes(range(256)) * 4000
 SHA = hashlib.sha256(DATA).hexdigest()

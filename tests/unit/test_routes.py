@@ -72,6 +72,7 @@ def test_every_domain_has_the_same_files() -> None:
         "hosts",
         "jobs",
         "logs",
+        "models",
         "profiles",
         "schedules",
         "secrets",

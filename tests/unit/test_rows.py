@@ -28,6 +28,8 @@ from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
 from coordinator.logs import rows as log_rows
 from coordinator.logs import schemas as log_schemas
+from coordinator.models import rows as model_rows
+from coordinator.models import schemas as model_schemas
 from coordinator.secrets import rows as secret_rows
 from coordinator.secrets import schemas as secret_schemas
 from coordinator.telemetry import rows as telemetry_rows
@@ -45,6 +47,8 @@ PAIRS: dict[type, type[BaseModel]] = {
     access_rows.SessionRow: access_schemas.Session,
     secret_rows.SecretRow: secret_schemas.Secret,
     artifact_rows.ArtifactRow: artifact_schemas.Artifact,
+    model_rows.ModelRow: model_schemas.Model,
+    model_rows.ChunkRow: model_schemas.Chunk,
     attachment_rows.AttachmentRow: attachment_schemas.Attachment,
     attachment_rows.InputRow: attachment_schemas.Input,
     attachment_rows.OutputRow: attachment_schemas.Output,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.workflows import action_types, engine
+from coordinator.workflows import action_types, engine, expansions
 from jobs.store import workflows
-from tests.unit.test_workflow_texts import DEPLOYMENT, PIPELINE
+from tests.unit.test_workflow_texts import PIPELINE
 from tests.unit.workflow_bench import Flows, workflow_text
 
 
@@ -300,24 +300,17 @@ def test_values_are_published_and_deleted_as_artifacts(flow: Flows) -> None:
 # -- the specification's --------------------------------------------------------------------------------------------
 
 
-def test_actions_that_need_what_is_not_there_are_refused_with_their_line(flow: Flows) -> None:
-    answer = flow.post(DEPLOYMENT)
-    assert answer.status_code == 422
-    first = answer.json()["problems"][0]
-    assert (first["line"], first["action"], first["field"]) == (4, "download", "action_type")
-    assert "models" in first["detail"]
-    assert flow.post(DEPLOYMENT, "/api/workflows/validate").json()["notes"][0]["line"] == 4
-
-
 def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins of its actions: the steps of each are another test's."""
     seen: list[tuple[str, dict[str, Any]]] = []
 
     def stand_in(name: str, gives: str) -> None:
         def run(parameters: Any, _host: Any) -> dict[str, Any]:
             seen.append((name, dict(parameters)))
-            return {gives: f"{name}-{len(seen)}"}
+            return {gives: f"chunk-{len(seen):012x}"}
 
-        monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], lacks="", run=run))
+        monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], run=run))
+        monkeypatch.delitem(expansions._STEPS, name)
 
     stand_in("data_create", "chunk_id")
     stand_in("inference", "output")
@@ -327,9 +320,9 @@ def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypa
     flow.look(workflow)
     assert flow.row(workflow)["state"] == "done"
     assert [name for name, _ in seen] == ["data_create", "inference", "data_transfer", "inference"]
-    assert seen[1][1]["input_data"] == "data_create-1"
-    assert seen[2][1]["data_id"] == "inference-2"
-    assert seen[3][1]["input_data"] == "data_transfer-3"
+    assert seen[1][1]["input_data"] == "chunk-000000000001"
+    assert seen[2][1]["data_id"] == "chunk-000000000002"
+    assert seen[3][1]["input_data"] == "chunk-000000000003"
 
 
 # -- cancel, delete, limits -----------------------------------------------------------------------------------------

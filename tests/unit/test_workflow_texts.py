@@ -211,7 +211,7 @@ def test_a_name_and_actions_are_needed() -> None:
         (["a, action_type: artifact_publish, name: X, value: 1"], "name: must be 1 to 64 small letters"),
         (["a, action_type: artifact_publish, name: x"], "artifact: give artifact"),
         (["a, action_type: artifact_delete"], "artifact: must be the id or the name"),
-        (["a, action_type: serve, model_name: m, device: d, port: 0"], "port: must be a port, 1..65535; got 0"),
+        (["a, action_type: serve, model_name: m, device: cpu, port: 0"], "port: must be a port, 1..65535; got 0"),
         (["item"], "item has a meaning of its own"),
         (['a, action_type: command, command: ["${b.value}"]'], "${b.value}: there is no action 'b'"),
         (['a, action_type: command, command: ["${a.value}"]'], "${a.value}: an action cannot refer to itself"),
@@ -270,13 +270,10 @@ def test_what_is_known_is_checked_while_a_reference_is_open() -> None:
     validated("b", 'a, action_type: collatz, start_number: "${b.value}", number_count: 5')
 
 
-@pytest.mark.parametrize(("source", "lacks"), [(DEPLOYMENT, "models"), (PIPELINE, "data")])
-def test_workflows_of_the_specification_are_valid(source: str, lacks: str) -> None:
-    valid = validation.validate(source.encode())
-    first = shown(valid.impossible.first[0])
-    assert first.startswith("4:5: ") and f"needs {lacks}, which this cluster does not have" in first
-    assert valid.impossible.total == len(valid.document.actions)
-    assert [*valid.document.actions.values()][-1].dependencies
+def test_the_deployment_of_the_specification_is_valid() -> None:
+    valid = validation.validate(DEPLOYMENT.encode())
+    assert valid.document.actions.keys() > {"download", "replicate_node2", "load_gpu_node1", "serve_node2"}
+    assert valid.document.actions["serve_node2"].dependencies
 
 
 def test_the_same_workflow_as_json_is_the_same() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
 
 from jobs.kinds import program_fields as fields
 from jobs.kinds import program_texts as texts
@@ -73,6 +73,9 @@ class Python(BaseModel):
     requirements: Annotated[
         str, PlainValidator(fields.path), WithJsonSchema({**fields.TEXT, "minLength": 1, "maxLength": fields.MAX_PATH})
     ] = Field(description="A file of requirements among `files`.")
+    module: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
+        None, description="A module of these packages: a runner whose own Python has it makes no environment."
+    )
 
 
 class Parameters(BaseModel):

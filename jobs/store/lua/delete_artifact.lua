@@ -1,13 +1,19 @@
--- DELETE_ARTIFACT tenant id tenant token -> {ok} | {missing} | {held, holder}. With its names; not while anything else holds it.
+-- DELETE_ARTIFACT tenant id tenant token beside -> {ok} | {missing} | {held, holder}. With its names and places; not while
+-- anything else holds it, but for jobs where beside is 1: those keep it, nameless, until they go.
 local of, id, t = ARGV[1], ARGV[2], now()
-if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 0 then return { 'missing' } end
+local place = P .. 'holders:' .. of .. ':' .. id
+if call('EXISTS', place) == 0 then return { 'missing' } end
 even_if_full()
-local holders = call('SMEMBERS', P .. 'holders:' .. of .. ':' .. id)
-for _, holder in ipairs(holders) do
-  if holder ~= 'kept' and string.sub(holder, 1, 5) ~= 'name:' then return { 'held', holder } end
+local goes = {}
+for _, holder in ipairs(call('SMEMBERS', place)) do
+  if holder == 'kept' or string.sub(holder, 1, 5) == 'name:' or string.sub(holder, 1, 6) == 'place:' then
+    goes[#goes + 1] = holder
+  elseif ARGV[5] ~= '1' or string.sub(holder, 1, 4) ~= 'job:' then
+    return { 'held', holder }
+  end
 end
-for _, holder in ipairs(holders) do
-  if holder ~= 'kept' then call('HDEL', P .. 'names:' .. of, string.sub(holder, 6)) end
+for _, holder in ipairs(goes) do
+  if string.sub(holder, 1, 5) == 'name:' then call('HDEL', P .. 'names:' .. of, string.sub(holder, 6)) end
   let_go(of, id, holder, t)
 end
 log_change(t, ARGV[3], ARGV[4], 'delete artifact', of .. '/' .. id, 'ok')

@@ -1,16 +1,21 @@
-"""Program that downloads a model into the folder `model`: `python3 fetching.py SOURCE [SHA256]`. It needs no packages.
+"""Program that downloads a model, or data: `python3 fetching.py SOURCE [SHA256 [FOLDER]]`. It needs no packages.
 
 SOURCE: the http(s) address of one file; `hf://ORG/REPO/FILE` for one file of Hugging Face, `hf://ORG/REPO` for all that
-a model needs; `hf://ORG/REPO@REVISION` for a revision. It goes on where an earlier attempt in the same
-CLUSTER_WORKSPACE stopped, and verifies length and hash as far as they are told. HF_TOKEN opens what is not public,
-HF_ENDPOINT is another hub's address.
+a model needs; `hf://ORG/REPO@REVISION` for a revision; `s3://BUCKET/KEY` for an object, or for all below KEY. SHA256:
+`-` where it is not known. FOLDER: `model`, which takes no pickled weights, or `data`. It goes on where an earlier
+attempt in the same CLUSTER_WORKSPACE stopped, and verifies length and hash as far as they are told. HF_TOKEN opens what
+is not public, HF_ENDPOINT is another hub's address; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
+AWS_REGION and AWS_ENDPOINT_URL mean what they mean elsewhere.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import html
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -18,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib import error, parse, request
 
-FOLDER = "model"
+MODEL, DATA = "model", "data"
 SUFFIXES = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
 PIECE, SAY_SECONDS, TIMEOUT = 1 << 20, 5.0, 60
@@ -32,23 +37,78 @@ class Refused(Exception):
 
 def main(words: list[str]) -> int:
     """Download what the words say; the exit code."""
-    source, sha = words[0], (words[1:] or [""])[0].lower()
+    source, sha, folder = [*words, *("", "-", MODEL)[len(words) :]]
     try:
-        for wanted in _wanted(source, sha):
-            _get(*wanted)
+        for wanted in _wanted(source, sha.lower().strip("-"), folder):
+            _get(folder, *wanted)
     except (Refused, error.URLError, OSError) as wrong:
         print(f"cannot download {source}: {wrong}", file=sys.stderr, flush=True)
         return 1
     return 0
 
 
-def _wanted(source: str, sha: str) -> list[Wanted]:
+def _wanted(source: str, sha: str, folder: str) -> list[Wanted]:
     parts = parse.urlsplit(source)
-    if parts.scheme == "hf":
+    if parts.scheme == "hf" and folder == MODEL:
         return _of_hub(source.removeprefix("hf://"), sha)
+    if parts.scheme == "s3":
+        return _of_bucket(parts.netloc, parts.path.strip("/"), sha, folder)
     if parts.scheme not in ("http", "https"):
-        raise Refused("the source must begin with https://, http:// or hf://")
-    return [(source, _sound(Path(parse.unquote(parts.path)).name), sha)]
+        raise Refused("the source must begin with https://, http://, s3:// or, of a model, hf://")
+    return [(source, _sound(Path(parse.unquote(parts.path)).name, folder), sha)]
+
+
+def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
+    """Return an object of a bucket, or all below a key, each by its path from there on."""
+    place, keys, more = f"{_s3()}/{parse.quote(bucket)}", list[str](), ""
+    while True:
+        query = {"list-type": "2", "prefix": key, **({"continuation-token": more} if more else {})}
+        with _open(f"{place}?{parse.urlencode(query, quote_via=parse.quote)}") as answer:
+            page = answer.read().decode()
+        keys += map(html.unescape, re.findall(r"<Key>([^<]*)</Key>", page))
+        found = re.search(r"<NextContinuationToken>([^<]*)<", page)
+        if not found:
+            break
+        more = html.unescape(found[1])
+    below = [each for each in keys if each.startswith(f"{key}/") or not key]
+    paths = {key: key.rpartition("/")[2]} if key in keys else {each: each[len(key) :].strip("/") for each in below}
+    if not any(paths.values()):
+        raise Refused(f"the bucket {bucket} has no {key}, and nothing below it")
+    if sha and len(paths) > 1:
+        raise Refused(f"a SHA-256 is that of one file; {key} has {len(paths)}")
+    return [
+        (f"{place}/{parse.quote(each, safe='/~')}", _sound(path, folder), sha)
+        for each, path in paths.items()
+        if path and not each.endswith("/")
+    ]
+
+
+def _s3() -> str:
+    region = _region()
+    return os.environ.get("AWS_ENDPOINT_URL", f"https://s3.{region}.amazonaws.com").rstrip("/")
+
+
+def _region() -> str:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def _signature(url: str, moment: str) -> dict[str, str]:
+    """Return the headers with which AWS' signature version 4 lets a GET pass. moment: as 20261123T170000Z."""
+    parts, region, none = parse.urlsplit(url), _region(), hashlib.sha256().hexdigest()
+    headers = {"host": parts.netloc, "x-amz-content-sha256": none, "x-amz-date": moment}
+    if token := os.environ.get("AWS_SESSION_TOKEN"):
+        headers["x-amz-security-token"] = token
+    names, query = ";".join(headers), "&".join(sorted(parts.query.split("&")))
+    lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    asked = "\n".join(("GET", parts.path or "/", query, lines, names, none))
+    scope = f"{moment[:8]}/{region}/s3/aws4_request"
+    signed = "\n".join(("AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(asked.encode()).hexdigest()))
+    key = f"AWS4{os.environ['AWS_SECRET_ACCESS_KEY']}".encode()
+    for word in (*scope.split("/"), signed):
+        key = hmac.new(key, word.encode(), "sha256").digest()
+    credential = f"{os.environ['AWS_ACCESS_KEY_ID']}/{scope}"
+    words = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={key.hex()}"
+    return {name: value for name, value in headers.items() if name != "host"} | {"Authorization": words}
 
 
 def _of_hub(words: str, sha: str) -> list[Wanted]:
@@ -67,7 +127,7 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
         if path not in told:
             raise Refused(f"the repository has no {path}; it has {', '.join(sorted(told)[:20])}")
     return [
-        (f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}", _sound(path),
+        (f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}", _sound(path, MODEL),
          sha if file and sha else (told[path].get("lfs") or {}).get("sha256", ""))
         for path in chosen
     ]  # fmt: skip
@@ -85,11 +145,11 @@ def _needed(paths: list[str]) -> list[str]:
     return [path for path in paths if path.endswith(SUFFIXES) and not path.startswith(".")]
 
 
-def _sound(path: str) -> str:
-    """Return the path in the folder. Refused for one that leads out of it, and for pickled weights."""
+def _sound(path: str, folder: str) -> str:
+    """Return the path in the folder. Refused for one that leads out of it, and for pickled weights of a model."""
     if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path:
         raise Refused(f"the address names no file: {path!r}")
-    if path.lower().endswith(PICKLED):
+    if folder == MODEL and path.lower().endswith(PICKLED):
         raise Refused(f"{path} has pickled weights, which are code; GGUF and safetensors are not")
     return path
 
@@ -103,10 +163,13 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     token = os.environ.get("HF_TOKEN")
     if token and url.startswith(_hub() + "/"):  # and not where the hub leads on to
         asked.add_unredirected_header("Authorization", f"Bearer {token}")
+    if os.environ.get("AWS_ACCESS_KEY_ID") and url.startswith(_s3() + "/"):
+        for name, value in _signature(url, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())).items():
+            asked.add_unredirected_header(name, value)
     return request.urlopen(asked, timeout=TIMEOUT)
 
 
-def _get(url: str, path: str, sha: str) -> None:
+def _get(folder: str, url: str, path: str, sha: str) -> None:
     """Download one file beside its place, verify it, and put it there."""
     kept = Path(os.environ.get("CLUSTER_WORKSPACE", ".")) / hashlib.sha256(url.encode()).hexdigest()[:32]
     tag = kept.with_suffix(".tag")
@@ -124,7 +187,7 @@ def _get(url: str, path: str, sha: str) -> None:
         size = size if answer.status == 206 else 0
         _write(answer, kept, tag, path, size)
     _verify(kept, path, sha)
-    place = Path(FOLDER) / path
+    place = Path(folder) / path
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(kept, place)
     tag.unlink(missing_ok=True)

@@ -1,0 +1,205 @@
+"""Models of tenants: artifacts with a name and with weights, or with a note of where the weights come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator import places
+from coordinator.artifacts.trees import Trees
+from jobs import errors
+from jobs.models import Actor
+from jobs.numbers import short
+from jobs.store.artifacts import Artifact, Artifacts
+from jobs.store.files import PART_BYTES
+from jobs.trees import manifest
+from jobs.trees.manifest import Entry
+
+#: Endings of files with weights that are no code, and of files whose weights are.
+WEIGHTS = (".gguf", ".safetensors")
+PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
+#: Schemes of sources, the file of a model that says where it comes from, and its most bytes.
+SCHEMES = ("https://", "http://", "hf://", "s3://")
+ABOUT, _MAX_ABOUT = ".cluster-model.json", 16 << 10
+#: Beginnings of the names of chunks of data, and of batches that run, which are no models.
+CHUNK, BATCH = "chunk-", "batch-"
+#: Largest manifest that is looked into for weights, and manifests of which is kept what they have.
+_MAX_MANIFEST, _KEPT = 1 << 20, 10_000
+_MAX_SOURCE, _MAX_TYPE = 2048, 32
+_WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Model of a tenant."""
+
+    name: str
+    artifact: Artifact
+    #: Paths of its files with weights; none: it is registered, and was not downloaded.
+    weights: tuple[str, ...]
+    #: What kind of model it is, in its owner's word, and where it comes from; empty where nobody said.
+    type: str = ""
+    source: str = ""
+
+    @property
+    def places(self) -> list[str]:
+        """Where it lies besides the cluster's store."""
+        return places.held(self.artifact.holders)
+
+
+def check_source(source: Any, *, pickled: bool = False) -> str:
+    """Return a source. ValueError for what nothing is downloaded from."""
+    if not isinstance(source, str) or not 1 <= len(source) <= _MAX_SOURCE or not source.isprintable():
+        raise ValueError(f"must be a text of 1..{_MAX_SOURCE} characters; got {short(source)}")
+    if not source.startswith(SCHEMES) or " " in source:
+        raise ValueError(f"must begin with {', '.join(SCHEMES)}; got {short(source)}")
+    if _WITH_PASSWORD.match(source) and not source.startswith("hf://"):
+        raise ValueError("must have no user and no password, which would be shown; give a secret instead")
+    if not pickled and source.lower().partition("?")[0].endswith(PICKLED):
+        raise ValueError(
+            f"is a file with pickled weights, which are code; GGUF and safetensors are not: {short(source)}"
+        )
+    return source
+
+
+class Catalog:
+    """Models over one store. What an artifact has inside never changes, and is read once."""
+
+    def __init__(self, store: Artifacts, trees: Trees) -> None:
+        self._store, self._trees = store, trees
+        self._kept: OrderedDict[tuple[str, str], Model] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def page(self, tenant: str, after: str, most: int) -> tuple[list[Model], str]:
+        """Return the models among at most `most` names behind `after`, by name, and the last name; empty at the end."""
+        names = sorted(self._store.names(tenant).items())
+        asked = [one for one in names if one[0] > after][:most]
+        rows = self._store.read(tenant, [artifact for _, artifact in asked])
+        found = [self._look(tenant, name, row) for (name, _), row in zip(asked, rows, strict=True) if row]
+        last = asked[-1][0] if asked and asked[-1] != names[-1] else ""
+        return [one for one in found if one], last
+
+    def find(self, tenant: str, name: str) -> Model:
+        """Return a model by its name. NotFound where there is none, or the artifact of this name is no model."""
+        found = self.maybe(tenant, name)
+        if found is None:
+            detail = f"there is no model {name}; list them with GET /api/v1/models, or: cluster model list"
+            raise errors.NotFound(detail, field="model_name")
+        return found
+
+    def maybe(self, tenant: str, name: str) -> Model | None:
+        """Return a model by its name; None where there is none."""
+        artifact = self._store.named(tenant, name)
+        [row] = self._store.read(tenant, [artifact]) if artifact else [None]
+        return self._look(tenant, name, row) if row else None
+
+    def _look(self, tenant: str, name: str, row: Artifact) -> Model | None:
+        """Return an artifact as a model; None for one that is none."""
+        if name.startswith((CHUNK, BATCH)) or row.manifest_bytes > _MAX_MANIFEST:
+            return None
+        key = tenant, row.id
+        with self._lock:
+            known = self._kept.get(key)
+        if known is None:
+            known = self._inside(tenant, name, row)
+            with self._lock:
+                self._kept[key] = known
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return replace(known, name=name, artifact=row) if known.weights or known.source else None
+
+    def _inside(self, tenant: str, name: str, row: Artifact) -> Model:
+        entries = self._trees.entries(tenant, row)
+        weights = tuple(one.path for one in entries if one.is_file and one.path.lower().endswith(WEIGHTS))
+        noted = next((one for one in entries if one.path == ABOUT and one.is_file and one.size <= _MAX_ABOUT), None)
+        about = self._about(tenant, noted) if noted else {}
+        return Model(name=name, artifact=row, weights=weights, **about)
+
+    def _about(self, tenant: str, entry: Entry) -> dict[str, str]:
+        try:
+            row = json.loads(b"".join(self._trees.transfers.open(tenant, entry.sha, "").pieces))
+            source = check_source(row["source"]) if row.get("source") else ""
+            return {"type": str(row.get("type") or "")[:_MAX_TYPE], "source": source}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, errors.NotFound):
+            return {}  # a file of this name that somebody else wrote
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    def register(self, tenant: str, name: str, kind: str, source: str, actor: Actor) -> Model:
+        """Note where a model comes from, under its name. Conflict where the name is that of something else."""
+        known = self.maybe(tenant, name)
+        if known is None and self._store.named(tenant, name):
+            detail = f"model_name: {name} is an artifact without weights; choose another name"
+            raise errors.Conflict(detail, field="model_name")
+        entries = self._trees.entries(tenant, known.artifact) if known else []
+        made = self._commit(tenant, name, [*_without_about(entries), self._written(tenant, kind, source)], actor)
+        for place in known.places if known else ():  # its weights are the same
+            self._store.hold(tenant, made.id, f"{places.HOLDER}{place}")
+        return self.find(tenant, name)
+
+    def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:
+        """Let a name point to the model in a folder of an artifact, from now on. Conflict where it has no weights."""
+        known = self.maybe(tenant, name)
+        entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
+        inner = _below(entries, folder)
+        if not any(one.path.lower().endswith(WEIGHTS) for one in inner):
+            raise errors.Conflict(f"{source} has no file that ends with {' or '.join(WEIGHTS)}", field="source")
+        about = self._written(tenant, known.type if known else "", source)
+        return self._commit(tenant, name, [*_without_about(inner), about], actor)
+
+    def keep_folder(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor) -> Artifact:
+        """Let a name point to what is in a folder of an artifact. Conflict where that is nothing."""
+        inner = _below(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
+        if not inner:
+            raise errors.Conflict(f"there is nothing in {folder} of artifact {artifact[:12]}", field="artifact")
+        return self._commit(tenant, name, inner, actor)
+
+    def put_batch(
+        self, tenant: str, name: str, model: Artifact, prompts: Artifact, texts: Mapping[str, str], actor: Actor
+    ) -> Artifact:  # fmt: skip
+        """Let a name point to the files of a model under `model`, those of prompts under `input`, and some texts."""
+        both = (("model", model), ("input", prompts))
+        entries = [
+            replace(one, path=f"{folder}/{one.path}")
+            for folder, row in both
+            for one in self._trees.entries(tenant, row)
+            if one.is_file and one.path != ABOUT
+        ]
+        written = [self.store(tenant, path, text.encode()) for path, text in texts.items() if text]
+        return self._commit(tenant, name, [*entries, *written], actor)
+
+    def store(self, tenant: str, path: str, data: bytes) -> Entry:
+        """Store a small file, and return it as a path of a tree."""
+        if len(data) > PART_BYTES:
+            raise errors.TooLarge(f"{path} has {len(data)} bytes; at most {PART_BYTES}", field="value")
+        sha = hashlib.sha256(data).hexdigest()
+        self._trees.transfers.put_part(tenant, sha, len(data), 0, data)
+        return Entry(kind="f", path=path, size=len(data), sha=sha)
+
+    def _written(self, tenant: str, kind: str, source: str) -> Entry:
+        row = {"type": kind or "llm", "source": source}
+        return self.store(tenant, ABOUT, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+
+    def _commit(self, tenant: str, name: str, entries: Sequence[Entry], actor: Actor) -> Artifact:
+        before = self._store.named(tenant, name)
+        made = self._trees.commit(tenant, manifest.written(entries), name, actor)[1]
+        [old] = self._store.read(tenant, [before]) if before else [None]
+        if old and old.id != made.id and not old.names:
+            places.leave(self._store, tenant, old)
+        return made
+
+
+def _without_about(entries: Sequence[Entry]) -> list[Entry]:
+    return [one for one in entries if one.path != ABOUT]
+
+
+def _below(entries: Sequence[Entry], folder: str) -> list[Entry]:
+    """Return the files below a folder, with paths from there on."""
+    inner = (one for one in entries if one.is_file and one.path.startswith(f"{folder}/"))
+    return [replace(one, path=one.path[len(folder) + 1 :]) for one in inner]

@@ -1,0 +1,88 @@
+"""Bodies of requests about models and data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator import bodies, http, places
+from coordinator.artifacts import catalog
+from jobs import errors
+from jobs.store import artifacts, secrets
+
+Body = TypeVar("Body", bound=BaseModel)
+Name = Annotated[str, Field(pattern=artifacts.NAME)]
+_STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+_SECRETS = Field(None, max_length=20, description="Names of secrets for it; unless given, those its source may need.")
+Secrets = list[Annotated[str, Field(pattern=secrets.NAME)]] | None
+
+
+class Registration(BaseModel):
+    """The body of POST /api/v1/models."""
+
+    model_config = _STRICT
+    model_name: Name = Field(description="Its name, from now on.")
+    type: str = Field("llm", min_length=1, max_length=32, description="What you call it; shown.")
+    source: str = Field(max_length=2048, description="https://, http://, hf://ORG/REPO[@REVISION][/FILE], s3://.")
+
+
+class Download(BaseModel):
+    """The body of POST /api/v1/models/{model}/download."""
+
+    model_config = _STRICT
+    target_device: str = Field("disk", max_length=100, description="disk, HOST:disk or HOST:dram.")
+    source: str | None = Field(None, max_length=2048, description="Where from; unless given, as it was registered.")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="What its one file must have.")
+    secrets: Secrets = _SECRETS
+
+
+class Move(BaseModel):
+    """The body of POST /api/v1/models/{model}/move, and of .../copy."""
+
+    model_config = _STRICT
+    source_device: str = Field("disk", max_length=100, description="Where it lies: disk, HOST:disk or HOST:dram.")
+    target_device: str = Field(max_length=100, description="disk, HOST:disk, HOST:dram; a move also HOST:gpu0.")
+    keep_source: bool = Field(False, description="Let it lie at both.")
+
+
+class NewData(BaseModel):
+    """The body of POST /api/v1/data."""
+
+    model_config = _STRICT
+    source: str = Field(max_length=2048, description="https://, http://, s3://BUCKET/KEY.")
+    device: str = Field("disk", max_length=100, description="Where it will lie: disk, HOST:disk or HOST:dram.")
+    secrets: Secrets = _SECRETS
+
+
+class MoveData(BaseModel):
+    """The body of POST /api/v1/data/{chunk}/move, and of .../transfer."""
+
+    model_config = _STRICT
+    target_device: str = Field(max_length=100, description="disk, HOST:disk or HOST:dram.")
+
+
+async def read(
+    request: Request, form: type[Body], *sources: str, pickled: bool = False, gpus: bool = False
+) -> Body:  # fmt: skip
+    """Return the body of a request, whose fields `sources` are checked as sources, and `*_device` as places.
+
+    `pickled`: of any files. `gpus`: the target may be a GPU.
+
+    InvalidRequest naming the field.
+    """
+    asked: Body = http.parsed(form, await bodies.body(request))
+    for field, value in asked.model_dump(exclude_none=True).items():
+        try:
+            _check(field, value, sources, pickled=pickled, gpus=gpus)
+        except ValueError as error:
+            raise errors.InvalidRequest(f"{field}: {error}", field=field) from None
+    return asked
+
+
+def _check(field: str, value: Any, sources: tuple[str, ...], *, pickled: bool, gpus: bool) -> None:
+    if field in sources:
+        catalog.check_source(value, pickled=pickled)
+    elif field in ("device", "source_device", "target_device"):
+        places.read(value, (*places.KEEPS, "gpu") if gpus and field == "target_device" else places.KEEPS)

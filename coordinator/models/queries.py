@@ -1,0 +1,43 @@
+"""Models and chunks of data as rows. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.artifacts.catalog import CHUNK
+from coordinator.cluster import Cluster
+from coordinator.models import rows
+from coordinator.models.rows import ChunkRow, ModelRow
+from coordinator.services import placed
+from jobs import errors
+
+
+def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ModelRow], str]:
+    """Return a tenant's models among so many names behind one, and the name after which the next page begins."""
+    found, last = cluster.models.page(tenant, after, most)
+    services = cluster.store.services.of_tenant(tenant) if found else []
+    loaded = placed.places(cluster, tenant) if services else []
+    return [rows.model_row(one, services, loaded) for one in found], last
+
+
+def one(cluster: Cluster, tenant: str, name: str) -> ModelRow:
+    """Return the row of a model. NotFound where there is none."""
+    found = cluster.models.find(tenant, name)
+    return rows.model_row(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
+
+
+def chunks(cluster: Cluster, tenant: str) -> list[ChunkRow]:
+    """Return a tenant's chunks of data by their ids."""
+    store = cluster.store.artifacts
+    named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK)]
+    read = store.read(tenant, [artifact for _, artifact in named])
+    return [rows.chunk_row(name, row) for (name, _), row in zip(named, read, strict=True) if row]
+
+
+def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> ChunkRow:
+    """Return the row of a chunk. NotFound where there is none."""
+    store = cluster.store.artifacts
+    artifact = store.named(tenant, chunk_id)
+    [row] = store.read(tenant, [artifact]) if artifact else [None]
+    if row is None:
+        detail = f"there is no chunk {chunk_id}, or what makes it is not done; list them with GET /api/v1/data"
+        raise errors.NotFound(detail, field="chunk_id")
+    return rows.chunk_row(chunk_id, row)

@@ -1,0 +1,61 @@
+"""Rows of models and data, as the API shows them; `schemas.py` describes the same to clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import TypedDict
+
+from coordinator import decoding, places
+from coordinator.artifacts.catalog import Model
+from jobs.store.artifacts import Artifact
+from jobs.store.services import Service
+
+
+class ModelRow(TypedDict):
+    model_name: str
+    type: str
+    source: str
+    status: str
+    bytes: int
+    locations: list[str]
+    weights: list[str]
+    services: list[str]
+    artifact_id: str
+    created: str
+
+
+class ChunkRow(TypedDict):
+    chunk_id: str
+    device: str
+    locations: list[str]
+    bytes: int
+    files: int
+    references: int
+    artifact_id: str
+    created: str
+
+
+def model_row(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> ModelRow:
+    """Return a model; `services` are all of its tenant, `loaded` artifacts that replicas have on GPUs, and where."""
+    artifact = model.artifact
+    known = {artifact.id, *artifact.names}
+    served = [one.name for one in services if not one.deleted and json.loads(one.asked).get("model") in known]
+    on_gpus = sorted(place for one, place in loaded if one == artifact.id)
+    return {
+        "model_name": model.name, "type": model.type, "source": model.source,
+        "status": "ready" if model.weights else "registered", "bytes": artifact.bytes if model.weights else 0,
+        "locations": [*(("disk",) if model.weights else ()), *model.places, *on_gpus], "weights": list(model.weights),
+        "services": sorted(served), "artifact_id": artifact.id, "created": decoding.moment_ms(str(artifact.created)),
+    }  # fmt: skip
+
+
+def chunk_row(chunk_id: str, artifact: Artifact) -> ChunkRow:
+    """Return a chunk of data."""
+    there = places.held(artifact.holders)
+    others = [one for one in artifact.holders if one != "kept" and not one.startswith(places.HOLDER)]
+    return {
+        "chunk_id": chunk_id, "device": there[0] if there else "disk", "locations": ["disk", *there],
+        "bytes": artifact.bytes, "files": artifact.files, "references": len(others), "artifact_id": artifact.id,
+        "created": decoding.moment_ms(str(artifact.created)),
+    }  # fmt: skip

@@ -1,0 +1,89 @@
+"""Models that are served at a place, such as node1:gpu0: services whose name and requirements follow from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from coordinator.artifacts.catalog import Model
+from coordinator.asker import Asker
+from coordinator.cluster import Cluster
+from coordinator.places import Place
+from coordinator.services import additions, planning, queries
+from coordinator.services.additions import NewService
+from coordinator.services.rows import ServiceRow
+from jobs import errors
+from jobs.store.services import Service
+
+_OTHERS = re.compile(r"[^a-z0-9]+")
+#: Deaths in a row after which nobody waits for a replica any longer.
+DEATHS = 3
+
+
+def name_of(model: str, place: Place) -> str:
+    """Return the name of the service of a model at a place; without a host, that of the model."""
+    words = f"{model} {place.host} {place.device}" if place.host else model
+    return _OTHERS.sub("-", words.lower())[:63].strip("-")
+
+
+def serve(cluster: Cluster, model: Model, place: Place, asker: Asker, *, routed: bool = True) -> str:
+    """Keep a replica of a model up at a place, and return its service; that of an earlier call, if there is one.
+
+    Unless it is `routed` nobody can ask it yet. Conflict where the name is that of another service; errors as
+    `additions.planned`.
+    """
+    name = name_of(model.name, place)
+    known = cluster.store.services.one(asker.tenant, name)
+    if known is None:
+        _add(cluster, _wanted(model, place), place, asker, routed=routed)
+        return name
+    asked = json.loads(known.asked)
+    if asked.get("place") != str(place) or known.artifact != model.artifact.id:
+        detail = f"there is a service {name} of something else already: cluster service delete {name}"
+        raise errors.Conflict(detail, field="model_name")
+    if routed and asked.pop("unrouted", False):
+        cluster.store.services.route(known.service_id, json.dumps(asked))
+    if known.stopped:
+        cluster.store.services.restart(asker.tenant, name, asker.actor)
+    return name
+
+
+def _wanted(model: Model, place: Place) -> NewService:
+    if not model.weights:
+        detail = f"model_name: {model.name} was registered, and is nowhere: cluster model download {model.name}"
+        raise errors.Conflict(detail, field="model_name")
+    requirements = {"host": place.host or None, "gpus": 1 if place.kind == "gpu" else None}
+    return NewService.model_validate({
+        "name": name_of(model.name, place), "model": model.artifact.id, "replicas": 1,
+        "requirements": {name: value for name, value in requirements.items() if value is not None},
+    })  # fmt: skip
+
+
+def _add(cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool) -> Service:
+    planned = additions.planned(cluster, wanted, asker)
+    noted = {**json.loads(planned.asked), "place": str(place), **({} if routed else {"unrouted": True})}
+    service = replace(planned, asked=json.dumps(noted))
+    if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
+        raise refused
+    return service
+
+
+def ready(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
+    """Return a service of which a replica is ready. Unavailable until then; Conflict where its replicas die."""
+    row = queries.one(cluster.store, cluster.queries.jobs, tenant, name)
+    if row["ready"]:
+        return row
+    if row["failures"] >= DEATHS:
+        detail = f"replicas of {name} die: {row['last_failure']}; see: cluster service logs {name}"
+        raise errors.Conflict(detail, field="device")
+    because = next((one["because"] for one in row["running"] if one["because"]), None)
+    raise errors.Unavailable(f"{name} is {row['state']}{(because and f': {because}') or ''}")
+
+
+def places(cluster: Cluster, tenant: str) -> list[tuple[str, str]]:
+    """Return the artifacts that a ready replica holds on a GPU, each with the place."""
+    there = [(one, json.loads(one.asked).get("place")) for one in cluster.store.services.of_tenant(tenant)]
+    found = [(one, str(place)) for one, place in there if place and "gpu" in str(place) and ":" in str(place)]
+    replicas = cluster.store.services.replicas([one.service_id for one, _ in found]) if found else {}
+    return [(one.artifact, place) for one, place in found if any(map(planning.is_ready, replicas[one.service_id]))]

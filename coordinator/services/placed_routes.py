@@ -1,0 +1,60 @@
+"""Routes of models that are served at a place: services under the words and paths that another system has for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http, places
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.services import openai, placed, queries, schemas
+from jobs import errors
+from jobs.kinds.service.parameters import NAME
+from jobs.store import artifacts
+
+routes = http.router()
+
+Service = Annotated[str, Path(pattern=NAME, description="A service's name.")]
+
+
+class ModelAt(BaseModel):
+    """The body of POST /api/v1/services."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    model_name: str = Field(pattern=artifacts.NAME, description="A model that GET /api/v1/models lists.")
+    device: str = Field(max_length=100, description="HOST:gpu0 or HOST:cpu; without a host any that has one.")
+    port: int | None = Field(
+        None, ge=1, le=65535, description="Opens nothing: every service is asked at /v1, by its name as the model."
+    )
+
+
+@routes.post(
+    "/v1/services", status_code=202, tags=["services"], dependencies=[http.needs(Scope.RUN)],
+    openapi_extra=http.describes(ModelAt), **http.answers(schemas.Placed, 202),
+)  # fmt: skip
+async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Serve a model at a place; what is served there already stays as it is."""
+    asked = http.parsed(ModelAt, await bodies.body(request))
+    try:
+        place = places.read(asked.device, places.COMPUTES, any_host=True)
+    except ValueError as error:
+        raise errors.InvalidRequest(f"device: {error}", field="device") from None
+
+    def work() -> Response:
+        model = cluster.models.find(asker.tenant, asked.model_name)
+        name = placed.serve(cluster, model, place, asker)
+        row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)
+        return shown({"service_id": name, "status": row["state"]}, 202)
+
+    return await run_in_threadpool(work)
+
+
+@routes.get("/v1/services/{name}/status", tags=["services"], **http.answers(schemas.PlacedStatus))
+def service_status(name: Service, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Show how a service is, and where it is asked."""
+    row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)
+    return shown({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})

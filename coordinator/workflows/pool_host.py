@@ -1,0 +1,192 @@
+"""Models, data and services of a tenant, for the steps of a workflow. Each call may be repeated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from coordinator import places
+from coordinator.artifacts.catalog import CHUNK, Model
+from coordinator.cluster import Cluster
+from coordinator.jobs.on_behalf import Maker
+from coordinator.places import Place
+from coordinator.services import additions, openai, placed
+from coordinator.workflows.artifact_host import ArtifactHost
+from engines import registry
+from jobs import errors
+
+Given: TypeAlias = Mapping[str, Any]
+#: Secrets that a download is given where its tenant has them, by the scheme of its source.
+_SECRETS = {
+    "hf": ("HF_TOKEN", "HF_ENDPOINT"),
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL"),
+}
+
+
+class PoolHost(ArtifactHost):
+    """Carries out steps for the maker of one workflow."""
+
+    def __init__(self, cluster: Cluster, maker: Maker) -> None:
+        super().__init__(cluster.artifacts, maker.asker.actor)
+        self._cluster, self._maker = cluster, maker
+        self._models, self._artifacts = cluster.models, cluster.store.artifacts
+        self._steps: dict[str, Callable[[Given], Given]] = {
+            "model.source": self._source, "model.keep": self._keep, "model.at": self._at, "model.leave": self._leave,
+            "model.batch": self._batch, "batch.clear": self._clear, "download": self._placed, "copy": self._placed,
+            "move": self._moved, "serve": self._serve, "inference": self._inferred, "data.source": self._data_source,
+            "data.keep": self._data_keep, "data.at": self._data_at, "data_create": self._created,
+            "data_move": self._transferred, "data_transfer": self._transferred,
+        }  # fmt: skip
+
+    def step(self, action_type: str, parameters: Given) -> Given:
+        """Carry out a step of an action about models or data, and return what it gives."""
+        return self._steps[action_type](parameters)
+
+    @property
+    def _tenant(self) -> str:
+        return self._maker.tenant
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def _source(self, given: Given) -> Given:
+        """Return where a model comes from: as the action says, or as it was registered."""
+        name = given["model_name"]
+        known = self._models.maybe(self._tenant, name)
+        source = given.get("source") or (known.source if known else "")
+        if not source:
+            detail = f"no source of {name} is known; give it, or: cluster model register {name} --source URL"
+            raise errors.Conflict(detail, field="source")
+        return self._with_secrets(source, given)
+
+    def _with_secrets(self, source: str, given: Given) -> Given:
+        secrets = given.get("secrets")
+        if secrets is None:
+            there = {one.name for one in self._cluster.secrets.all(self._tenant)}
+            secrets = [one for one in _SECRETS.get(source.partition(":")[0], ()) if one in there]
+        return {"source": source, "sha256": given.get("sha256") or "-", "secrets": secrets}
+
+    def _keep(self, given: Given) -> Given:
+        """Let the model's name point to what was downloaded."""
+        name, source = given["model_name"], given["source"]
+        row = self._models.keep(self._tenant, name, given["artifact"], given["folder"], self._actor, source=source)
+        return {"artifact": row.id}
+
+    def _at(self, given: Given) -> Given:
+        """Return the artifact of a model that lies at a place. Conflict where it lies elsewhere."""
+        return {"artifact": self._model_at(given).artifact.id}
+
+    def _model_at(self, given: Given) -> Model:
+        model, place = self._models.find(self._tenant, given["model_name"]), given["source_device"]
+        there = [*(("disk",) if model.weights else ()), *model.places]
+        if place not in there:
+            lies = f"it lies at {', '.join(there)}" if there else "it was registered, and is nowhere: download it"
+            raise errors.Conflict(f"{model.name} is not at {place}; {lies}", field="source_device")
+        return model
+
+    def _leave(self, given: Given) -> Given:
+        model = self._models.maybe(self._tenant, given["model_name"])
+        if model:
+            place = places.holder(_place(given["source_device"]))
+            self._artifacts.let_go(self._tenant, model.artifact.id, place)
+        return {}
+
+    def _placed(self, given: Given) -> Given:
+        """Note where a model lies now."""
+        place = _place(given["target_device"])
+        self._hold(given["artifact"], place)
+        return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
+
+    def _moved(self, given: Given) -> Given:
+        """Note where a model lies now; on a GPU, once a replica that nobody can ask yet has it there."""
+        place = _place(given["target_device"])
+        if place.kind != "gpu":
+            return self._placed(given)
+        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker, routed=False)
+        placed.ready(self._cluster, self._tenant, name)
+        return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
+
+    def _find(self, given: Given) -> Model:
+        return self._models.find(self._tenant, given["model_name"])
+
+    def _hold(self, artifact: str, place: Place) -> None:
+        """Note that an artifact lies at a place, which keeps it."""
+        if not place.is_store and not self._artifacts.hold(self._tenant, artifact, places.holder(place)):
+            raise errors.Conflict(f"artifact {artifact[:12]} was deleted meanwhile", field="artifact")
+
+    # -- services ---------------------------------------------------------------------------------------------------
+
+    def _serve(self, given: Given) -> Given:
+        """Serve a model, and return how it is asked once a replica is ready. Unavailable until then."""
+        place = places.read(given["device"], places.COMPUTES, any_host=True)
+        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker)
+        placed.ready(self._cluster, self._tenant, name)
+        return {"service_id": name, "url": openai.PREFIX}
+
+    def _batch(self, given: Given) -> Given:
+        """Put model, prompts and program into one artifact, under a name that it has until they have run."""
+        model = self._find(given)
+        files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.asker)
+        engine = registry.suited(files, 0)
+        make = registry.batching(engine)
+        if make is None:
+            raise errors.Conflict(
+                f"the engine {engine} answers no batches; serve the model instead", field="model_name"
+            )
+        how = {"max_tokens": given.get("max_tokens") or 200, "temperature": float(given.get("temperature", 0.2))}
+        batch = make(files, **how)
+        row = self._models.put_batch(
+            self._tenant, given["name"], model.artifact, self._trees.find(self._tenant, given["input_data"]),
+            {"batch.py": batch.program, "packages.txt": batch.packages}, self._actor,
+        )  # fmt: skip
+        python = {"requirements": "packages.txt", "module": batch.module or None} if batch.packages else None
+        return {"artifact": row.id, "command": ["python3", "batch.py", *batch.arguments], "python": python}
+
+    def _clear(self, given: Given) -> Given:
+        """Let a batch that has run lose its name; its job keeps what it needs."""
+        with contextlib.suppress(errors.NotFound):
+            self._trees.delete(self._tenant, given["name"], self._actor, beside_jobs=True)
+        return {}
+
+    def _inferred(self, given: Given) -> Given:
+        """Note where the answers of a batch lie."""
+        self._hold(given["artifact"], _place(given["output_device"]))
+        return {"output": given["chunk_id"], "artifact": given["artifact"], "place": given["output_device"]}
+
+    # -- data -------------------------------------------------------------------------------------------------------
+
+    def _data_source(self, given: Given) -> Given:
+        return self._with_secrets(given["source"], given)
+
+    def _data_keep(self, given: Given) -> Given:
+        """Let a chunk's id point to what a program left."""
+        row = self._models.keep_folder(
+            self._tenant, given["chunk_id"], given["artifact"], given["folder"], self._actor
+        )  # fmt: skip
+        return {"artifact": row.id}
+
+    def _data_at(self, given: Given) -> Given:
+        row = self._trees.find(self._tenant, given["data_id"])
+        chunk = next((name for name in row.names if name.startswith(CHUNK)), "")
+        if not chunk:
+            raise errors.NotFound(f"{given['data_id']} is no chunk of data", field="data_id")
+        return {"chunk_id": chunk, "artifact": row.id}
+
+    def _created(self, given: Given) -> Given:
+        """Note where a chunk lies."""
+        self._hold(given["artifact"], _place(given["target_device"]))
+        return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": given["target_device"]}
+
+    def _transferred(self, given: Given) -> Given:
+        """Note where a chunk lies now, and nowhere else but in the cluster's store."""
+        place = _place(given["target_device"])
+        self._hold(given["artifact"], place)
+        [row] = self._artifacts.read(self._tenant, [given["artifact"]])
+        for other in places.held(row.holders) if row else ():
+            if other != str(place):
+                self._artifacts.let_go(self._tenant, given["artifact"], f"{places.HOLDER}{other}")
+        return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": str(place)}
+
+
+def _place(text: str) -> Place:
+    return places.read(text, ("disk", "dram", "gpu"))

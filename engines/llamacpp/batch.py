@@ -1,0 +1,72 @@
+"""Answers the prompts under `input` with one GGUF file: `batch.py MODEL MAX_TOKENS TEMPERATURE`."""
+
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from xllamacpp import CommonParams, Server
+
+#: Prompts that are answered at once, and tokens of prompt and answer together.
+PARALLEL, CONTEXT = 4, 4096
+SAY_SECONDS = 5.0
+
+
+def prompts(folder: pathlib.Path) -> Iterator[str]:
+    """Yield the prompts in the lines of all files: a text, or an object with text or prompt, as JSON; or as it is."""
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if line.strip():
+                yield prompt(line, f"{path}, line {number}")
+
+
+def prompt(line: str, where: str) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    if isinstance(value, dict):
+        value = value.get("text", value.get("prompt"))
+    if not isinstance(value, str):
+        sys.exit(f"{where}: a prompt is a text, or an object with text or prompt; got {line[:100]}")
+    return value
+
+
+def serving(path: str) -> Server:
+    chosen = CommonParams()
+    chosen.model.path = path
+    chosen.n_ctx, chosen.n_parallel = CONTEXT * PARALLEL, PARALLEL
+    chosen.endpoint_metrics = chosen.endpoint_slots = chosen.ui = False
+    return Server(chosen)
+
+
+def main() -> None:
+    path, tokens, temperature = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    asked = list(prompts(pathlib.Path("input")))
+    if not asked:
+        sys.exit("there is no prompt: every file is empty")
+    server = serving(path)
+
+    def answer(text: str) -> str:
+        found = server.handle_completions({"prompt": text, "max_tokens": tokens, "temperature": temperature})
+        found = found if isinstance(found, dict) else json.loads(found)
+        if "error" in found:
+            raise RuntimeError(str(found["error"])[:500])
+        return str(found["choices"][0]["text"])
+
+    pathlib.Path("answers").mkdir()
+    said = time.monotonic()
+    with (
+        ThreadPoolExecutor(PARALLEL) as pool,
+        pathlib.Path("answers/answers.jsonl").open("w", encoding="utf-8") as file,
+    ):
+        for number, (text, found) in enumerate(zip(asked, pool.map(answer, asked), strict=True), 1):
+            file.write(json.dumps({"text": found, "prompt": text}, ensure_ascii=False) + "\n")
+            if number == len(asked) or time.monotonic() - said > SAY_SECONDS:
+                said = time.monotonic()
+                print(f"{number} of {len(asked)} prompts answered", flush=True)
+
+
+main()

@@ -1,0 +1,244 @@
+"""Chunks of data, batches and services at places: by workflows whose programs leave what a test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.places import Place
+from coordinator.services import placed
+from jobs.store import keys
+from tests.unit.models_bench import WEIGHTS, Pool
+from tests.unit.test_workflow_texts import PIPELINE
+
+SOURCE = "https://example.org/prompts.jsonl"
+PROMPTS = b'"once"\n{"prompt": "upon"}\n'
+PLACE = 'model_name: tiny, device: "node1:gpu0"'
+
+
+@pytest.fixture
+def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
+    made = Pool(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def both(redis_url: str, tmp_path: Path) -> Iterator[Pool]:
+    """The same, on each version of Redis."""
+    made = Pool(redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+def created(pool: Pool, device: str = "disk", **more: Any) -> str:
+    """Make a chunk as a runner would, and return its id."""
+    answer = pool.ask("POST", "/api/v1/data", {"source": SOURCE, "device": device}, **more)
+    assert answer.status_code == 202, answer.text
+    chunk, workflow = answer.json()["chunk_id"], answer.json()["task_id"]
+    pool.look(workflow)
+    assert pool.ask("GET", f"/api/v1/data/{chunk}").status_code == 404, "it is not there yet"
+    pool.leave(workflow, "data_create--fetch", {"data/prompts.jsonl": PROMPTS})
+    if device != "disk":
+        pool.done(workflow, "data_create--bring")
+    assert pool.row(workflow)["state"] == "done", pool.errors(workflow)
+    return str(chunk)
+
+
+def test_data_is_created_moved_transferred_and_deleted(both: Pool) -> None:
+    chunk = created(both, "node1:dram")
+    row = both.ask("GET", f"/api/v1/data/{chunk}").json()
+    assert (row["device"], row["bytes"], row["locations"]) == ("node1:dram", len(PROMPTS), ["disk", "node1:dram"])
+    assert both.files(chunk) == ["prompts.jsonl"] and both.models() == []
+    assert both.ask("GET", "/api/v1/data").json()["chunks"] == [row]
+    for verb, place in (("transfer", "node2:dram"), ("move", "node2:disk")):
+        workflow = both.begin(f"data/{chunk}/{verb}", {"target_device": place})
+        assert both.parameters(workflow, f"data_{verb}--bring")["requirements"] == {"host": "node2"}
+        both.done(workflow, f"data_{verb}--bring")
+        assert both.row(workflow)["state"] == "done"
+        assert both.ask("GET", f"/api/v1/data/{chunk}").json()["locations"] == ["disk", place]
+    assert both.ask("DELETE", f"/api/v1/data/{chunk}").status_code == 204
+    assert both.ask("GET", f"/api/v1/data/{chunk}").status_code == 404
+    assert both.ask("GET", "/api/v1/data").json() == {"chunks": []}
+
+
+def test_a_repeated_request_makes_one_chunk(pool: Pool) -> None:
+    body, key = {"source": SOURCE}, {"Idempotency-Key": "k1"}
+    first, again = (pool.ask("POST", "/api/v1/data", body, **key).json() for _ in range(2))
+    assert first == again and first["chunk_id"] != pool.ask("POST", "/api/v1/data", body).json()["chunk_id"]
+
+
+def test_data_is_its_tenants_alone_and_bad_requests_name_their_field(pool: Pool) -> None:
+    chunk = created(pool)
+    other = pool.token("team", "read", "submit", "run")
+    assert pool.ask("GET", "/api/v1/data", token=other).json() == {"chunks": []}
+    for method, path, body in (
+        ("GET", chunk, None),
+        ("DELETE", chunk, None),
+        ("POST", f"{chunk}/move", {"target_device": "n:disk"}),
+    ):
+        assert pool.ask(method, f"/api/v1/data/{path}", body, token=other).status_code == 404
+    for body, field in (
+        ({}, "source"), ({"source": "ftp://x"}, "source"), ({"source": SOURCE, "device": "n:gpu0"}, "device"),
+        ({"source": SOURCE, "device": "dram"}, "device"), ({"source": SOURCE, "secrets": ["1x"]}, "secrets.0"),
+    ):  # fmt: skip
+        answer = pool.ask("POST", "/api/v1/data", body)
+        assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert pool.ask("GET", "/api/v1/data/chunk-x").status_code == 422
+    reader = pool.token("default", "read", "submit")
+    assert pool.ask("POST", "/api/v1/data", {"source": SOURCE}, token=reader).status_code == 403
+
+
+def test_a_batch_has_model_prompts_and_program_in_its_folder_and_leaves_a_chunk(pool: Pool) -> None:
+    pool.put_model("tiny")
+    chunk = created(pool)
+    text = f'i, action_type: inference, model_name: tiny, input_data: {chunk}, output_device: "node1:dram"'
+    workflow = pool.submit(f"{text}, max_tokens: 7")
+    pool.look(workflow)
+    run = pool.parameters(workflow, "i--run")
+    assert pool.files(run["files"]) == ["batch.py", "input/prompts.jsonl", "model/tiny.gguf", "packages.txt"]
+    assert run["command"] == ["python3", "batch.py", "model/tiny.gguf", "7", "0.2"]
+    assert run["python"] == {"requirements": "packages.txt", "module": "xllamacpp"}
+    assert [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
+    pool.leave(workflow, "i--run", {"answers/answers.jsonl": b'{"text": "a", "prompt": "once"}\n'})
+    pool.done(workflow, "i--bring")
+    assert pool.row(workflow)["state"] == "done", pool.errors(workflow)
+    given = pool.ask("GET", f"/api/workflows/{workflow}/actions/i").json()["result"]
+    assert pool.ask("GET", f"/api/v1/data/{given['output']}").json()["device"] == "node1:dram"
+    assert pool.files(given["output"]) == ["answers.jsonl"]
+    assert not [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
+
+
+def test_a_batch_that_fails_leaves_no_name_behind(pool: Pool) -> None:
+    pool.put_model("tiny")
+    chunk = created(pool)
+    workflow = pool.submit(f"i, action_type: inference, model_name: tiny, input_data: {chunk}, output_device: disk")
+    pool.look(workflow)
+    for _ in range(6):  # the attempts that it has
+        if pool.states(workflow)["i--run"] == "queued":
+            pool.failed(workflow, "i--run")
+    assert pool.row(workflow)["state"] == "failed" and pool.states(workflow)["i"] == "skipped"
+    assert not [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
+
+
+def test_a_batch_of_what_is_no_chunk_or_no_model_says_so(pool: Pool) -> None:
+    pool.put_model("tiny")
+    pool.put_model("safe", path="a.safetensors")
+    text = "i, action_type: inference, output_device: disk"
+    for rest, words in (
+        ("model_name: nosuch, input_data: chunk-0", "there is no model nosuch"),
+        ("model_name: tiny, input_data: chunk-0", "there is no artifact chunk-0"),
+    ):
+        workflow = pool.submit(f"{text}, {rest}")
+        pool.look(workflow)
+        assert words in pool.errors(workflow)["i--batch"]
+
+
+def test_the_pipeline_of_the_specification_goes_from_step_to_step(pool: Pool) -> None:
+    for name in ("preprocessor", "classifier"):
+        pool.put_model(name)
+    workflow = pool.post(PIPELINE).json()["workflow_id"]
+    pool.look(workflow)
+    assert pool.parameters(workflow, "load_data--fetch")["command"][3:] == ["s3://bucket/input", "-", "data"]
+    pool.leave(workflow, "load_data--fetch", {"data/input": PROMPTS})
+    pool.done(workflow, "load_data--bring")
+    for action, host in (("model1_process", "node1"), ("model2_process", "node2")):
+        assert pool.parameters(workflow, f"{action}--run")["requirements"] == {"host": host}
+        pool.leave(workflow, f"{action}--run", {"answers/answers.jsonl": b'{"text": "%s"}\n' % action.encode()})
+        pool.done(workflow, f"{action}--bring")
+        if action == "model1_process":
+            pool.done(workflow, "transfer_data--bring")
+    row = pool.row(workflow)
+    assert row["state"] == "done", pool.errors(workflow)
+    assert [each["device"] for each in pool.ask("GET", "/api/v1/data").json()["chunks"]].count("node2:dram") == 2
+
+
+# -- services at places ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "place", "name"),
+    [
+        ("llama-7b", Place("node1", "gpu0"), "llama-7b-node1-gpu0"), ("llama-7b", Place("", "gpu0"), "llama-7b"),
+        ("a.b_c", Place("Node.1", "cpu"), "a-b-c-node-1-cpu"), ("m" * 64, Place("n" * 48, "gpu0"), "m" * 63),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: Place, name: str) -> None:
+    assert placed.name_of(model, place) == name
+
+
+def report_ready(pool: Pool, name: str) -> None:
+    """Pretend that the only replica of a service runs and is ready."""
+    service = pool.store.services.one("default", name)
+    assert service
+    pool.store.services.place(service.service_id, 1, service.generation)
+    job, client = f"v-{service.service_id}-1", pool.store.client
+    client.hset(keys.job(job), mapping={"state": "running", "kind": "service", "tenant": "default"})
+    client.hset(keys.job_lease(job), f"runner-1/{job}", "0:1:0:0:0:0:runner-1/0")
+    fields = {"state": "ready", "why": "", "address": "127.0.0.1", "port": 9, "key": "k" * 16, "host": "node1"}
+    assert pool.store.services.report(job, f"runner-1/{job}", {**fields, "worker": "runner-1"})
+
+
+def listed(pool: Pool) -> list[str]:
+    return [each["id"] for each in pool.ask("GET", "/v1/models").json()["data"]]
+
+
+def test_a_model_on_a_gpu_is_asked_by_nobody_until_it_is_served(both: Pool) -> None:
+    artifact = both.put_model("tiny")
+    workflow = both.submit(
+        'm, action_type: move, model_name: tiny, source_device: disk, target_device: "node1:gpu0"',
+        f"s, action_type: serve, {PLACE}, port: 8080, dependencies: [m]",
+    )
+    both.look(workflow)
+    assert "tiny-node1-gpu0 is waiting" in both.row(workflow)["waiting_because"]
+    asked = both.ask("GET", "/api/services/tiny-node1-gpu0").json()["asked"]
+    assert (asked["requirements"], asked["model"], asked["place"]) == (
+        {"host": "node1", "gpus": 1}, artifact, "node1:gpu0",
+    )  # fmt: skip
+    assert listed(both) == [] and both.model("tiny")["locations"] == ["disk"]
+    service = both.store.services.one("default", "tiny-node1-gpu0")
+    report_ready(both, "tiny-node1-gpu0")
+    both.look(workflow)
+    assert both.row(workflow)["state"] == "done", both.errors(workflow)
+    assert both.model("tiny")["locations"] == ["disk", "node1:gpu0"] and both.model("tiny")["services"]
+    given = both.ask("GET", f"/api/workflows/{workflow}/actions/s").json()["result"]
+    assert (given["service_id"], given["url"]) == ("tiny-node1-gpu0", "/v1")
+    after = both.store.services.one("default", "tiny-node1-gpu0")
+    assert service and after and after.service_id == service.service_id, "it is the replica that was loaded"
+    assert "unrouted" not in json.loads(after.asked)
+
+
+def test_replicas_that_die_fail_the_action_that_waits_for_them(pool: Pool) -> None:
+    pool.put_model("tiny")
+    workflow = pool.submit("s, action_type: serve, model_name: tiny, device: cpu")
+    pool.look(workflow)
+    service = pool.store.services.one("default", "tiny")
+    assert service and pool.store.services.note(service.service_id, failures=3, said="exit code 7")
+    pool.look(workflow)
+    assert "replicas of tiny die: exit code 7" in pool.errors(workflow)["s"]
+
+
+def test_models_are_served_at_places_over_http(pool: Pool) -> None:
+    pool.put_model("tiny")
+    body = {"model_name": "tiny", "device": "node1:gpu0", "port": 8080}
+    for _ in range(2):
+        made = pool.ask("POST", "/api/v1/services", body)
+        assert (made.status_code, made.json()) == (202, {"service_id": "tiny-node1-gpu0", "status": "waiting"})
+    status = pool.ask("GET", "/api/v1/services/tiny-node1-gpu0/status").json()
+    assert status == {"service_id": "tiny-node1-gpu0", "status": "waiting", "replicas": 0, "url": "/v1"}
+    assert pool.ask("GET", "/api/v1/services/none/status").status_code == 404
+    for wrong, field, code in (
+        ({"device": "node1:disk"}, "device", 422),
+        ({"port": 0}, "port", 422),
+        ({"model_name": "no"}, "model_name", 404),
+    ):  # fmt: skip
+        answer = pool.ask("POST", "/api/v1/services", {**body, **wrong})
+        assert (answer.status_code, answer.json()["field"]) == (code, field), answer.text
+    pool.put_model("tiny", WEIGHTS + b"2")
+    other = pool.ask("POST", "/api/v1/services", body)
+    assert other.status_code == 409 and "cluster service delete tiny-node1-gpu0" in other.json()["detail"]
+    assert pool.ask("POST", "/api/v1/services", body, token=pool.token("default", "read", "submit")).status_code == 403
