@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 
@@ -40,7 +40,7 @@ async def create_data(
     asked = await bodies.read(request, NewData, "source", pickled=True)
     drawn = hashlib.sha256(f"{asker.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
     chunk = f"{CHUNK}{drawn[:_DIGITS]}"
-    fields = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
+    fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
     fields |= {} if asked.secrets is None else {"secrets": asked.secrets}
     task = await threads.run(lambda: tasks.begin(cluster, asker, "data_create", chunk, key, fields))
     return shown({"chunk_id": chunk, "task_id": task}, 202)
