@@ -222,11 +222,13 @@ function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, form
   context.textAlign = "center";
   const [first, final] = [times[0], times.at(-1)];
   if (first === undefined || final === undefined) return;
-  for (const tick of ticks(first, final, (plane.width - EDGE.left) / 70)) {
+  const shown = ticks(first, final, (plane.width - EDGE.left) / 70);
+  const length = shown.some((tick) => tick % 60) ? 8 : 5; // with seconds where minutes alone would be equal
+  for (const tick of shown) {
     const x = Math.round(plane.x(tick)) + 0.5;
     context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
     if (x > EDGE.left + 14 && x < plane.width - 18)
-      context.fillText(clock(tick * 1000).slice(0, 5), x, plane.height - 4);
+      context.fillText(clock(tick * 1000).slice(0, length), x, plane.height - 4);
   }
 }
 

@@ -12,6 +12,7 @@ import { clockOf, cordonsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
 import { usePolled } from "./model/polled";
 import { fleet } from "./model/state";
 import { shownState } from "./model/workers";
+import { Profiles } from "./profiles";
 
 const REFRESH_SECONDS = 5;
 
@@ -191,6 +192,7 @@ export function Hosts() {
         <code>./deploy-cluster.sh invite</code> where the cluster was started, and on that machine the line that it
         prints.
       </p>
+      <Profiles />
     </div>
   );
 }

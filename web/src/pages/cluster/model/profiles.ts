@@ -1,0 +1,90 @@
+/** Profiles as the API tells them, and the files of what was recorded. Pure but for the questions. */
+
+import { bytes, del, get, post, type Profile, type Recording } from "../../../lib/api";
+import { percent } from "../../../lib/format";
+import { analysis, pieces, type Analysis } from "./recording";
+
+/** Bytes of recordings that a page reads; more are for the command. */
+export const MOST_BYTES = 64 << 20;
+
+export interface NewProfile {
+  name: string;
+  hz: number;
+  seconds: number;
+}
+
+function path(name: string): string {
+  return `/api/profiles/${encodeURIComponent(name)}`;
+}
+
+export async function profiles(signal?: AbortSignal): Promise<readonly Profile[]> {
+  return (await get<{ profiles: readonly Profile[] }>("/api/profiles", {}, signal)).profiles;
+}
+
+export function startProfile(wanted: NewProfile): Promise<Profile> {
+  return post("/api/profiles", wanted);
+}
+
+export function steerProfile(name: string, verb: "stop" | "recover"): Promise<Profile> {
+  return post(`${path(name)}/${verb}`);
+}
+
+export function deleteProfile(name: string): Promise<void> {
+  return del(path(name));
+}
+
+/** A name that no profile has: `p-1123-1702` by the hour, then with a number behind it. */
+export function freeName(taken: readonly string[], now: Date): string {
+  const two = (value: number) => String(value).padStart(2, "0");
+  const name = `p-${two(now.getMonth() + 1)}${two(now.getDate())}-${two(now.getHours())}${two(now.getMinutes())}`;
+  for (let number = 2, free = name; ; number += 1) {
+    if (!taken.includes(free)) return free;
+    free = `${name}-${number}`;
+  }
+}
+
+/** Share of one core that sampling took; empty where nothing was sampled yet. */
+export function ownShare(recordings: readonly Pick<Recording, "cpu_seconds" | "seconds">[]): string {
+  const sampled = recordings.reduce((sum, one) => sum + one.seconds, 0);
+  return sampled ? percent(recordings.reduce((sum, one) => sum + one.cpu_seconds, 0) / sampled, 1) : "";
+}
+
+interface Entry {
+  path: string;
+  sha: string;
+}
+
+/** The recordings of an artifact's manifest: lines of JSON, of which those of files are ["f", path, size, sha256]. */
+export function recordingsOf(manifest: string): Entry[] {
+  return manifest.split("\n").flatMap((line) => {
+    if (!line.startsWith('["f"')) return [];
+    const [, file, , sha] = JSON.parse(line) as [string, string, number, string];
+    return file.endsWith(".jsonl.gz") ? [{ path: file, sha }] : [];
+  });
+}
+
+async function entries(artifact: string, signal?: AbortSignal): Promise<Entry[]> {
+  return recordingsOf(new TextDecoder().decode(await bytes(`/api/artifacts/${artifact}/manifest`, {}, signal)));
+}
+
+/** Each recording of a profile that is done, as a file. */
+export async function files(artifact: string): Promise<{ name: string; data: Blob }[]> {
+  const found = await entries(artifact);
+  return Promise.all(
+    found.map(async ({ path: name, sha }) => ({ name, data: new Blob([await bytes(`/api/files/${sha}`)]) })),
+  );
+}
+
+async function unpacked(data: ArrayBuffer): Promise<string> {
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+/** What the recordings of an artifact say; undefined where they hold no sample. */
+export async function analysed(artifact: string, signal?: AbortSignal): Promise<Analysis | undefined> {
+  const found = await entries(artifact, signal);
+  const all = await Promise.all(
+    found.map(async ({ sha }) => pieces(await unpacked(await bytes(`/api/files/${sha}`, {}, signal)))),
+  );
+  return analysis(all.flat());
+}

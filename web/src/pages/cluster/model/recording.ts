@@ -1,0 +1,216 @@
+/** What recordings of a profile say of each host and GPU, on one axis of time. Pure; docs/profiles.md has the lines. */
+
+/** Moments of the axis at most, and seconds between two at least: counters of the kernel move each 10 ms. */
+const MOMENTS = 300;
+const SHORTEST = 0.5;
+/** Below this share of its time a device idles. */
+const IDLE = 0.05;
+/** Samples are missing where two are further apart than so many periods, or seconds. */
+const GAP_PERIODS = 5;
+const GAP_SECONDS = 1.5;
+
+interface Track {
+  times: number[];
+  values: number[];
+}
+
+/** Samples of one device in one recording; times are seconds since 1970 of the cluster's clock. */
+export interface Piece {
+  device: string;
+  title: string;
+  cores: number;
+  hz: number;
+  ticks: number[];
+  tracks: Map<string, Track>;
+}
+
+export interface Used {
+  device: string;
+  title: string;
+  samples: number;
+  /** Share of it that was at work before each moment; null: not known. */
+  line: (number | null)[];
+  mean: number | null;
+  /** Of 95 % of the moments, at most this. */
+  p95: number | null;
+  idle: number | null;
+  memory: number | null;
+  watts: number | null;
+  joules: number | null;
+}
+
+export interface Analysis {
+  times: number[];
+  devices: Used[];
+}
+
+type Fields = Record<string, unknown>;
+
+function parsed(text: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Fields) : undefined;
+  } catch {
+    return undefined; // a line that a kill cut off
+  }
+}
+
+function number(value: unknown, other: number): number {
+  return typeof value === "number" && Number.isFinite(value) ? value : other;
+}
+
+function add(piece: Piece, time: number, figures: Fields): void {
+  for (const [name, value] of Object.entries(figures)) {
+    if (name === "t" || typeof value !== "number" || !Number.isFinite(value)) continue;
+    const track = piece.tracks.get(name) ?? { times: [], values: [] };
+    piece.tracks.set(name, track);
+    track.times.push(time);
+    track.values.push(value);
+  }
+}
+
+/** The devices of a recording; none where it is no recording. */
+export function pieces(text: string): Piece[] {
+  const [first = "", ...rest] = text.split("\n");
+  const head = parsed(first);
+  if (head?.profile !== 1) return [];
+  const host = String(head.host ?? "");
+  const begin = number(head.wall, 0) + number(head.offset, 0);
+  const made = (device: string, title: string): Piece => ({
+    device,
+    title,
+    cores: Math.max(1, number(head.cores, 1)),
+    hz: Math.max(1e-3, number(head.hz, 1)),
+    ticks: [],
+    tracks: new Map(),
+  });
+  const gpus = (Array.isArray(head.gpus) ? head.gpus : []) as Fields[];
+  const known = new Map(
+    gpus.map((gpu) => {
+      const name = `gpu:${String(gpu.uuid)}`;
+      return [name, made(name, `${host} GPU ${String(gpu.index ?? "?")}`)] as const;
+    }),
+  );
+  const devices = Array.isArray(head.devices) ? head.devices : [`host:${host}`];
+  if (devices.includes(`host:${host}`)) known.set(`host:${host}`, made(`host:${host}`, host));
+  for (const line of rest) {
+    const sample = line && parsed(line);
+    if (!sample || typeof sample.t !== "number") continue;
+    take(known, begin + sample.t, sample);
+  }
+  return [...known.values()].filter((piece) => piece.ticks.length > 0);
+}
+
+function take(known: ReadonlyMap<string, Piece>, time: number, sample: Fields): void {
+  const of = (sample.gpus ?? {}) as Record<string, Fields>;
+  for (const [name, piece] of known) {
+    if (time <= (piece.ticks.at(-1) ?? -Infinity)) continue;
+    piece.ticks.push(time);
+    if (name.startsWith("host:")) add(piece, time, sample);
+    else add(piece, time, of[name.slice("gpu:".length)] ?? {});
+  }
+}
+
+/** The place of the last time that is not after a moment; -1 before the first. */
+function placeOf(times: readonly number[], moment: number): number {
+  let [low, high] = [0, times.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((times[middle] as number) <= moment) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+function covers({ ticks, hz }: Piece, begin: number, end: number): boolean {
+  if (begin < (ticks[0] ?? Infinity) - 1e-6 || end > (ticks.at(-1) ?? -Infinity) + 1e-6) return false;
+  const longest = Math.max(GAP_PERIODS / hz, GAP_SECONDS);
+  for (let at = Math.max(0, placeOf(ticks, begin)); (ticks[at] as number) < end && at + 1 < ticks.length; at += 1)
+    if ((ticks[at + 1] as number) - (ticks[at] as number) > longest) return false;
+  return true;
+}
+
+function growth(piece: Piece, name: string, begin: number, end: number): number | null {
+  const track = piece.tracks.get(name);
+  const before = track?.values[placeOf(track.times, begin)];
+  const after = track?.values[placeOf(track.times, end)];
+  return before === undefined || after === undefined ? null : Math.max(0, after - before) / (end - begin);
+}
+
+/** The mean of a figure, each value weighted with the time for which it was. */
+function mean(piece: Piece, name: string, begin: number, end: number): number | null {
+  const track = piece.tracks.get(name);
+  let at = track ? placeOf(track.times, begin) : -1;
+  if (!track || at < 0) return null;
+  let [total, since] = [0, begin];
+  for (; at + 1 < track.times.length && (track.times[at + 1] as number) <= end; at += 1) {
+    const next = track.times[at + 1] as number;
+    total += (track.values[at] as number) * (next - since);
+    since = next;
+  }
+  return (total + (track.values[at] as number) * (end - since)) / (end - begin);
+}
+
+function used(piece: Piece, begin: number, end: number): number | null {
+  if (!piece.device.startsWith("host:")) return mean(piece, piece.tracks.has("s") ? "s" : "u", begin, end);
+  const busy = growth(piece, "cpu", begin, end);
+  return busy === null ? null : Math.min(1, busy / piece.cores);
+}
+
+function power(piece: Piece, begin: number, end: number): number | null {
+  return piece.tracks.has("w") ? mean(piece, "w", begin, end) : growth(piece, "j", begin, end);
+}
+
+type Figure = (piece: Piece, begin: number, end: number) => number | null;
+
+function average(values: readonly number[]): number | null {
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
+
+/** What all recordings of a profile say together; undefined where none has a sample. */
+export function analysis(all: readonly Piece[]): Analysis | undefined {
+  const ends = all.map((piece) => piece.ticks.at(-1) as number);
+  if (!ends.length) return undefined;
+  const begin = Math.min(...all.map((piece) => piece.ticks[0] as number));
+  const end = Math.max(...ends);
+  const step = Math.max(SHORTEST, (end - begin) / MOMENTS);
+  const count = Math.max(1, Math.ceil((end - begin) / step - 1e-9));
+  const moments = Array.from({ length: count }, (_, place): [number, number] => {
+    const from = begin + place * step;
+    return [from, Math.min(from + step, end)];
+  });
+  const names = [...new Set(all.map((piece) => piece.device))].sort();
+  const devices = names.map((name): Used => {
+    const own = all.filter((piece) => piece.device === name).sort((a, b) => (a.ticks[0] ?? 0) - (b.ticks[0] ?? 0));
+    return device(own, moments);
+  });
+  return { times: moments.map(([, until]) => until), devices };
+}
+
+function device(own: readonly Piece[], moments: readonly [number, number][]): Used {
+  const line = (figure: Figure) =>
+    moments.map(([from, until]) => {
+      const piece = until > from ? own.find((each) => covers(each, from, until)) : undefined;
+      return piece ? figure(piece, from, until) : null;
+    });
+  const known = (values: readonly (number | null)[]) => values.filter((value): value is number => value !== null);
+  const lengths = moments.map(([from, until]) => until - from);
+  const shares = line(used);
+  const busy = known(shares).sort((left, right) => left - right);
+  const watts = line(power);
+  const first = own[0] as Piece;
+  return {
+    device: first.device,
+    title: first.title,
+    samples: own.reduce((sum, piece) => sum + piece.ticks.length, 0),
+    line: shares,
+    mean: average(busy),
+    p95: busy[Math.ceil(0.95 * busy.length) - 1] ?? null,
+    idle: busy.length ? busy.filter((share) => share < IDLE).length / busy.length : null,
+    memory: average(known(line((piece, from, until) => mean(piece, "m", from, until)))),
+    watts: average(known(watts)),
+    joules: known(watts).length
+      ? watts.reduce<number>((sum, value, place) => sum + (value ?? 0) * (lengths[place] as number), 0)
+      : null,
+  };
+}
