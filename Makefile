@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PINNED := coordinator cpu-worker gpu-worker runner autoscaler client ssh discovery plots local web s3 tracing grpc
+PINNED := coordinator cpu-worker gpu-worker runner autoscaler client ssh discovery plots dask local web s3 tracing grpc
 PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal

@@ -37,6 +37,8 @@ class Launch:
     #: Path that answers 2xx once the replica is ready.
     health: str = "/health"
     grace_seconds: float = 10.0
+    #: One replica leads the others, and each is told where that one answers: CLUSTER_LEAD_ADDRESS, _PORT and _KEY.
+    group: bool = False
     #: It runs code that the model brings: whoever serves it needs the scope operate.
     runs_models_code: bool = False
 
@@ -60,7 +62,8 @@ class Batch:
 class Definition(Protocol):
     """`definition.py`: how a replica is started, and what it answers.
 
-    One whose models have a size also has `need(parameters, model, gpus)`, which returns a `memory.Need`.
+    One whose models have a size also has `need(parameters, model, gpus)`, which returns a `memory.Need`; one whose
+    replicas are a group, `credentials(key)`: the certificate and its key, in PEM, of whoever has a replica's key.
     """
 
     #: One sentence for people.

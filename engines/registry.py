@@ -47,6 +47,11 @@ def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
     return getattr(definition(engine), "need", None)
 
 
+def credentials(engine: str) -> Callable[[str], tuple[str, str]] | None:
+    """Return what makes certificate and key of a replica's key; None for an engine whose replicas are no group."""
+    return getattr(definition(engine), "credentials", None) if engine in names() else None
+
+
 def routes(engine: str) -> str:
     """Return what an engine answers, openai or http; empty for one that this version lacks."""
     return definition(engine).ROUTES if engine in names() else ""

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from jobs.trees import manifest
 from jobs.trees.manifest import Entry
@@ -39,6 +39,8 @@ class Files(Protocol):
     def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool: ...
 
     def replica(self, **fields: str | int) -> None: ...
+
+    def lead(self) -> dict[str, Any]: ...
 
 
 class NoItem(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from runner.orders import Ended, Order
 from runner.probing import Endpoint, Probe, endpoint
 from runner.recorder import Recorder
 from runner.report import Failure
-from runner.run import Run
+from runner.run import Given, Run
 from runner.workplace import Workplace
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 KIND = "service"
 #: Name of the file, in the program's folder, that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
+#: Seconds between two looks whether the replica that leads is ready.
+LOOK_SECONDS = 0.5
 
 
 class ServiceRun(Run):
@@ -54,10 +57,31 @@ class ServiceRun(Run):
 
     def _order(self, unit: int) -> Order:
         self._at = at = endpoint(self._host.address)
+        lead = self._lead(at) if self._spec.get("group") else {}
         filled = {"port": str(at.port), "address": at.address, "python": self._python}
         own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
         order = super()._order(unit)
-        return replace(order, environment=order.environment | own)
+        return replace(order, environment=order.environment | own | lead)
+
+    def _lead(self, at: Endpoint) -> dict[str, str]:
+        """Return where the replica that leads answers, once it is ready. Raises Given, ValueError."""
+        until = time.monotonic() + self._spec["start_timeout_seconds"]
+        while True:
+            found = self._persist(self._files.lead)
+            if found["leads"] or found["state"] == "ready":
+                break
+            self._report(at, "starting", f"waits for {found['job_id']}, which leads, to be ready")
+            if time.monotonic() > until:
+                raise ValueError(f"{found['job_id']}, which leads, was not ready within start_timeout_seconds")
+            self._pause()
+        where = {"address": at.address, "port": at.port, "key": at.key} if found["leads"] else found
+        return {f"CLUSTER_LEAD_{name.upper()}": str(where[name]) for name in ("address", "port", "key")}
+
+    def _pause(self) -> None:
+        """Wait until the next look. Raises Given once the lease must be let go."""
+        if self._must_stop():
+            raise Given("stopped while it waited for the replica that leads")
+        time.sleep(LOOK_SECONDS)
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
         assert self._at

@@ -640,6 +640,14 @@ class ServiceList(Answer):
     services: Many[Service]
 
 
+class Access(Answer):
+    job_id: str
+    address: str
+    port: int
+    certificate: str
+    private_key: str
+
+
 class Model(Answer):
     model_name: str
     type: str

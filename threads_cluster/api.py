@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -132,6 +133,17 @@ class Cluster:
     def models(self) -> Models:
         """Artifacts with weights and a name: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
         return Models(self._connection, self)
+
+    def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
+        """A client of Dask's on workers of this cluster, for a `with` block: `client.submit(function, 10).result()`.
+
+        They are served for the block, and deleted at its end; with `name`, those of that service are used and stay.
+        `how`: `threads` and `memory_mib` of each, `requirements`, and `timeout`, seconds until they are there (300).
+        Needs `distributed` here, of the version that the workers have, and the scope run.
+        """
+        from threads_cluster import dask_clients
+
+        return dask_clients.connected(self, workers, name, **how)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """Serve a model, as `services.deploy`; `{deployment_id, status}`."""

@@ -26,18 +26,23 @@ EXAMPLES = """\b
 Examples:
   cluster serve model.gguf --wait
   cluster serve model.gguf --name chat --replicas 2 --context 8192 --gpus 1
+  cluster serve dask --replicas 4
   cluster serve --engine http --name web -- python3 -m http.server {port} --bind {address}
 """
 #: What names of services lack.
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _MOST_NAME = 63
+#: Engine without a model, which is a word for it.
+DASK = "dask"
 
 
 def serve(
     ctx: typer.Context,
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODEL|FILE | -- CMD...", help="An artifact with the model, its file; or a program."),
+        typer.Argument(
+            metavar="MODEL|FILE|dask | -- CMD...", help="An artifact with the model, its file; or a program."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Default: from the model's name.")] = None,
     engine: Annotated[
@@ -86,6 +91,8 @@ def serve(
 
     A file is sent first; what the cluster has of it is not sent again.
     """
+    if what == [DASK] and not engine and not Path(DASK).exists():
+        engine = DASK
     model, given = _asked(what or [], engine, files)
     parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
     requirements = {
@@ -105,7 +112,13 @@ def serve(
         show.json_line(row)
         return
     show.line(f"{row['name']} {_state(row)}")
-    show.say(f"it is asked at {ctx.obj.cluster.url}/v1 with a token that has the scope infer; see: cluster services")
+    show.say(_how_asked(row["name"], row["engine"], ctx.obj.cluster.url))
+
+
+def _how_asked(name: str, engine: str, url: str) -> str:
+    if engine == DASK:
+        return f'it is asked from Python: with Cluster().dask(name="{name}") as client: ...; see: cluster services'
+    return f"it is asked at {url}/v1 with a token that has the scope infer; see: cluster services"
 
 
 def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
@@ -126,6 +139,10 @@ def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | 
         if not words:
             raise typer.BadParameter("a program is needed, behind --: -- ./server --port {port}", param_hint="CMD")
         return files, {"command": list(words)}
+    if engine == DASK:
+        if words not in ([], [DASK]):
+            raise typer.BadParameter("the engine dask has none; leave it out", param_hint="MODEL")
+        return None, {}
     if files is not None:
         raise typer.BadParameter("is for --engine http; name the model as MODEL", param_hint="'--files'")
     if len(words) != 1:

@@ -84,6 +84,10 @@ class Services:
         """Delete a service; its replicas end when their requests are answered."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
+    def access(self, name: str, *, tenant: str | None = None) -> Json:
+        """`{job_id, address, port, certificate, private_key}` of the replica that leads; of Dask alone."""
+        return self._ask("POST", f"/{_quoted(name)}/access", answers.Access, tenant=tenant)
+
     def deploy(self, model_name: str, **how: Any) -> Json:
         """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
         body = {"model_name": model_name, **how}

@@ -87,8 +87,9 @@ async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
 
 
 def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str, str]:
-    model = additions.model_of(cluster, asked.model_name, asked.model_name, asker)
-    wanted = _service(asked, registry.suited(model, asked.gpu_per_replica))
+    name, memory = _name(asked), _memory(asked)
+    model = additions.model_of(cluster, asked.model_name, name, asker)
+    wanted = _service(asked, name, registry.suited(model, asked.gpu_per_replica), memory)
     service = additions.planned(cluster, wanted, asker)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
     if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), asker.actor)):
@@ -97,17 +98,22 @@ def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str,
     return {"deployment_id": wanted.name, "status": row["state"]}
 
 
-def _service(asked: NewDeployment, engine: str) -> NewService:
-    """Return the service that a deployment is."""
+def _name(asked: NewDeployment) -> str:
+    """Return the name of the service that a deployment is. InvalidRequest where its model gives none."""
     name = _OTHERS.sub("-", asked.model_name.lower())[:63].strip("-")
     if not name:
         raise errors.InvalidRequest(f"model_name: gives no name; got {short(asked.model_name)}", field="model_name")
+    return name
+
+
+def _service(asked: NewDeployment, name: str, engine: str, memory: int | None) -> NewService:
+    """Return the service that a deployment is."""
     parameters: dict[str, Any] = {"context": asked.max_sequence_length, "parallel": asked.batch_size}
     if engine != "llamacpp":
         parameters["dtype"] = _dtype(asked)
     if engine == "vllm" and asked.sharding_strategy:
         parameters[asked.sharding_strategy] = asked.gpu_per_replica
-    requirements = {"gpus": asked.gpu_per_replica or None, "gpu_memory_mib": _memory(asked)}
+    requirements = {"gpus": asked.gpu_per_replica or None, "gpu_memory_mib": memory}
     return NewService.model_validate({
         "name": name, "engine": engine, "model": asked.model_name, "replicas": asked.replicas,
         "parameters": _given(parameters), "requirements": _given(requirements),

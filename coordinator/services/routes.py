@@ -12,7 +12,7 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import additions, queries, scaling, schemas
+from coordinator.services import access, additions, queries, scaling, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.rows import ServiceRow
 from jobs.kinds.service.parameters import NAME
@@ -90,6 +90,15 @@ async def scale_service(
         return shown(_row(cluster, tenant, name))
 
     return await run_in_threadpool(work)
+
+
+@routes.post("/services/{name}/access", tags=["services"], dependencies=_RUN, **http.answers(schemas.Access))
+def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
+    answer = shown(access.of(cluster.store, tenant, name))
+    cluster.store.services.note_shown(tenant, name, asker.actor)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 @routes.post("/services/{name}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))

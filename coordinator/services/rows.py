@@ -49,6 +49,14 @@ class ServiceRow(TypedDict):
     last_dead_job_id: NotRequired[str | None]
 
 
+class AccessRow(TypedDict):
+    job_id: str
+    address: str
+    port: int
+    certificate: str
+    private_key: str
+
+
 def service_row(
     service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
 ) -> ServiceRow:

@@ -54,6 +54,14 @@ class Service(Answer):
     last_dead_job_id: str | None = optional("The job of the last replica that died, for its log.")
 
 
+class Access(Answer):
+    job_id: str = required("The replica that leads.")
+    address: str = required("Where it answers.")
+    port: int
+    certificate: str = required("PEM: of both sides, and of who signed it. Whoever has it and its key is let in.")
+    private_key: str = required("PEM.")
+
+
 class ServiceList(Answer):
     services: list[Service] = required("By name.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import Request, Response
 from pydantic import Field
@@ -17,6 +17,7 @@ from coordinator.work.identity import WorkerDep, owned
 from coordinator.work.leased import Job
 from coordinator.work.program_routes import Lease
 from jobs import errors
+from jobs.store.services import Report, job_id, parts_of
 
 routes = http.router()
 
@@ -60,6 +61,40 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
     if not await run_in_threadpool(work):
         raise leased.stale(job)
     return http.shown({"ended": False})
+
+
+class Lead(Call):
+    """A replica is about to start, and must know which of its fellows leads them."""
+
+    lease: Lease
+
+
+@routes.post(
+    "/worker/jobs/{job}/lead", tags=["worker"], dependencies=[http.needs(Scope.WORKER)],
+    openapi_extra=http.describes(Lead), **http.answers(schemas.Leader),
+)  # fmt: skip
+async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
+    """Tell which replica of the same service leads, and where it answers; whoever asks first does."""
+    asked: Lead = http.parsed(Lead, await bodies.body(request))
+
+    def work() -> dict[str, Any]:
+        leased.require(cluster.store, worker, job, asked.lease)
+        number = cluster.store.services.lead(job, owned(worker, asked.lease))
+        if number is None:
+            raise leased.stale(job)
+        service, own = parts_of(job)
+        replicas = cluster.store.services.replicas([service])[service]
+        report = next((one.report for one in replicas if one.number == number), None)
+        return {"leads": number == own, "job_id": job_id(service, number), **_where(report)}
+
+    answer = http.shown(await run_in_threadpool(work))
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _where(report: Report | None) -> dict[str, Any]:
+    known = report or Report(state="starting", why="", since=0, address="", port=0, key="", worker="", host="")
+    return {"state": known.state, "address": known.address, "port": known.port, "key": known.key}
 
 
 def _literal(address: str) -> str:

@@ -123,6 +123,15 @@ class SecretValues(Answer):
     values: dict[str, str] = required("By name.")
 
 
+class Leader(Answer):
+    leads: bool = required("Whether it is the replica that asks.")
+    job_id: str = required("Its job.")
+    state: str = required("starting, ready, unhealthy or stopping.")
+    address: str = required("Where it answers; empty before it has begun.")
+    port: int
+    key: str = required("Its key; empty before it has begun.")
+
+
 class TakenAttachment(Answer):
     about: dict[str, Any] | None = required("command and terminal, as they were asked for; null: it is over.")
 

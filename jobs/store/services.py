@@ -7,6 +7,7 @@ other ever has, and its job is named after it, so that a leader that dies betwee
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from jobs.store.scripts import Part
 MAX_SERVICES = 100
 #: Milliseconds for which a report of a replica counts. Runners repeat theirs every five seconds.
 REPORT_TTL_MS = 60_000
+_JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
 #: Seconds for which a coordinator's count of requests counts.
 _BUSY_SECONDS = 10
 #: Milliseconds of a slot of figures, and slots before this moment's that still count; count_inference.lua has both.
@@ -60,6 +62,8 @@ class Service:
     needed_at: int = 0
     #: Requests that coordinators have for it now, those that wait included.
     demand: int = 0
+    #: Number of the replica that leads those of this generation; 0: none asked.
+    leads: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,12 @@ def job_id(service_id: str, number: int) -> str:
     return f"v-{service_id}-{number}"
 
 
+def parts_of(job: str) -> tuple[str, int]:
+    """Return the service and the number of a replica, by its job; of any other job, none and 0."""
+    found = _JOB.fullmatch(job)
+    return (found[1], int(found[2])) if found else ("", 0)
+
+
 class Services(Part):
     """Stores services and their replicas."""
 
@@ -161,6 +171,10 @@ class Services(Part):
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Free the name, and have the replicas ended; False when there is no such service. Works in a full Redis."""
         return bool(self._scripts.kept("change_service", tenant, name, "delete", "", *actor))
+
+    def note_shown(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
+        """Write into the audit log that what lets one into a service was shown."""
+        self._scripts.kept("log_shown", "show service access", f"{tenant}/{name}", *actor)
 
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
@@ -221,6 +235,12 @@ class Services(Part):
         """Keep what the holder of a lease says of the replica that it runs; False when the lease is another's."""
         flat = [word for pair in fields.items() for word in pair]
         return bool(self._scripts.run("report_replica", job, token, REPORT_TTL_MS, *flat))
+
+    def lead(self, job: str, token: str) -> int | None:
+        """Return the number of the replica that leads its fellows; whoever asks first does. None: no lease of it."""
+        service, number = parts_of(job)
+        found = int(self._scripts.run("lead_replica", job, token, service, number))
+        return None if found < 0 else found
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
         """Keep how many requests this coordinator has passed on, by job of the replica."""
@@ -358,7 +378,7 @@ def _service(service_id: str, known: Mapping[str, str], demand: int) -> Service:
         generation=_number(known, "generation"), created=_number(known, "created"), next=_number(known, "next"),
         failures=_number(known, "failures"), retry_at=_number(known, "retry_at"), said=known.get("said", ""),
         died=known.get("died", ""), asked_at=_number(known, "asked_at"), needed_at=_number(known, "needed_at"),
-        demand=demand,
+        demand=demand, leads=_number(known, f"leads:{known.get('generation', '')}"),
     )  # fmt: skip
 
 

@@ -184,6 +184,10 @@ class JobFiles:
         """Say in which state a replica of a service is, and where it answers. Sent once: it is said again soon."""
         self._call("replica", fields)
 
+    def lead(self) -> dict[str, Any]:
+        """Return which replica of the service leads (`leads`: this one), its `state`, `address`, `port` and `key`."""
+        return self._patiently(lambda: self._call("lead", {}))
+
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:

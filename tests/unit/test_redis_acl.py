@@ -35,7 +35,7 @@ COORDINATORS_SCRIPTS = (
     "add_schedule", "end_schedule", "turn_schedule", "due_schedules", "claim_run", "note_run",
     "claim_by_hand", "note_by_hand",
     "add_service", "change_service", "place_replica", "retire_replica", "end_replica", "note_service",
-    "forget_service", "report_replica", "count_inference", "ask_services", "rescale_service",
+    "forget_service", "report_replica", "lead_replica", "count_inference", "ask_services", "rescale_service",
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",

@@ -14,6 +14,7 @@ from coordinator.services import absences, figures, reconciler, tally
 from coordinator.services.figures import Exchange
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
+from engines import registry
 from jobs.store import Store, connection, keys
 from jobs.store.services import Asked, job_id
 from tests.unit.engine_fake import until as eventually
@@ -539,3 +540,82 @@ def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
     api.run(new, worker="runner-2")
     api.leader.round()
     assert [each["state"] for each in api.row()["running"]] == ["stopping", "ready"]
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def grouped(api: Served, replicas: int = 3) -> list[str]:
+    """Serve workers of Dask; return their jobs, which run."""
+    assert api.serve(name="dask", engine="dask", parameters={}, replicas=replicas).status_code == 201
+    api.leader.round()
+    jobs = api.jobs("dask")
+    for number, job in enumerate(jobs):
+        api.run(job, "starting", worker="runner-1", port=9000 + number, key=f"key-{number}" * 4)
+    return jobs
+
+
+def leads(api: Served, job: str) -> int | None:
+    return api.store.services.lead(job, f"runner-1/{job}")
+
+
+def test_whichever_replica_asks_first_leads_until_it_ends(both: Served) -> None:
+    jobs = grouped(both)
+    assert [leads(both, jobs[1]), leads(both, jobs[0]), leads(both, jobs[2]), leads(both, jobs[1])] == [2, 2, 2, 2]
+    both.die(jobs[1])
+    assert [leads(both, jobs[2]), leads(both, jobs[0])] == [3, 3]
+    service = both.store.services.one("default", "dask")
+    assert service and service.leads == 3
+    assert both.store.services.retire(service.service_id, 3)
+    assert [leads(both, jobs[0]), leads(both, jobs[0])] == [1, 1], "what takes no requests leads nobody"
+
+
+def test_a_restart_has_a_leader_of_its_own(api: Served) -> None:
+    first, *_ = grouped(api, 2)
+    assert leads(api, first) == 1
+    assert api.ask("POST", "/api/services/dask/restart", token=api.maker).status_code == 200
+    api.leader.round()
+    new = api.jobs("dask")[-1]
+    api.run(new)
+    assert (leads(api, new), leads(api, first)) == (3, 1)
+
+
+def test_who_has_no_lease_of_a_replica_leads_nobody_and_hears_of_none(api: Served) -> None:
+    first, second = grouped(api, 2)
+    for job, token in ((first, "runner-2/x"), (first, f"runner-1/{second}"), ("v-0-1", "x"), ("no-replica", "x")):
+        assert api.store.services.lead(job, token) is None
+    assert leads(api, second) == 2
+
+
+def test_access_to_a_group_is_that_to_its_leader_for_who_may_run_programs_and_is_noted(both: Served) -> None:
+    jobs = grouped(both, 2)
+
+    def access(token: str = both.maker, name: str = "dask") -> Any:
+        return both.ask("POST", f"/api/services/{name}/access", token=token)
+
+    assert (access().status_code, "no replica of dask leads yet" in access().text) == (503, True)
+    assert leads(both, jobs[1]) == 2
+    assert access().status_code == 503, "it is not ready"
+    both.run(jobs[1], port=9001, key="the-key-of-the-one-that-leads")
+    answer = access()
+    assert answer.status_code == 200 and answer.headers["Cache-Control"] == "no-store"
+    found = answer.json()
+    assert (found["job_id"], found["port"]) == (jobs[1], 9001) and "the-key-of" not in answer.text
+    credentials = registry.credentials("dask")
+    assert credentials and found["certificate"] == credentials("the-key-of-the-one-that-leads")[0]
+    assert access(both.token("read", "submit", "infer")).status_code == 403
+    both.ask("PUT", "/api/tenants/a", {})
+    assert access(both.token("run", "read", tenant="a")).status_code == 404
+    assert "show service access" in both.ask("GET", "/api/audit").text
+    both.serve()
+    assert (access(name="web").status_code, access(name="nosuch").status_code) == (409, 404)
+
+
+@pytest.mark.parametrize(("given", "field"), [
+    ({"parameters": {"threads": 0}}, "parameters.threads"),
+    ({"parameters": {"memory_mib": -1}}, "parameters.memory_mib"), ({"idle_seconds": 60}, "idle_seconds"),
+    ({"parameters": {"scheduler": "tcp://x"}}, "parameters.scheduler"),
+])  # fmt: skip
+def test_workers_of_dask_are_refused_by_field(api: Served, given: dict[str, Any], field: str) -> None:
+    answer = api.serve(**{"name": "dask", "engine": "dask", "parameters": {}, **given})
+    assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text

@@ -69,6 +69,7 @@ class Parameters(BaseModel):
     health: Annotated[
         str, PlainValidator(_health), WithJsonSchema({"type": "string", "pattern": "^/", "maxLength": MAX_PATH})
     ] = Field("/health", description="The path that answers 2xx once it is ready.")  # fmt: skip
+    group: bool = Field(False, description="One of its replicas leads, and each is told where that one answers.")
     start_timeout_seconds: Start = Field(600.0, description="It is ended when it is not ready by then.")
     grace_seconds: Grace = Field(10.0, description="Between SIGTERM and SIGKILL.")
     requirements: Requirements = Field(

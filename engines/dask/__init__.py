@@ -1,0 +1,1 @@
+"""Dask: a scheduler and workers that call functions."""

@@ -1,0 +1,160 @@
+"""Runs a worker of Dask until SIGTERM, and the scheduler beside it in the replica that leads.
+
+The environment says where, with which key, and where the replica that leads answers. All sides speak TLS with one
+certificate, which follows from that replica's key: whoever does not know the key is let in nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+#: Seconds between two looks at the replica that leads, and looks in a row that fail until a worker ends.
+LOOK_SECONDS, LOOKS = 2.0, 4
+
+
+def certificate(key: str) -> tuple[str, str]:
+    """Return the certificate and its key, in PEM, that follow from a key: always the same ones."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    seed = HKDF(hashes.SHA256(), 32, salt=None, info=b"threads cluster: certificate of dask").derive(key.encode())
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    public = private.public_key()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dask")])
+    named = x509.SubjectKeyIdentifier.from_public_key(public)
+    usage = dict.fromkeys((
+        "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign", "encipher_only",
+        "decipher_only",
+    ), False)  # fmt: skip
+    made = (
+        x509.CertificateBuilder(
+            name, name, public, 1, datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=True, **usage), critical=True)
+        .add_extension(named, critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(named), critical=False)
+        .sign(private, None)
+    )
+    plain = serialization.NoEncryption()
+    pem = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    return made.public_bytes(serialization.Encoding.PEM).decode(), pem.decode()
+
+
+def read() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    return parser.parse_args()
+
+
+class Replica:
+    """Worker of this replica, and the scheduler where it leads."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        from distributed.security import Security as Untyped
+
+        self._asked, self._host = asked, os.environ["CLUSTER_ADDRESS"]
+        lead = os.environ["CLUSTER_LEAD_ADDRESS"]
+        self._lead = f"http://[{lead}]" if ":" in lead else f"http://{lead}"
+        self._lead += f":{os.environ['CLUSTER_LEAD_PORT']}"
+        self.leads = os.environ["CLUSTER_LEAD_KEY"] == os.environ["CLUSTER_KEY"]
+        signed, key = certificate(os.environ["CLUSTER_LEAD_KEY"])
+        sides = {f"tls_{side}_{what}": text for side in ("scheduler", "worker", "client")
+                 for what, text in (("cert", signed), ("key", key))}  # fmt: skip
+        security: Any = Untyped
+        self._security = security(tls_ca_file=signed, require_encryption=True, **sides)
+        self._worker: Any = None
+        self.address = ""
+
+    async def start(self) -> None:
+        """Start the scheduler where it leads, and the worker."""
+        from distributed import Nanny, Scheduler
+
+        here: dict[str, Any] = {"host": self._host, "protocol": "tls://", "security": self._security}
+        if self.leads:
+            scheduler = await Scheduler(**here, port=0, dashboard_address=f"{self._host}:0", dashboard=False)
+            self.address = scheduler.address
+        else:
+            self.address = (await self._asked_for("/address")).decode()
+        self._worker = await Nanny(
+            self.address, **here, nthreads=self._asked.threads, memory_limit=self._asked.memory << 20,
+            name=os.environ["CLUSTER_JOB_ID"], local_directory=os.environ["HOME"],
+            dashboard_address=f"{self._host}:0", dashboard=False,
+        )  # fmt: skip
+
+    @property
+    def works(self) -> bool:
+        """Tell whether its worker is there."""
+        return self._worker is not None and self._worker.status.name == "running" and self._worker.is_alive()
+
+    async def lost(self) -> None:
+        """Return when the replica that leads does not answer any more; of that one, never."""
+        failed = 0
+        while self.leads or failed < LOOKS:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._asked_for("/address")
+                failed = 0
+            except OSError:
+                failed += 1
+
+    async def _asked_for(self, path: str) -> bytes:
+        opener = build_opener(ProxyHandler({}))
+
+        def ask() -> bytes:
+            with opener.open(f"{self._lead}{path}", timeout=LOOK_SECONDS) as answer:
+                return bytes(answer.read(1000))
+
+        return await asyncio.to_thread(ask)
+
+
+def listen(replica: Replica) -> None:
+    """Answer whether it is well, and where its scheduler is: the address alone lets nobody in."""
+    from tornado.web import Application, RequestHandler
+
+    class Health(RequestHandler):
+        def get(self) -> None:
+            self.set_status(200 if replica.works else 503)
+
+    class Address(RequestHandler):
+        def get(self) -> None:
+            self.set_status(200 if replica.leads and replica.address else 404)
+            self.write(replica.address if replica.leads else "")
+
+    application = Application([("/health", Health), ("/address", Address)], log_function=lambda _: None)
+    application.listen(int(os.environ["CLUSTER_PORT"]), os.environ["CLUSTER_ADDRESS"])
+
+
+async def run() -> int:
+    replica, told = Replica(read()), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    listen(replica)
+    await replica.start()
+    print(f"{'leads at' if replica.leads else 'works for'} {replica.address}", flush=True)
+    lost, ended = asyncio.ensure_future(replica.lost()), asyncio.ensure_future(told.wait())
+    await asyncio.wait({lost, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if ended.done():
+        return 0
+    print("the replica that leads does not answer any more", file=sys.stderr, flush=True)
+    return 1
+
+
+def main() -> None:
+    code = asyncio.run(run())
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
