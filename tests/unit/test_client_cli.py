@@ -952,6 +952,16 @@ SERVICE = {
 READY = SERVICE | {"state": "ready", "ready": 1}
 
 
+def test_workers_of_dask_are_served_by_their_name_and_it_is_said_how_they_are_asked(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE | {"name": "dask", "engine": "dask"}))
+    ran = run("serve", "dask", "--replicas", "4", "-p", "threads=2")
+    assert ran.code == 0 and 'Cluster().dask(name="dask")' in ran.err and "/v1" not in ran.err
+    assert fake.bodies("/api/services") == [
+        {"name": "dask", "engine": "dask", "replicas": 4, "parameters": {"threads": 2}, "requirements": {}}
+    ]
+    assert "leave it out" in run("serve", "--engine", "dask", "tiny.gguf").err
+
+
 def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake, run: Run) -> None:
     asked = {"memory": {"words": "1 MiB weights; it is enough", "weights_bytes": 1 << 20}}
     fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE | {"asked": asked}))

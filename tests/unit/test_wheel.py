@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_client_and_nothing_of_the_servers(wheel: Path) -> N
 def test_the_wheel_requires_what_the_clients_group_holds() -> None:
     assert sorted(PROJECT["project"]["dependencies"]) == sorted(PROJECT["dependency-groups"]["client"])
     assert PROJECT["project"]["optional-dependencies"] == {
-        extra: PROJECT["dependency-groups"][extra] for extra in ("ssh", "discovery", "plots")
+        extra: PROJECT["dependency-groups"][extra] for extra in ("ssh", "discovery", "plots", "dask")
     }
 
 

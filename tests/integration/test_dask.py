@@ -1,0 +1,93 @@
+"""Dask's workers on a real cluster: functions of this Python, a scheduler that is killed, and who is let in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import distributed
+import httpx
+import pytest
+
+from tests.integration.live import Live, until
+from threads_cluster import Cluster
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+
+TOKEN = "t" * 40
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A cluster with one runner of three slots on the coordinator's host."""
+    with tempfile.TemporaryDirectory(prefix="runner-") as place:
+        Path(place).chmod(0o711)
+        live = Live(tmp_path_factory.mktemp("dask"), workers=0, CLUSTER_TOKEN=TOKEN, HOST_ID="host-0")
+        try:
+            live.start_redis()
+            live.start_coordinator()
+            live.start_runner(0, 3, RUNNER_DIR=place)
+            live.wait_ready(1)
+            yield live
+        finally:
+            live.stop()
+
+
+@pytest.fixture
+def cluster(live: Live) -> Iterator[Cluster]:
+    with Cluster(live.url(), TOKEN) as cluster:
+        yield cluster
+
+
+def test_functions_are_called_on_workers_that_are_there_for_the_block(live: Live, cluster: Cluster) -> None:
+    with cluster.dask(workers=1, threads=2) as client:
+        assert client.submit(lambda x: x**2, 10).result() == 100
+        assert client.gather(client.map(lambda x: x + 1, range(20))) == list(range(1, 21))
+        [row] = cluster.services.list()
+        assert (row["engine"], row["ready"]) == ("dask", 1)
+        jobs = {one["job_id"] for one in row["running"]}
+        client.wait_for_workers(1, timeout=60)
+        assert set(client.run(lambda: os.environ["CLUSTER_JOB_ID"]).values()) == jobs
+    until(lambda: cluster.services.list() == [])
+    until(lambda: not [row for row in live.get("/api/jobs?type=service")["jobs"] if row["state"] == "running"])
+
+
+def test_a_scheduler_that_is_killed_is_followed_by_another_and_strangers_are_let_in_nowhere(cluster: Cluster) -> None:
+    cluster.services.serve("kept", "dask", replicas=2)
+    cluster.services.wait("kept", 120)
+    with cluster.dask(name="kept") as client:
+        found = cluster.services.access("kept")
+        address = httpx.get(f"http://{found['address']}:{found['port']}/address").text
+        for wrong in (
+            {"address": address.replace("tls", "tcp")},
+            {"address": address, "security": _security("x" * 32)},
+        ):
+            with pytest.raises(Exception, match=r"(?i)tls|time|ssl|connect|security"):
+                distributed.Client(**wrong, timeout=1)
+        leader = client.run_on_scheduler(os.getpid)
+        with suppress(Exception):  # it is gone before it has answered that
+            os.kill(leader, signal.SIGKILL)
+    until(lambda: cluster.services.get("kept")["failures"])
+
+    def answers() -> Any:
+        with suppress(Exception), cluster.dask(name="kept", timeout=20) as client:
+            return client.submit(sum, [1, 2, 3]).result(timeout=20)
+
+    assert until(answers, 180) == 6
+    assert cluster.services.access("kept")["job_id"] != found["job_id"]
+    cluster.services.delete("kept")
+
+
+def _security(key: str) -> Any:
+    """Return what a client has that knows another key."""
+    from engines.dask.server import certificate
+
+    signed, private = certificate(key)
+    security: Any = distributed.security.Security
+    return security(tls_ca_file=signed, tls_client_cert=signed, tls_client_key=private, require_encryption=True)
