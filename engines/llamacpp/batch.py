@@ -17,7 +17,7 @@ SAY_SECONDS = 5.0
 def prompts(folder: pathlib.Path) -> Iterator[str]:
     """Yield the prompts in the lines of all files: a text, or an object with text or prompt, as JSON; or as it is."""
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
             if line.strip():
                 yield prompt(line, f"{path}, line {number}")
 
@@ -53,7 +53,7 @@ def main() -> None:
         found = server.handle_completions({"prompt": text, "max_tokens": tokens, "temperature": temperature})
         found = found if isinstance(found, dict) else json.loads(found)
         if "error" in found:
-            raise RuntimeError(str(found["error"])[:500])
+            raise ValueError(str(found["error"].get("message", found["error"]))[:500])
         return str(found["choices"][0]["text"])
 
     pathlib.Path("answers").mkdir()
@@ -62,11 +62,18 @@ def main() -> None:
         ThreadPoolExecutor(PARALLEL) as pool,
         pathlib.Path("answers/answers.jsonl").open("w", encoding="utf-8") as file,
     ):
-        for number, (text, found) in enumerate(zip(asked, pool.map(answer, asked), strict=True), 1):
+        answers = pool.map(answer, asked)
+        for number, text in enumerate(asked, 1):
+            try:
+                found = next(answers)
+            except ValueError as error:
+                pool.shutdown(cancel_futures=True)
+                sys.exit(f"prompt {number} of {len(asked)}: {error}")
             file.write(json.dumps({"text": found, "prompt": text}, ensure_ascii=False) + "\n")
             if number == len(asked) or time.monotonic() - said > SAY_SECONDS:
                 said = time.monotonic()
                 print(f"{number} of {len(asked)} prompts answered", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -295,10 +295,10 @@ def test_a_model_is_downloaded_verified_and_served_by_its_name(live: Live) -> No
         source = f"http://127.0.0.1:{server.server_port}/tiny.gguf"
         with Cluster(live.url(), TOKEN) as cluster:
             asked = cluster.models.download("fetched", source, sha256=hashlib.sha256(data).hexdigest())
-            assert cluster.workflows.wait(asked["workflow_id"], timeout=120)["state"] == "done"
+            assert cluster.workflows.wait(asked["task_id"], timeout=120)["state"] == "done"
             server.shutdown()
             row = cluster.models.get("fetched")
-            assert (row["weights"], row["services"]) == (["outputs/0/model/tiny.gguf"], [])
+            assert (row["weights"], row["services"]) == (["tiny.gguf"], [])
             [entry] = [each for each in cluster.artifacts.files("fetched") if each.path in row["weights"]]
             assert entry.sha == hashlib.sha256(data).hexdigest()
             serve(live, "by-name", model="fetched")
