@@ -1,7 +1,7 @@
 """S1: what the gateway adds to an engine that is asked directly: a request, 32 streams, and requests at its bound.
 
 The engine is a stand-in that costs nothing (paced_engine.py), once as a replica behind a coordinator, once beside it.
-One client process asks both in turns.
+One client process asks both in turns. With `TUNNEL=1` the replica is reached through its runner's tunnel.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def _served() -> Iterator[tuple[Side, Side, Live]]:
         stack.callback(live.stop)
         live.start_redis()
         live.start_coordinator()
-        live.start_runner(0, 2, RUNNER_DIR=str(place))
+        live.start_runner(0, 2, RUNNER_DIR=str(place), SERVICE_ADDRESS="tunnel" if os.environ.get("TUNNEL") else "")
         live.wait_ready(1)
         _serve(live)
         port = free_port()

@@ -16,6 +16,7 @@ from coordinator.protocol import BoundedProtocol
 from coordinator.secrets import keys
 from jobs import exposure, logs, redis_address
 from jobs.settings import load
+from jobs.tunnel import MAX_MESSAGE
 
 log = logging.getLogger("coordinator")
 
@@ -46,6 +47,8 @@ def main() -> int:
     uvicorn.run(
         app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
+        # Tunnels of runners: the one at the other end says every five seconds that it is there.
+        ws="websockets-sansio", ws_max_size=MAX_MESSAGE, ws_per_message_deflate=False, ws_ping_interval=None,
         # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,

@@ -49,6 +49,7 @@ from coordinator.services.gateway import Gateway
 from coordinator.services.reconciler import Keeper, Reconciler
 from coordinator.services.routing import Routes
 from coordinator.services.tally import Tally
+from coordinator.services.tunnels import Tunnels
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.job_spans import TraceSpan
@@ -119,7 +120,8 @@ def create(settings: Settings) -> FastAPI:
     collecting = Collecting(Collection(own, trees), lambda: janitor.leading)
     keeper = Keeper(Reconciler(own, on_behalf), lambda: janitor.leading)
     tally = Tally(main.services, exporter)
-    gateway = Gateway(Routes(main, settings.host_name()), tally.add)
+    tunnels = Tunnels()
+    gateway = Gateway(Routes(main, settings.host_name(), tunnels), tally.add)
 
     sender_of_spans = _span_sender(own, settings, lambda: janitor.leading)
 
@@ -186,7 +188,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.workflow_texts = Bodies(text.ROOM, text.LARGE)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
-    app.state.gateway = gateway
+    app.state.gateway, app.state.tunnels = gateway, tunnels
     by_call = on_behalf_of(main, settings, cluster.queries, cluster.artifacts)
     app.state.runs = Runs(main.schedules, main.workflows, settings, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live

@@ -55,6 +55,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        if self.transport.get_protocol() is not self:  # it is a tunnel now
+            self._expect(Stage.NOTHING)
+            return
         if self._stage is Stage.NOTHING and (self.cycle is None or self.cycle.response_complete):
             self._stage = Stage.HEAD  # empty lines before a request
         if self._stage is not before:

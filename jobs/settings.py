@@ -25,6 +25,8 @@ from jobs import cpu_level
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 
+#: SERVICE_ADDRESS of a runner whose replicas are reached through tunnels that it opens.
+TUNNEL = "tunnel"
 #: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
 SECRETS_FOLDER = Path("/run/secrets")
 
@@ -127,8 +129,9 @@ class Settings(BaseSettings):
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
     runner_attach: int = Field(default=1, ge=0, le=1)
-    #: Address at which replicas of services on a runner listen, and at which coordinators reach them.
-    service_address: str = Field(default="127.0.0.1", max_length=64)
+    #: Address at which replicas of services on a runner listen, and at which coordinators reach them. TUNNEL: through
+    #: tunnels that the runner opens; empty: so, or on loopback where WORKER_API is on this host.
+    service_address: str = Field(default="", max_length=64)
     #: Memory that a runner offers to programs, in MiB. 0: the machine's or the container's.
     runner_memory_mib: int = Field(default=0, ge=0)
     #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
@@ -205,6 +208,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _services_listen_at_an_address(self) -> Settings:
+        if self.service_address in ("", TUNNEL):
+            return self
         try:
             is_any = ip_address(self.service_address).is_unspecified
         except ValueError:

@@ -14,10 +14,10 @@ from pathlib import Path
 from jobs import exposure, logs, settings
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.settings import Settings, usable_cores, usable_memory_mib
+from jobs.settings import TUNNEL, Settings, usable_cores, usable_memory_mib
 from jobs.worker import links
 from jobs.worker.api_attachments import ApiAttachments
-from jobs.worker.api_calls import TIMEOUT_SECONDS
+from jobs.worker.api_calls import TIMEOUT_SECONDS, Api
 from jobs.worker.api_files import JobFiles
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import ApiLink, CannotStart
@@ -33,10 +33,12 @@ from runner.ledger import Ledger, Resources
 from runner.places import Places
 from runner.shells import Shells
 from runner.slot import Slot, adopt_orphans, gone_beside, spawn_beside
+from runner.tunnels import Tunnels
 from runner.workplace import Workplace
 
 log = logging.getLogger("runner")
 
+LOOPBACK = "127.0.0.1"
 #: The kinds whose jobs programs are.
 KINDS = registry.computed_on(Device.RUNNER)
 #: Seconds that programs and their last calls get when the runner ends: a job's grace has at most 60.
@@ -79,6 +81,14 @@ def folder(settings: Settings) -> Iterator[Places]:
             shutil.rmtree(top, ignore_errors=True)
 
 
+def tunnels(settings: Settings, api: Api) -> Tunnels | None:
+    """Return how coordinators reach replicas; None: at their address, since that was named or is this host's alone."""
+    is_wanted = settings.service_address == TUNNEL
+    if not settings.service_address:
+        is_wanted = not exposure.is_loopback(api.place.host)
+    return Tunnels(api) if is_wanted else None
+
+
 def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[GuardLane]]]:
     """Return the worker, and what starts its lanes."""
     api = link.store.api
@@ -93,7 +103,8 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
         environments=Environments(places.environments, settings.cache_bytes),
         stopping=lambda: bool(worker.server and worker.server.stopping),
-        address=settings.service_address,
+        address=LOOPBACK if settings.service_address in ("", TUNNEL) else settings.service_address,
+        tunnels=tunnels(settings, api),
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
     )  # fmt: skip
     worker = Worker(

@@ -15,6 +15,7 @@ from runner.ledger import Ledger
 from runner.live import Live
 from runner.places import Places
 from runner.shells import Shells
+from runner.tunnels import Tunnels
 from runner.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,9 @@ class Host:
     environments: Environments
     ledger: Ledger
     cordon: Cordon
-    #: Address at which its replicas of services listen, and coordinators reach them.
+    #: Address at which its replicas of services listen, and coordinators reach them, unless that is through tunnels.
     address: str = "127.0.0.1"
+    tunnels: Tunnels | None = None
     live: Live = field(default_factory=Live)
     shells: Shells = field(default_factory=Shells)
     workspaces: Workspaces = field(default_factory=Workspaces)

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -25,6 +26,8 @@ from runner.workplace import Workplace
 log = logging.getLogger(__name__)
 
 KIND = "service"
+#: What stands for the address of a replica that coordinators reach through a tunnel alone.
+THROUGH_A_TUNNEL = "0.0.0.0"
 #: Name of the file, in the program's folder, that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
 #: Seconds between two looks whether the replica that leads is ready.
@@ -95,12 +98,18 @@ class ServiceRun(Run):
         self._probe = Probe(self._at, self._spec["health"], self._spec["start_timeout_seconds"], report)
         self._probe.start()
         try:
-            return super()._run_program(order, sink)
+            with self._reached(self._at):
+                return super()._run_program(order, sink)
         finally:
             self._probe.stop()
 
+    def _reached(self, at: Endpoint) -> AbstractContextManager[None]:
+        """Have coordinators reach a place while the context lasts."""
+        return self._host.tunnels.to(at.address, at.port) if self._host.tunnels else nullcontext()
+
     def _report(self, at: Endpoint, state: str, why: str) -> None:
-        said: dict[str, str | int] = {"state": state, "why": why, "address": at.address, "port": at.port, "key": at.key}
+        address = THROUGH_A_TUNNEL if self._host.tunnels else at.address
+        said: dict[str, str | int] = {"state": state, "why": why, "address": address, "port": at.port, "key": at.key}
         more: dict[str, str | int] = {}
         if self._tells_more:
             more = {"memory_bytes": self._memory(), "devices": self._devices()}

@@ -16,7 +16,7 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coordinator.services import affinity, openai
+from coordinator.services import affinity, openai, tunnels
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
@@ -53,9 +53,7 @@ class Gateway:
         self._ended = ended
         # It would log each request, whose figures are counted.
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_SECONDS)
-        # Neither a proxy of the environment nor a redirect leads elsewhere than to the replica.
-        self._http = httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=False)
+        self._http = tunnels.through(routes.tunnels, _KEEP_SECONDS)
 
     async def close(self) -> None:
         """Close the connections to replicas."""
@@ -98,10 +96,9 @@ class Gateway:
     ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
         """Send a request to a replica; its answer has its headers alone."""
         assert replica.report
-        address = f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
         headers = {"Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json"}
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
-        url = f"http://{address}:{replica.report.port}{openai.PREFIX}{path}"
+        url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
         return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
 
 

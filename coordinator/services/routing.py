@@ -20,9 +20,10 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.services import affinity, planning, rows, scaling
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
+from coordinator.services.tunnels import Tunnels
 from engines import registry
 from jobs.store import Store, connection
-from jobs.store.services import Replica, Service
+from jobs.store.services import Replica, Report, Service
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ FRESH_SECONDS = 0.5
 REPORT_SECONDS = 1.0
 #: Seconds between two looks of a request at a service that wakes up.
 LOOK_SECONDS = 0.25
+#: Seconds for which a request waits for a tunnel; the name that stands for one that is missing.
+TUNNEL_SECONDS, NO_TUNNEL = 15.0, "none.tunnel.invalid"
 #: Seconds for which a replica gets no requests that could not be reached.
 EJECTED_SECONDS = 3.0
 
@@ -48,7 +51,13 @@ class Route:
     because: str
     #: It sleeps, or is waking up: whoever asks it waits for a replica.
     wakes: bool = False
+    #: A runner with a ready replica opens its tunnel to here: whoever asks waits for that, for some seconds.
+    comes: bool = False
     gate: Gate = field(default_factory=Gate)
+
+    def waits(self, waited: float, seconds: float) -> bool:
+        """Return True where a request that has waited so long waits on, `seconds` at most."""
+        return (self.wakes and waited < seconds) or (self.comes and waited < min(seconds, TUNNEL_SECONDS))
 
     @property
     def most(self) -> int:
@@ -73,8 +82,9 @@ def _heard(reading: asyncio.Task[None]) -> None:
 class Routes:
     """Services by tenant and name, read anew when somebody asks and it is not fresh. For one event loop."""
 
-    def __init__(self, store: Store, host: str) -> None:
+    def __init__(self, store: Store, host: str, tunnels: Tunnels | None = None) -> None:
         self._store, self._host = store, host
+        self.tunnels = tunnels or Tunnels()
         self._me = uuid.uuid4().hex[:12]
         self._known: dict[Key, Route] = {}
         self._read_at = -1e9
@@ -127,11 +137,18 @@ class Routes:
 
         NoReplica says why there is none; UnknownModel where it was deleted meanwhile.
         """
-        until = time.monotonic() + seconds
-        while route.wakes and time.monotonic() < until:
+        began = time.monotonic()
+        while route.waits(time.monotonic() - began, seconds):
             await asyncio.sleep(LOOK_SECONDS)
             route = await self.find(route.service.tenant, route.service.name)
         return route
+
+    def name(self, replica: Replica) -> str:
+        """Return the host of a replica's URL."""
+        assert replica.report
+        if _is_tunnelled(replica.report):
+            return self.tunnels.name(replica.report.worker) or NO_TUNNEL
+        return f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
 
     def eject(self, replica: Replica) -> None:
         """Give a replica that could not be reached no requests for a while, where there is another one."""
@@ -210,7 +227,7 @@ class Routes:
         reached = [one for one in ready if not self._unreachable(one)]
         return Route(
             service=service, asked=json.loads(service.asked), ready=tuple(reached),
-            because=self._because(service, replicas), wakes=not ready and _wakes(service),
+            because=self._because(service, replicas), wakes=not ready and _wakes(service), comes=_comes(ready, reached),
             gate=self._gates.get(service.service_id) or Gate(),
         )  # fmt: skip
 
@@ -222,12 +239,14 @@ class Routes:
             address = ipaddress.ip_address(report.address)
         except ValueError:
             return f"{report.worker} names no address"
+        if address.is_unspecified:
+            return "" if self.tunnels.name(report.worker) else f"{report.worker} has no tunnel to this coordinator yet"
         if address.is_loopback:
             if report.host == self._host:
                 return ""
             why = "answers on its own host alone, and this coordinator is elsewhere: set SERVICE_ADDRESS for it"
             return f"{report.worker} {why}"
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
+        if address.is_link_local or address.is_multicast:
             return f"{report.worker} names {address}, at which nothing is asked"
         return ""
 
@@ -243,6 +262,16 @@ class Routes:
             return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
         said = f"; the last one died: {service.said}" if service.failures and service.said else ""
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said
+
+
+def _is_tunnelled(report: Report) -> bool:
+    """Return True where a runner has connected out, because nobody reaches its host."""
+    return report.address in ("0.0.0.0", "::")
+
+
+def _comes(ready: Collection[Replica], reached: Collection[Replica]) -> bool:
+    missing = [one.report for one in ready if one not in reached]
+    return not reached and any(report is not None and _is_tunnelled(report) for report in missing)
 
 
 def _wakes(service: Service) -> bool:

@@ -171,6 +171,11 @@ class Api:
     def _pass_on(self, why: str) -> None:
         self.refused(why)
 
+    def opening(self, path: str) -> tuple[str, dict[str, str], ssl.SSLContext | None]:
+        """Return the URL of a WebSocket below /api/worker/, the headers that open it, and whom it trusts."""
+        address = f"{self.place}/api/worker/{path}"
+        return f"ws{address.removeprefix('http')}", {"Authorization": f"Bearer {self._token}"}, self._trust
+
     def call(
         self, name: str, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0
     ) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import _iter_routes_with_context
-from starlette.routing import Mount
+from starlette.routing import Mount, WebSocketRoute
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from starlette.websockets import WebSocketDisconnect
 
 from coordinator import app, http
 from coordinator.asker import ANYONE, OWNER, Asker, Scope
@@ -60,7 +62,7 @@ def application(asker: Asker | None) -> FastAPI:
 def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
     """Method, path with samples, and route, of every route of the application."""
     for route, context in _iter_routes_with_context(api.router.routes):
-        if isinstance(route, Mount):
+        if isinstance(route, Mount | WebSocketRoute):
             continue
         known = (context.starlette_route if context else None) or route
         path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: SAMPLES.get(name[1], name[1]), known.path)
@@ -105,6 +107,24 @@ def test_no_method_of_any_path_is_let_in_without_a_token() -> None:
     assert set(statuses.values()) == {401, 405}
     others = [one for one in every if one[0] in ("PUT", "PATCH") and one not in declared]
     assert others and all(statuses[one] == 405 for one in others)
+
+
+@pytest.mark.parametrize("scope", [None, *Scope])
+def test_a_tunnel_is_for_workers_alone(scope: Scope | None) -> None:
+    api = application(asker(scope) if scope else None)
+    sockets = [one.path for one in api.router.routes if isinstance(one, WebSocketRoute)]
+    assert sockets == ["/api/worker/tunnel"], "each such route must look at its asker by itself"
+    client = TestClient(api)
+    if scope in (Scope.WORKER, Scope.ADMIN):
+        with client.websocket_connect(sockets[0]) as socket:
+            assert socket.receive_json()["coordinator"]
+            socket.send_bytes(b"nonsense")
+            with pytest.raises(WebSocketDisconnect):
+                socket.receive_bytes()
+        return
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(sockets[0]):
+        pass
+    assert refused.value.status_code == (403 if scope else 401)
 
 
 @pytest.mark.parametrize("scope", list(Scope))

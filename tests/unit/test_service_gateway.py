@@ -381,12 +381,16 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
 @pytest.mark.parametrize(("change", "why"), [
     ({"host": "elsewhere"}, "answers on its own host alone"),
     ({"address": "169.254.169.254"}, "at which nothing is asked"),
-    ({"address": "0.0.0.0"}, "at which nothing is asked"),
+    ({"address": "0.0.0.0"}, "has no tunnel to this coordinator yet"),
     ({"address": "db.internal"}, "names no address"),
     ({"state": "unhealthy"}, "1 unhealthy"),
     ({"state": "stopping"}, "1 stopping"),
 ])  # fmt: skip
-def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(change: dict[str, str], why: str) -> None:
+def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(
+    change: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.services.routing.TUNNEL_SECONDS", 0.3)
+
     async def work(client: Client, engines: list[Engine]) -> None:
         [one] = client.stored.list
         assert one.report

@@ -1,0 +1,120 @@
+"""Tunnels that runners hold open to this coordinator, and connections to their replicas through them.
+
+A runner that no coordinator can reach, behind NAT or in a container, opens one to each. docs/services.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpcore
+import httpx
+
+from jobs.tunnel import Stream, Tunnel
+
+#: End of the names under which the gateway connects through a tunnel; no resolver ever sees them.
+_SUFFIX = ".tunnel.invalid"
+
+
+class Tunnels:
+    """Tunnels of one coordinator by worker; the newest of a worker counts. For one event loop."""
+
+    def __init__(self) -> None:
+        #: What runners tell the coordinators by that they have a tunnel to.
+        self.me = uuid.uuid4().hex
+        self._names: dict[str, str] = {}
+        self._tunnels: dict[str, Tunnel] = {}
+
+    def name(self, worker: str) -> str:
+        """Return the name under which to connect to a worker's host; empty where it has no tunnel to here."""
+        return self._names.get(worker, "")
+
+    def at(self, name: str) -> Tunnel | None:
+        """Return the tunnel of a name; None for any other."""
+        return self._tunnels.get(name)
+
+    def add(self, worker: str, tunnel: Tunnel) -> str:
+        """Use a tunnel for a worker from now on, and return its name. One that was there is closed."""
+        if (older := self._names.get(worker)) is not None:
+            self._tunnels.pop(older).close()
+        name = f"{uuid.uuid4().hex}{_SUFFIX}"
+        self._names[worker], self._tunnels[name] = name, tunnel
+        return name
+
+    def remove(self, worker: str, name: str) -> None:
+        """Forget a tunnel, unless another has taken its place."""
+        if self._names.get(worker) == name:
+            del self._names[worker], self._tunnels[name]
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """Stream of a tunnel, as httpcore has connections."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        async with _within(timeout, httpcore.ReadTimeout, httpcore.ReadError):
+            return await self._stream.read(max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        async with _within(timeout, httpcore.WriteTimeout, httpcore.WriteError):
+            await self._stream.write(buffer)
+
+    async def aclose(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.is_readable if info == "is_readable" else None
+
+
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Connects through tunnels to names of tunnels, and to all others as ever."""
+
+    def __init__(self, tunnels: Tunnels) -> None:
+        self._tunnels, self._others = tunnels, httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:  # fmt: skip
+        if not host.endswith(_SUFFIX):
+            return await self._others.connect_tcp(host, port, timeout, local_address, socket_options)
+        if (tunnel := self._tunnels.at(host)) is None:
+            raise httpcore.ConnectError("its runner has no tunnel to this coordinator any more")
+        async with _within(timeout, httpcore.ConnectTimeout, httpcore.ConnectError):
+            return _Stream(await tunnel.open(port))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._others.sleep(seconds)
+
+
+@asynccontextmanager
+async def _within(seconds: float | None, late: type[Exception], broken: type[Exception]) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise late(str(error)) from error
+    except ConnectionError as error:
+        raise broken(str(error)) from error
+
+
+def through(tunnels: Tunnels, keep_seconds: float) -> httpx.AsyncClient:
+    """Return a client that reaches replicas, through tunnels too.
+
+    Neither a proxy of the environment nor a redirect leads it elsewhere.
+    """
+    transport = httpx.AsyncHTTPTransport(trust_env=False)
+    # httpx has no parameter for it; httpcore, which it is a face of, has.
+    transport._pool = httpcore.AsyncConnectionPool(
+        max_connections=None, max_keepalive_connections=None, keepalive_expiry=keep_seconds,
+        network_backend=_Backend(tunnels),
+    )  # fmt: skip
+    return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)

@@ -1,0 +1,185 @@
+"""Tunnels from this host to the coordinators, through which they reach the replicas of services that run here.
+
+A runner connects out alone. How many coordinators there are nobody tells it, and a proxy chooses among them: so it
+connects until it meets only those that it knows, and once more every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from jobs.tunnel import MAX_MESSAGE, PIECE, Garbled, Stream, Tunnel
+from jobs.worker.api_calls import Api
+
+log = logging.getLogger(__name__)
+
+_PATH = "tunnel"
+#: Seconds between two words that it is there, and for which the other side may be silent.
+BEAT_SECONDS, SILENT_SECONDS = 5.0, 10.0
+#: Connections in a row to coordinators that it knows, after which it knows all; and seconds between two of those.
+_REPEATS, _QUICK_SECONDS = 4, 0.05
+#: Seconds until it looks again for one that is new, and for opening a connection.
+LOOK_SECONDS, _OPEN_SECONDS = 5.0, 10.0
+_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
+
+
+class Tunnels:
+    """Tunnels of one runner, which it has while a replica runs. Thread-safe."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._ports: dict[int, str] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def to(self, address: str, port: int) -> Iterator[None]:
+        """Let coordinators reach a port of this host while the context lasts."""
+        with self._lock:
+            self._ports[port] = address
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tunnels", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._ports[port]
+
+    def _run(self) -> None:
+        asyncio.run(_Links(self._api, self._address, self._is_over).keep())
+
+    def _address(self, port: int) -> str | None:
+        with self._lock:
+            return self._ports.get(port)
+
+    def _is_over(self) -> bool:
+        """Return True, and let the next replica begin anew, where no replica runs any more."""
+        with self._lock:
+            if self._ports:
+                return False
+            self._thread = None
+            return True
+
+
+class _Links:
+    """Connections to coordinators, of one event loop."""
+
+    def __init__(self, api: Api, address: Callable[[int], str | None], is_over: Callable[[], bool]) -> None:
+        self._api, self._address, self._is_over = api, address, is_over
+        self._known: dict[str, asyncio.Task[None]] = {}
+        self._streams: set[asyncio.Task[None]] = set()
+        self._said = ""
+
+    async def keep(self) -> None:
+        """Keep a tunnel to each coordinator until there is nothing to reach."""
+        repeats = 0
+        while not self._is_over():
+            try:
+                repeats = 0 if await self._meet() else repeats + 1
+                self._say("")
+            except _BROKEN as error:
+                self._say(str(error) or type(error).__name__)
+                repeats = _REPEATS
+            await asyncio.sleep(_QUICK_SECONDS if repeats < _REPEATS else LOOK_SECONDS)
+        for task in (*self._known.values(), *self._streams):
+            task.cancel()
+        await asyncio.gather(*self._known.values(), *self._streams, return_exceptions=True)
+
+    def _say(self, why: str) -> None:
+        """Log a reason once."""
+        if why and why != self._said:
+            log.warning("coordinators cannot reach the replicas here through a tunnel: %s", why)
+        self._said = why
+
+    async def _meet(self) -> bool:
+        """Connect to a coordinator; False for one to which there is a tunnel."""
+        url, headers, trust = self._api.opening(_PATH)
+        socket = await connect(
+            url, additional_headers=headers, ssl=trust, compression=None, max_size=MAX_MESSAGE, proxy=None,
+            open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=SILENT_SECONDS, close_timeout=1,
+        )  # fmt: skip
+        try:
+            name = str(json.loads(await asyncio.wait_for(socket.recv(), SILENT_SECONDS))["coordinator"])
+        except (ValueError, KeyError, TypeError) as error:
+            await socket.close()
+            raise Garbled(f"what answers is no coordinator: {error}") from None
+        except BaseException:
+            await socket.close()
+            raise
+        known = self._known.get(name)
+        if known is not None and not known.done():
+            await socket.close()
+            return False
+        self._known = {name: task for name, task in self._known.items() if not task.done()}
+        self._known[name] = asyncio.create_task(self._hold(socket))
+        return True
+
+    async def _hold(self, socket: ClientConnection) -> None:
+        """Serve one tunnel until it breaks."""
+        tunnel = Tunnel(socket.send, self._opened)
+        beating = asyncio.create_task(_beat(tunnel))
+        try:
+            async for message in socket:
+                tunnel.hear(message if isinstance(message, bytes) else message.encode())
+        except _BROKEN as error:
+            log.info("a tunnel to a coordinator broke off: %s", error)
+        finally:
+            beating.cancel()
+            tunnel.close()
+            with contextlib.suppress(*_BROKEN):
+                await socket.close()
+
+    def _opened(self, stream: Stream, port: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(stream, port))
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+
+    async def _serve(self, stream: Stream, port: int) -> None:
+        """Pass bytes on between a stream and a replica. Where no replica answers there, the stream is closed."""
+        with contextlib.suppress(*_BROKEN):
+            if (address := self._address(port)) is not None:
+                reader, writer = await asyncio.open_connection(address, port)
+                try:
+                    await _passed_on(stream, reader, writer)
+                finally:
+                    writer.close()
+        with contextlib.suppress(*_BROKEN):
+            await stream.close()
+
+
+async def _beat(tunnel: Tunnel) -> None:
+    with contextlib.suppress(*_BROKEN):
+        while True:
+            await tunnel.beat()
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+async def _passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass bytes on both ways until the coordinator's end is closed, or the replica's, and all of that was sent."""
+
+    async def out() -> None:
+        while data := await reader.read(PIECE):
+            await stream.write(data)
+        await stream.end()
+
+    async def back() -> None:
+        while data := await stream.read(PIECE):
+            writer.write(data)
+            await writer.drain()
+
+    tasks = [asyncio.create_task(out()), asyncio.create_task(back())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

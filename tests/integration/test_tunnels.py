@@ -1,0 +1,118 @@
+"""Replicas on a host that nobody reaches: requests come through tunnels that its runner opens to two coordinators."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.integration.live import TOP, Live, until
+from tests.integration.nginx_bench import Front, Names, front, require_nginx
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+
+TOKEN = "t" * 40
+ENGINE = TOP / "benchmarks" / "paced_engine.py"
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Front]]:
+    """Two coordinators behind nginx, and a runner that believes to be on another host."""
+    require_nginx()
+    folder, names = tmp_path_factory.mktemp("tunnels"), Names()
+    names.start()
+    live = Live(folder, workers=0, coordinators=2, own_addresses=True, CLUSTER_TOKEN=TOKEN, HOST_ID="here")
+    names.are(coordinator=live.addresses, web=["127.0.0.9"])
+    with tempfile.TemporaryDirectory(prefix="runner-") as place:
+        Path(place).chmod(0o711)
+        try:
+            live.start_redis()
+            for number in range(2):
+                live.start_coordinator(number)
+            with front(names, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as proxy:
+                live.start_runner(
+                    0, 4, RUNNER_DIR=place, HOST_ID="far", WORKER_API=proxy.url, SERVICE_ADDRESS="tunnel"
+                )  # fmt: skip
+                live.wait_ready(1)
+                body = {
+                    "name": "far",
+                    "engine": "http",
+                    "parameters": {"command": [sys.executable, str(ENGINE), "{port}"]},
+                }
+                answer = live.post("/api/services", body)
+                assert answer.status_code == 201, answer.text
+                until(lambda: live.get("/api/services/far")["ready"] == 1, 90)
+                yield live, proxy
+        finally:
+            live.stop()
+            names.end()
+
+
+def headers() -> dict[str, str]:
+    return {"Authorization": f"Bearer {TOKEN}"}
+
+
+def streamed(url: str, count: int, pace: float = 0, heard: threading.Event | None = None) -> int:
+    """Return how many tokens of a stream came; -1 where it broke off."""
+    asked: dict[str, Any] = {"model": "far", "messages": [], "stream": True, "max_tokens": count, "pace": pace}
+    tokens, ended = 0, False
+    try:
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, headers=headers(), timeout=60) as answer:
+            assert answer.status_code == 200, answer.read()
+            for line in answer.iter_lines():
+                tokens += '"delta"' in line
+                ended = ended or line == "data: [DONE]"
+                if heard and tokens:
+                    heard.set()
+    except httpx.TransportError:
+        return -1
+    return tokens if ended else -1
+
+
+def test_streams_through_both_coordinators_come_whole(behind: tuple[Live, Front]) -> None:
+    live, proxy = behind
+    urls = [live.url(0), live.url(1), proxy.url, proxy.url] * 2
+    with ThreadPoolExecutor(len(urls)) as threads:
+        assert list(threads.map(lambda url: streamed(url, 3000), urls)) == [3000] * len(urls)
+    for number in range(2):
+        asked = {"model": "far", "prompt": "x" * 500_000, "max_tokens": 1}
+        answer = httpx.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
+        assert answer.json()["choices"] == [{"text": " tok"}], answer.text
+
+
+def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_is_back(
+    behind: tuple[Live, Front],
+) -> None:
+    live, _ = behind
+    begun = [threading.Event(), threading.Event()]
+    with ThreadPoolExecutor(2) as threads:
+        streams = [threads.submit(streamed, live.url(number), 60, 20, begun[number]) for number in range(2)]
+        assert all(one.wait(60) for one in begun)
+        live.kill("coordinator-1")
+        assert [one.result() for one in streams] == [60, -1]
+    live.start_coordinator(1)
+    asked = {"model": "far", "prompt": "once", "max_tokens": 1}
+    until(lambda: httpx.post(f"{live.url(1)}/v1/completions", json=asked, headers=headers(), timeout=60).is_success)
+
+
+def test_nobody_but_a_worker_opens_a_tunnel(behind: tuple[Live, Front]) -> None:
+    live, proxy = behind
+    reader = live.user("read")["CLUSTER_TOKEN"]
+    for url in (live.url(0), proxy.url):
+        for token, status in (("", 401), ("tc_" + "0" * 30, 401), (reader, 403), (TOKEN, 403)):
+            more = {"Authorization": f"Bearer {token}"} if token else {}
+            with pytest.raises(InvalidStatus) as refused:
+                connect(f"ws{url.removeprefix('http')}/api/worker/tunnel", additional_headers=more)
+            answer = refused.value.response
+            assert answer.status_code == status, (token[:4], answer)
+            assert json.loads(answer.body or b"")["status"] == status
