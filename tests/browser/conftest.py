@@ -186,6 +186,28 @@ def focused_row(page: Page, name: str) -> None:
     page.wait_for_function("name => document.activeElement.closest('tr')?.dataset.row === name", arg=name)
 
 
+#: Of each element in sight: in how many lines its text stands, and the text.
+LINES = """selector => [...document.querySelectorAll(selector)].filter(each => each.offsetParent).map(each => {
+  const texts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), boxes = [];
+  while (texts.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    boxes.push(...[...range.getClientRects()].filter(box => box.width > 1));
+  }
+  boxes.sort((one, other) => one.top - other.top);
+  let lines = 0, bottom = -Infinity;
+  for (const box of boxes) if (box.top >= bottom - 3) [lines, bottom] = [lines + 1, box.bottom];
+  return [lines, each.innerText.replaceAll(/\\s+/g, " ")];
+})"""
+
+
+def wrapped(page: Page, selector: str) -> list[str]:
+    """Return the texts of those elements that stand in more than one line; AssertionError where there is no such."""
+    found = page.evaluate(LINES, selector)
+    assert found, f"nothing is {selector}"
+    return [text for lines, text in found if lines > 1]
+
+
 def overflow(page: Page) -> int:
     """Pixels by which the page is wider than its window."""
     wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

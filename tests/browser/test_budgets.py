@@ -14,6 +14,16 @@ from tests.integration.live import Live
 
 PAGES = ("/", "/collatz.html", "/kinds.html", "/cluster.html")
 SECONDS = 8
+#: When it painted first, what was asked for by then, and files of more than a packet that came as they are.
+FIRST_VISIT = """() => {
+  const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now();
+  const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+  const plain = all.filter(each => !each.name.includes("/api/") && each.decodedBodySize > 1000
+    && each.encodedBodySize >= each.decodedBodySize);
+  const asked = all.filter(each => each.startTime < painted);
+  return [painted, asked.map(each => each.name), plain.map(each => each.name)];
+}"""
+ONCE = ("/api/job-types", "/api/session", "/api/kinds/collatz/marks/verified")
 #: Bytes of the stream as they come over the wire, and when the page's content changed.
 WATCH = """() => {
   window.changes = [];
@@ -40,21 +50,20 @@ def busy(pages: Live) -> Iterator[str]:
 def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages: Live, path: str) -> None:
     with browser.new_context(viewport=DESKTOP) as context:  # type: ignore[arg-type]
         page = context.new_page()
+        questions: list[str] = []
+        page.on("request", lambda request: questions.append(urlsplit(request.url).path))
         page.goto(pages.url() + path)
         page.locator(".connection:not([data-state=connecting])").wait_for()
-        found = page.evaluate(
-            """() => {
-              const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now();
-              const asked = performance.getEntriesByType("resource").filter(each => each.startTime < painted);
-              return [painted, [location.href, ...asked.map(each => each.name)]];
-            }"""
-        )
-    painted, asked = found
+        painted, asked, plain = page.evaluate(FIRST_VISIT)
+        page.wait_for_load_state("load")
     # Neither the icon nor a web worker holds the paint up.
     static = [url for url in asked if not re.search(r"/api/|/worker-", url)]
     print(f"{path}: first contentful paint after {painted:.0f} ms, {len(static)} files, {len(asked)} requests")
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(pages.url()).netloc}
     assert len(static) <= 6, static
+    assert plain == [], "a coordinator sends what a build has packed as it is packed"
+    # What several parts of a page need is asked for once.
+    assert {one: questions.count(one) for one in ONCE if questions.count(one) > 1} == {}, questions
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -76,6 +76,33 @@ def saved(page: Page, act: Any) -> tuple[str, bytes]:
     return download.suggested_filename, Path(download.path()).read_bytes()
 
 
+#: Keeps the points of the dashed line of the expected means with the canvas on which it is seen.
+NOTE_LINES = """() => {
+  const to = CanvasRenderingContext2D.prototype, {beginPath, lineTo, stroke, clearRect} = to;
+  to.beginPath = function () { this.points = []; return beginPath.call(this); };
+  to.lineTo = function (x, y) { this.points?.push([x, y]); return lineTo.call(this, x, y); };
+  to.clearRect = function (...box) { delete this.canvas.dashed; return clearRect.apply(this, box); };
+  to.stroke = function (...path) {
+    if (this.getLineDash().length) this.canvas.dashed = this.points;
+    return stroke.apply(this, path);
+  };
+}"""
+#: Steps at the left edge, the middle and the right edge of that line by the axis of the picture; null: there is none.
+MEANS = """() => {
+  const [data, over] = ["canvas.data", "canvas[role=img]"].map(each => document.querySelector(`.picture ${each}`));
+  const [low, high] = [data.dataset.low, data.dataset.high].map(Number);
+  const steps = ([, y]) => low + (1 - (y - data.offsetTop) / data.offsetHeight) * (high - low) - 0.5;
+  const at = over.dashed;
+  return at ? [at[0], at[(at.length - 1) / 2], at.at(-1)].map(steps) : null;
+}"""
+
+
+def means(page: Page, *expected: float) -> None:
+    """Returns when the line of the expected means goes through these steps."""
+    close = pytest.approx(expected, abs=1.5)
+    until(lambda: (seen := page.evaluate(MEANS)) is not None and seen == close)
+
+
 @pytest.fixture
 def browser(gl_browser: Browser) -> Browser:
     return gl_browser
@@ -333,8 +360,13 @@ def test_a_window_is_counted_by_a_job_when_it_is_told_to(open_page: Open, pages:
 def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     pages.result(pages.submit("collatz", {"start_number": 1, "number_count": MILLION, "mode": "verify"}))
     page = open_page(ADDRESS)
+    page.evaluate(NOTE_LINES)
     whole(page, MILLION)
     expect(page.locator(".coverage")).to_contain_text("Verified here: 1 to ")
+    page.get_by_label("colour").select_option("peak")  # drawn anew
+    slope = 3 / math.log(4 / 3)
+    means(page, 0, slope * math.log(MILLION / 2), slope * math.log(MILLION))
+    page.get_by_label("colour").select_option("count")
     field = page.get_by_label("to", exact=True)
     field.fill("10^11")
     # what comes from the cluster meanwhile takes nothing out of the field
@@ -344,6 +376,7 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     field.press("Enter")
     found = drawn(page, "sample")
     until(lambda: int(found.get_attribute("data-numbers") or 0) >= 20_000)
+    means(page, 0, slope * math.log(10**11 / 2), slope * math.log(10**11))
     expect(page.locator(".missing.note")).to_contain_text("of 100\u202fG numbers, spread evenly")
     # What the page lacks is said as that: a cluster that has verified some of these numbers does not know nothing.
     expect(page.locator(".missing")).to_have_count(1)
@@ -354,6 +387,7 @@ def test_a_wider_range_is_seen_at_once(open_page: Open, pages: Live) -> None:
     page.get_by_role("tab", name="Histogram").click()
     expect(page.locator("#panel-histogram")).to_contain_text(f"Steps of {spaced(10**11)} numbers")
     expect(page.locator("#panel-histogram")).to_contain_text("estimated from")
+    expect(page.locator("#panel-histogram")).to_contain_text(f"a mean of {slope * (math.log(10**11) - 1):.1f}")
 
 
 def test_a_job_that_is_not_there_is_told_and_asked_for_once(open_page: Open, pages: Live) -> None:

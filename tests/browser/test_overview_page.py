@@ -10,11 +10,20 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations
-from tests.browser.fleets import Fleet, busy, host, job, worker
+from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations, wrapped
+from tests.browser.fleets import SPEEDS, Fleet, busy, host, job, span, worker
 from tests.browser.programs import served
 
 PAST = 500
+WIDE = {"width": 1440, "height": 900}
+#: Texts that do not fit their place, and tables that are wider than theirs.
+CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => each.innerText)"""
+#: What is written, and what a pointer or a reader is told.
+WORDS = """() => [document.querySelector("main").innerText,
+  ...[...document.querySelectorAll("main [title], main [aria-label]")].flatMap(each =>
+    [each.getAttribute("title"), each.getAttribute("aria-label")])].join("\\n")"""
+THINGS = "jobs?|workers?|lanes?|units?|leases?|hosts?|programs?|runners?|slots?|GPUs?|queues?|alerts?|files?|attempts?"
 
 
 @pytest.fixture
@@ -156,3 +165,70 @@ def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack:
         settled(page)
         shot(page, f"hosts-{name}")
         assert violations(page) == [] and overflow(page) == 0, name
+
+
+def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: ExitStack) -> None:
+    fleet = busy()
+    fleet.hosts = [host("desk", ["cpu-1", "cpu-2"])]
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=WIDE)
+    expect(page.locator(".events.lines li")).to_have_count(6)
+    settled(page)
+    assert wrapped(page, ".headlines > div, .others, .events li, .tiles .row, .tab-row, .header") == []
+    cut = page.evaluate(CUT, ".events.lines .link, .events.lines .state")
+    assert not [text for text in cut if not text.startswith(("Threads: 8 cores, work", "failed: parameters"))], cut
+    for tab, rows, first in (("jobs", "tbody tr, .segments", "5c7b3fb0"), ("workers", "tbody tr", "cpu-1")):
+        page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
+        expect(page.locator("tbody")).to_contain_text(first)
+        settled(page)
+        assert (wrapped(page, rows), page.evaluate(CUT, ".scroll")) == ([], []), tab
+    shot(page, "workers-wide")
+    page.get_by_role("tab", name=re.compile("Jobs")).click()
+    page.set_viewport_size(PHONE)
+    settled(page)
+    boxes = [page.locator(".job-table tbody tr").first.locator(each).bounding_box() for each in ("input", ".opens")]
+    assert boxes[0] and boxes[1]
+    # The box of a job stands beside its name.
+    assert boxes[1]["y"] < boxes[0]["y"] + boxes[0]["height"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
+    assert page.evaluate(CUT, ".job-table .opens") == []
+    shot(page, "jobs-phone")
+
+
+def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitStack) -> None:
+    one = {"lanes": 1, "busy_lanes": 1, "job": "5c7b3fb0a1d24e6f", "rates": {"collatz": 1.0}}
+    went_back = job("0aa1b2c3d4e5f607", rate=None, eta_seconds=None, waiting_because="1 job is before it", **UNIT)
+    fleet = Fleet([job("5c7b3fb0a1d24e6f", "done", age=PAST, **UNIT), went_back], [worker("cpu-1", **one)])
+    fleet.queues = [{"queue": "any.normal", "jobs": 1, "bells": 0, "oldest_wait_seconds": 1.0}]
+    fleet.hosts = [host("desk", ["cpu-1"], lanes=1, busy_lanes=1, cpus=1)]
+    fleet.spans = [span(0, None, 500, 400, jobs=1, leases=1, units=1), span(0, "5c7b3fb0a1d24e6f", 300, 200, leases=1)]
+    fleet.series = {"lanes.busy": [1.0] * 60, "jobs.running": [1.0] * 60}
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=WIDE)
+    expect(page.get_by_role("region", name="The cluster now")).to_contain_text("1 of 1 lane busy")
+    expect(page.locator("figure", has_text="Worker stream").get_by_role("img")).to_be_visible()
+    seen: set[str] = set()
+    for tab in ("Overview", "Hosts", "Workers", "Jobs", "Monitoring"):
+        page.get_by_role("tab", name=re.compile(tab)).click()
+        settled(page)
+        words = re.sub(r"[\u202f\u00a0]", " ", page.evaluate(WORDS))
+        ones = re.findall(rf"(?<![\d.,/])(?<!\d )1 (?:more |live |small )?(?:{THINGS})\b", words)
+        seen |= {*ones}
+        assert not [found for found in ones if found.endswith("s")], tab
+        assert not re.findall(r"\b1 of them have|\b1 \w+ (?:are|were|have|wait|stand)\b", words), tab
+    assert {"1 lane", "1 job", "1 unit"} <= seen
+
+
+UNIT = {"done": 1, "total": 1, "progress": 1.0}
+
+
+def test_kinds_of_very_different_speeds_have_axes_of_their_own(open_address: Open, stack: ExitStack) -> None:
+    fleet = busy()
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=monitoring", viewport=WIDE)
+    charts = page.locator("figure", has_text="Units/s").get_by_role("img")
+    expect(charts).to_have_count(len(SPEEDS))
+    told = sorted(charts.evaluate_all("all => all.map(each => each.getAttribute('aria-label'))"))
+    # A line of thousands beside one of millions would lie on the axis.
+    for text, kind, most in zip(told, sorted(SPEEDS), ("81.2\u202fM/s", "5.2\u202fk/s"), strict=True):
+        assert re.fullmatch(rf"Units/s, {kind} since [\d:]+: {kind} [^,;]+, at most {most}\.", text), text
+    page.get_by_role("tab", name="Overview").click()
+    figures = page.get_by_role("region", name="The cluster now")
+    expect(figures.locator("div", has_text="Speed, collatz").first).to_contain_text(re.compile(r"81.2.M/s"))
+    expect(figures.locator("div", has_text="Speed, thread").first).to_contain_text(re.compile(r"5.2.k/s"))

@@ -13,7 +13,29 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, Route, expect
 
-from tests.browser.conftest import PHONE, RESTED, Open, _chromium, in_both_themes, overflow, settled, shot, violations
+from tests.browser.conftest import (
+    PHONE,
+    RESTED,
+    Open,
+    _chromium,
+    in_both_themes,
+    overflow,
+    settled,
+    shot,
+    violations,
+    wrapped,
+)
+    PHONE,
+    RESTED,
+    Open,
+    _chromium,
+    in_both_themes,
+    overflow,
+    settled,
+    shot,
+    violations,
+    wrapped,
+)
 from tests.integration.live import Live, until
 
 DESK = {"width": 1440, "height": 900}
@@ -119,6 +141,7 @@ def test_a_first_visit_sees_a_run_that_plays(open_page: Open, pages: Live) -> No
     expect(page.locator(".headlines")).to_contain_text("6.92")
     expect(page.locator(".program-form")).to_have_count(0)
     page.get_by_role("button", name="Pause").click()
+    assert wrapped(page, ".tools, .player, .headlines > div, .header") == []
     page.locator(".player .at input").fill("0")
     # At the start nothing but the roots is there: the counters are those of the playhead, not of the end.
     for title, text in (("created", "40"), ("active", "40"), ("steals", "0"), ("busy cores", "8 of 8")):

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, bytes, compact, integer, passed, percent, rate, seconds } from "../src/lib/format";
+import { ago, bytes, compact, counted, integer, passed, percent, rate, seconds } from "../src/lib/format";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
@@ -84,3 +84,17 @@ test.each([
   [59.4, "59 s"],
   [200, "3 min 20 s"],
 ])("passed %s is in whole seconds", (value, expected) => expect(plain(passed(value))).toBe(expected));
+
+test.each([
+  [0, "0 steps"],
+  [1, "1 step"],
+  [1n, "1 step"],
+  ["1", "1 step"],
+  [1234, "1 234 steps"],
+])("counted %s", (count, expected) => expect(plain(counted(count, "step"))).toBe(expected));
+
+test("the plural of a word that takes no s", () =>
+  expect([1, 2].map((count) => counted(count, "dependency", "dependencies"))).toEqual([
+    "1 dependency",
+    "2 dependencies",
+  ]));

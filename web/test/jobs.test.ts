@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { trouble, watch } from "../src/lib/jobs";
+import { kinds, trouble, watch } from "../src/lib/jobs";
 import { adopt, connection, lose } from "../src/lib/live";
 import { Problem, type Job } from "../src/lib/api";
 
@@ -34,6 +34,18 @@ test("a job that does not exist is asked for once, however often it is watched, 
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).toEqual(["/api/jobs/unknown"]);
   expect(trouble("unknown").value?.status).toBe(404);
+});
+
+test("what many parts of a page need is asked for once", async () => {
+  status = 200;
+  const views = Array.from({ length: 5 }, () => watch("wanted"));
+  const lists = Array.from({ length: 5 }, () => kinds());
+  await settled();
+  for (let time = 0; time < 5; time += 1) watch("wanted").value;
+  await Promise.all([...lists, kinds()]);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(views.map((view) => view.value?.job_id)).toEqual(Array(5).fill("wanted"));
+  expect(asked.toSorted()).toEqual(["/api/job-types", "/api/jobs/wanted"]);
 });
 
 test("a job of which nobody could tell is asked for again once the cluster answers", async () => {

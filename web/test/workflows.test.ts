@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import {
   boxed,
   commonName,
-  counted,
+  tallied,
   critical,
   failure,
   firstFailure,
@@ -53,7 +53,7 @@ const FAILED = [
 ];
 
 test("states are told in the order in which somebody wants to see them", () => {
-  expect(counted(["done", "running", "done", "failed", "new-one"])).toEqual([
+  expect(tallied(["done", "running", "done", "failed", "new-one"])).toEqual([
     ["failed", 1],
     ["running", 1],
     ["new-one", 1],

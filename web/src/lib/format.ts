@@ -17,6 +17,11 @@ function decimal(value: number): string {
   return BigInt(Math.round(value)).toString();
 }
 
+/** How many of a thing there are, in full digits: 1 step, 1 234 steps. */
+export function counted(count: Countable, what: string, many = `${what}s`): string {
+  return `${integer(count)} ${Number(count) === 1 ? what : many}`;
+}
+
 const STEPS = ["", "k", "M", "G", "T", "P", "E"];
 
 /** Three significant digits and a letter: 12.3 M. Beyond 10^21: 1.23e30. */

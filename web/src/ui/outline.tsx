@@ -1,6 +1,6 @@
 /** Any JSON as an outline: names, numbers in groups, long lists counted and cut where it is said. */
 
-import { integer } from "../lib/format";
+import { counted, integer } from "../lib/format";
 
 /** Items of a list shown; the file has all. */
 const MOST_ITEMS = 30;
@@ -15,10 +15,6 @@ export function leaf(value: unknown): string {
   if (typeof value === "number") return Number.isInteger(value) ? integer(value) : String(value);
   if (typeof value === "string" && /^-?\d{5,}$/.test(value)) return integer(value);
   return String(value);
-}
-
-export function counted(count: number, what: string): string {
-  return `${integer(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
 function flat(value: unknown): value is unknown[] {

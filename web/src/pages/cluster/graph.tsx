@@ -25,7 +25,7 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { state } from "./model/state";
 import type { Drawn, WorkflowView } from "./model/workflow-view";
-import { commonName, counted, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
+import { commonName, tallied, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
 
 const HANDS = matchMedia("(hover: none)").matches
   ? "Drag to move, pinch to zoom, tap an action to see it."
@@ -220,7 +220,7 @@ function ofInterest({ actions }: Workflow): number | undefined {
 
 /** Of actions that share a box, the one that is looked at first. */
 function mostUrgent(members: readonly number[], shown: Workflow): number {
-  const [first] = counted(members.map((vertex) => shown.actions[vertex]?.state ?? ""))[0] ?? [];
+  const [first] = tallied(members.map((vertex) => shown.actions[vertex]?.state ?? ""))[0] ?? [];
   return members.find((vertex) => shown.actions[vertex]?.state === first) ?? members[0] ?? 0;
 }
 
@@ -230,7 +230,7 @@ function describe(members: readonly number[], shown: Workflow): string {
   const [first] = actions;
   if (!first) return "";
   if (actions.length > 1) {
-    const counts = counted(actions.map((action) => action.state));
+    const counts = tallied(actions.map((action) => action.state));
     const states = counts.map(([name, count]) => `${integer(count)} ${name}`).join(", ");
     return `${integer(actions.length)} alike, ${namesOf(actions)}, ${first.action_type}: ${states}`;
   }
@@ -256,7 +256,7 @@ function looksOf({ answer, drawn }: WorkflowView): BoxLook[] {
 }
 
 function boxLook(actions: readonly Action[]): BoxLook {
-  const counts = counted(actions.map((action) => action.state));
+  const counts = tallied(actions.map((action) => action.state));
   const look = lookOf(counts[0]?.[0] ?? "");
   const wanted = state.states.value;
   const faint = wanted !== "" && !actions.some((action) => action.state === wanted);

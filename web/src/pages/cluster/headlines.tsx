@@ -54,6 +54,12 @@ function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] 
   }));
 }
 
+/** What is said of jobs that wait though they have begun. */
+function begunText(count: number): string {
+  if (count === 1) return "1 of them has begun and waits its turn";
+  return count > 0 ? `${integer(count)} of them have begun and wait their turn` : "";
+}
+
 function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Headline[] {
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
@@ -76,7 +82,7 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
       label: "Waiting",
       value: integer(waiting),
       after: wait ? `oldest ${seconds(wait)}` : "",
-      hint: waiting > queued ? `${integer(waiting - queued)} of them have begun and wait their turn` : "",
+      hint: begunText(waiting - queued),
       lately: lately("jobs.queued"),
       onOpen: () => list("queued"),
       ...(waiting && !live.some(takesWork) ? { tone: "bad" as const } : {}),

@@ -286,6 +286,7 @@ function Histories() {
         times={times}
         series={lines(history, "host.", ".memory")}
         format={bytes}
+        least={1 << 20}
         binary
         sync="cluster"
       />
@@ -303,6 +304,7 @@ function Histories() {
         times={times}
         series={one(history, "redis.memory", "used")}
         format={bytes}
+        least={1 << 20}
         binary
         sync="cluster"
       />

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { KINDS } from "../../kinds";
 import { Problem, type Complaint, type Validation } from "../../lib/api";
-import { integer } from "../../lib/format";
+import { counted, integer } from "../../lib/format";
 import { key } from "../../lib/jobs";
 import { Dialog } from "../../ui/dialog";
 import { toast } from "../../ui/toast";
@@ -145,6 +145,6 @@ function Wrong({ list, more, onShow }: WrongProps) {
 }
 
 function inWords({ actions, edges, layers }: Validation): string {
-  const counts = `${integer(actions)} actions, ${integer(edges)} dependencies, ${integer(layers)} layers`;
-  return `Nothing is wrong with it: ${counts}.`;
+  const depends = counted(edges, "dependency", "dependencies");
+  return `Nothing is wrong with it: ${counted(actions, "action")}, ${depends}, ${counted(layers, "layer")}.`;
 }

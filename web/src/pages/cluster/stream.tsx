@@ -2,12 +2,11 @@
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
-import { amount, clock, compact, percent, seconds } from "../../lib/format";
+import { amount, clock, compact, counted, percent, seconds } from "../../lib/format";
 import { age } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { counted } from "../../ui/outline";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";

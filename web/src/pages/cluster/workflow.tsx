@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addressOf, clusterAddress, pageOf } from "../../kinds";
 import { Problem, type Action, type ActionDetail, type Workflow } from "../../lib/api";
-import { integer, percent, seconds } from "../../lib/format";
+import { counted, integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection, seenAt } from "../../lib/live";
 import { watch } from "../../lib/jobs";
@@ -25,7 +25,7 @@ import { viewOf, type WorkflowView } from "./model/workflow-view";
 import {
   actionDetail,
   approve,
-  counted,
+  tallied,
   firstFailure,
   isOver,
   offers,
@@ -174,7 +174,7 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
         <Bar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
         <span class="num">{percent(shown.total ? done / shown.total : 1)}</span>
         <span class="num soft">
-          {integer(done)} of {integer(shown.total)} actions
+          {integer(done)} of {counted(shown.total, "action")}
         </span>
       </div>
     </>
@@ -258,7 +258,7 @@ const WAYS = [
 ] as const;
 
 function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
-  const counts = counted(shown.actions.map((action) => action.state));
+  const counts = tallied(shown.actions.map((action) => action.state));
   const lit = view.lit.value;
   const way = state.way.value || (lit ? "failure" : "");
   return (
@@ -317,7 +317,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
             </label>
           )}
           <span class="small soft num" role="status">
-            {lit && `${integer(lit.vertices.length)} actions on it, ${seconds(lit.seconds)}`}
+            {lit && `${counted(lit.vertices.length, "action")} on it, ${seconds(lit.seconds)}`}
           </span>
         </>
       )}
@@ -436,7 +436,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
 
 /** Jobs of an action that is carried out once an item. */
 function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number }) {
-  const order = counted(jobs.map((job) => job.state)).map(([name]) => name);
+  const order = tallied(jobs.map((job) => job.state)).map(([name]) => name);
   const sorted = [...jobs].sort((left, right) => order.indexOf(left.state) - order.indexOf(right.state));
   const rest = total - Math.min(jobs.length, MOST_NAMES);
   return (
@@ -514,7 +514,7 @@ function Near({
 
 /** The most urgent of many actions, to go to. */
 function ActionNames({ actions }: { actions: readonly Action[] }) {
-  const states = counted(actions.map((action) => action.state)).map(([name]) => name);
+  const states = tallied(actions.map((action) => action.state)).map(([name]) => name);
   const sorted = [...actions].sort((left, right) => states.indexOf(left.state) - states.indexOf(right.state));
   return (
     <ul>
@@ -547,7 +547,7 @@ function Siblings({ shown, members, chosen }: { shown: Workflow; members: readon
         </button>
       </div>
       <p class="soft small">
-        {counted(actions.map((action) => action.state))
+        {tallied(actions.map((action) => action.state))
           .map(([name, count]) => `${integer(count)} ${name}`)
           .join(", ")}
       </p>

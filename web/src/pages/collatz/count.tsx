@@ -1,6 +1,6 @@
 /** Counting every number in view by a job of the cluster: offered, never begun by itself. */
 
-import { compact, integer } from "../../lib/format";
+import { compact, counted } from "../../lib/format";
 import { cancel, watch } from "../../lib/jobs";
 import { Bar } from "../../ui/progress";
 import { failed } from "../../ui/toast";
@@ -33,7 +33,7 @@ export function Counting() {
   const stop = () => void cancel(id).catch((error: unknown) => failed(`Cancel ${id}`, error));
   return (
     <div class="missing note counting" role="status">
-      <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {integer(job.total)} numbers{" "}
+      <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {counted(job.total, "number")}{" "}
       <Bar ratio={job.progress} label={`job ${id}`} />
       <button type="button" class="link" onClick={stop}>
         Cancel

@@ -6,7 +6,7 @@ import { fastest } from "./model/inverse";
 import { power } from "./model/number";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
-import { compact, integer, rate } from "../../lib/format";
+import { compact, counted, integer, rate } from "../../lib/format";
 import { now } from "../../ui/page";
 import { Headlines, type Headline } from "../../ui/headline";
 import { speed } from "./controls";
@@ -254,7 +254,7 @@ export function Stats() {
     [
       "Active",
       `${active.value.length + computing.value}`,
-      `${active.value.length} jobs and ${computing.value} computations in this page`,
+      `${counted(active.value.length, "job")} and ${counted(computing.value, "computation")} in this page`,
     ],
     ["Numbers tested", compact(tested), integer(tested)],
     ["In this page", compact(computedHere.value), integer(computedHere.value)],

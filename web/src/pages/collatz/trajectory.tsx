@@ -7,7 +7,7 @@ import type { Path } from "./model/messages";
 import { bitLength, positive, power } from "./model/number";
 import { bitAt, decimated, meeting } from "./model/walk";
 import { copy } from "../../lib/export";
-import { compact, integer, percent } from "../../lib/format";
+import { compact, counted, integer, percent } from "../../lib/format";
 import { calm, token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
@@ -57,10 +57,14 @@ async function bring(name: string): Promise<void> {
 }
 
 function tell(path: Path): void {
-  log("number", `${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} odd, peak ${short(path.peak)}`, {
-    steps: path.delay,
-    star: isStar(path.n, path.delay, path.peak),
-  });
+  log(
+    "number",
+    `${short(path.n)}: ${counted(path.delay, "step")}, ${integer(path.odd)} odd, peak ${short(path.peak)}`,
+    {
+      steps: path.delay,
+      star: isStar(path.n, path.delay, path.peak),
+    },
+  );
 }
 
 /** All digits up to 40, else the ends. */
@@ -480,7 +484,7 @@ function Lines() {
                 stroke-dasharray={DASHES[place]?.join(" ")}
               />
             </svg>{" "}
-            {place + 1}: {short(path.n)}, {integer(path.delay)} steps
+            {place + 1}: {short(path.n)}, {counted(path.delay, "step")}
           </span>
           {place > 0 && <Met place={place - 1} />}
           {place > 0 && (
@@ -514,7 +518,7 @@ function Met({ place }: { place: number }) {
   if (!meet) return null;
   return (
     <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>
-      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {integer(meet.remaining)} steps before 1
+      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {counted(meet.remaining, "step")} before 1
     </span>
   );
 }
@@ -523,10 +527,10 @@ function summaryText(): string {
   const [path] = shown.value;
   if (!path) return "No trajectory yet";
   const met = meetings.value
-    .map((meet) => ` It meets that of ${short(meet.with)} ${integer(meet.remaining)} steps before 1.`)
+    .map((meet) => ` It meets that of ${short(meet.with)} ${counted(meet.remaining, "step")} before 1.`)
     .join("");
   return (
-    `Trajectory of ${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} of them odd, peak ` +
+    `Trajectory of ${short(path.n)}: ${counted(path.delay, "step")}, ${integer(path.odd)} of them odd, peak ` +
     `${short(path.peak)} at step ${integer(path.peakStep)}.${met}`
   );
 }

@@ -6,7 +6,7 @@ import { around, before, grow, pathOf, placed, type Branch } from "./model/inver
 import { CLASSES, classOf } from "./model/fit";
 import { positive } from "./model/number";
 import { next, walk } from "./model/walk";
-import { integer } from "../../lib/format";
+import { counted, integer } from "../../lib/format";
 import { Figure } from "../../ui/figure";
 import { ClassMark, SHAPES } from "./classes";
 import { Check, Numeral, Whole } from "./fields";
@@ -280,7 +280,7 @@ function BranchFacts() {
     <aside class="node-facts stack" aria-live="polite">
       <h3 class="num">{short(value)}</h3>
       <p class="small num">
-        {integer(walked.delay)} steps, {integer(walked.odd)} odd, peak {short(walked.peak)} at step{" "}
+        {counted(walked.delay, "step")}, {integer(walked.odd)} odd, peak {short(walked.peak)} at step{" "}
         {integer(walked.peakStep)}
       </p>
       <p class="small num">

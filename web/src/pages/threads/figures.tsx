@@ -4,7 +4,7 @@ import { useComputed } from "@preact/signals";
 import { bounds } from "../../timeline/critical";
 import { us } from "./model/log";
 import { moment, statistics } from "./model/statistics";
-import { compact, integer, percent, rate } from "../../lib/format";
+import { compact, counted, integer, percent, rate } from "../../lib/format";
 import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
@@ -143,8 +143,8 @@ export function Metrics() {
         </dl>
       </div>
       <p class="small soft">
-        Means of {integer(mine.replicas)} replicas{run.partial.value && SO_FAR[run.job.value?.state ?? ""]}, ± half of
-        the {level} interval
+        Means of {counted(mine.replicas, "replica")}
+        {run.partial.value && SO_FAR[run.job.value?.state ?? ""]}, ± half of the {level} interval
         {otherCell.value && (
           <>
             ; second line: <b>{otherCell.value.scheduler.replaceAll("_", " ")}</b>
@@ -304,7 +304,7 @@ function RunHere() {
       <button type="button" onClick={() => void run()}>
         Run it here
       </button>{" "}
-      to open any of its {integer(Number(parameters.replicas))} replicas.
+      to open any of its {counted(Number(parameters.replicas), "replica")}.
     </p>
   );
 }

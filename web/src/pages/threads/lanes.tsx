@@ -19,7 +19,7 @@ import {
   type Scene,
 } from "../../timeline/timeline";
 import { panned, whole, zoomed } from "../../timeline/view";
-import { integer } from "../../lib/format";
+import { counted, integer } from "../../lib/format";
 import { keys, type Keys } from "../../lib/keys";
 import { dark, token } from "../../lib/theme";
 import type { Loaded } from "../../timeline/load";
@@ -368,7 +368,7 @@ const HELP = matchMedia("(pointer: coarse)").matches
 
 function describe({ trace, index }: Loaded, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
-  return `${integer(slices)} slices, ${busyCores.toFixed(2)} cores busy on average, ${integer(steals)} steals.`;
+  return `${counted(slices, "slice")}, ${busyCores.toFixed(2)} cores busy on average, ${counted(steals, "steal")}.`;
 }
 
 function describeSlice({ trace }: Loaded, at: number): string | undefined {

@@ -2,7 +2,7 @@
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { clock, integer } from "../../lib/format";
+import { clock, counted, integer } from "../../lib/format";
 import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "./model/log";
 import { NONE } from "../../timeline/model";
 import {
@@ -91,7 +91,7 @@ export function LogView() {
           <span class="bad">{shown.wrong}</span>
         ) : (
           <>
-            {integer(shown.slices.length)} lines
+            {counted(shown.slices.length, "line")}
             {shown.more && `, the last ${integer(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.
           </>
         )}

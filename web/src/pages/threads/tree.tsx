@@ -2,7 +2,7 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import { colour, palette, shadeAt } from "../../timeline/palette";
-import { compact, integer, percent } from "../../lib/format";
+import { compact, counted, integer, percent } from "../../lib/format";
 import { dark, token } from "../../lib/theme";
 import type { Loaded } from "../../timeline/load";
 import { waitLevel } from "../../timeline/lod";
@@ -125,11 +125,11 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
   };
   const name = (piece: Piece) =>
     piece.thread === NONE
-      ? `${integer(piece.count)} threads, each too narrow to draw`
+      ? `${counted(piece.count, "thread")}, each too narrow to draw`
       : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
   const summary =
     `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ` +
-    `${integer(held.threads)} threads with ${us(held.total)} on cores, ${rows} depths. The heaviest path ends in ` +
+    `${counted(held.threads, "thread")} with ${us(held.total)} on cores, ${counted(rows, "depth")}. The heaviest path ends in ` +
     `${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
@@ -161,7 +161,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {shown ? `${name(shown)}: ${integer(shown.count)} threads${time(shown, held)}` : HINT}
+        {shown ? `${name(shown)}: ${counted(shown.count, "thread")}${time(shown, held)}` : HINT}
       </p>
     </Figure>
   );

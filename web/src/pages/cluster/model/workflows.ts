@@ -95,7 +95,7 @@ function rank(state: string): number {
 }
 
 /** States with their counts, the most urgent first. */
-export function counted(states: readonly string[]): [state: string, count: number][] {
+export function tallied(states: readonly string[]): [state: string, count: number][] {
   const counts = new Map<string, number>();
   for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
   return [...counts].sort(([left], [right]) => rank(left) - rank(right));

@@ -6,7 +6,7 @@ import { nextWindow, type Knowledge, type Setting, type Strategy } from "./strat
 import { aligned, type Range } from "./view";
 import { bytes, Problem, type Job } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
-import { compact, integer, seconds } from "../../../lib/format";
+import { compact, counted, integer, seconds } from "../../../lib/format";
 import { result, steer, submit, trouble, watch, type Verb } from "../../../lib/jobs";
 import { clusterTime, keep as keepJob, seenAt } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
@@ -163,7 +163,7 @@ function keep(id: string, now: JobResult): void {
 function tell(kind: "delay" | "path", { n, value }: Found): void {
   const steps = kind === "delay" ? Number(value) : undefined;
   const star = kind === "delay" ? isStar(n, Number(value)) : isStar(n, 0, value);
-  const what = kind === "delay" ? `${integer(value)} steps` : `peak ${integer(value)}`;
+  const what = kind === "delay" ? counted(value, "step") : `peak ${integer(value)}`;
   log("record", `${integer(n)}: ${what}, more than any smaller number looked at`, {
     star,
     ...(steps === undefined ? {} : { steps }),
@@ -204,8 +204,8 @@ async function finish(job: Job): Promise<void> {
   if (answer.columns?.density) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
   keep(job.job_id, now);
   const most = now.delay.at(-1);
-  const said = now.statement || (most ? `longest ${integer(most.value)} steps at ${integer(most.n)}` : "no record");
-  log("job", `${job.job_id} is done: ${integer(now.count)} numbers; ${said}`);
+  const said = now.statement || (most ? `longest ${counted(most.value, "step")} at ${integer(most.n)}` : "no record");
+  log("job", `${job.job_id} is done: ${counted(now.count, "number")}; ${said}`);
 }
 
 /** Follows a job to its end; gives its last view. */

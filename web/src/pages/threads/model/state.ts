@@ -8,6 +8,7 @@ import { pathOf } from "../../../timeline/model";
 import type { Loaded } from "../../../timeline/load";
 import { kept, whole, type View } from "../../../timeline/view";
 import { bytes, Problem, type Job } from "../../../lib/api";
+import { counted } from "../../../lib/format";
 import { hashState } from "../../../lib/hash";
 import { remove, result, submit, trouble, watch } from "../../../lib/jobs";
 import { Ring } from "../../../lib/ring";
@@ -209,8 +210,8 @@ function traced(wanted: ReadonlySignal<string>): {
       value.value = { loaded: opened, loading: false, problem: undefined };
       const { trace } = opened;
       say(
-        `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} ` +
-          `cores, ` +
+        `${name}: ${counted(trace.start.length, "slice")} of ${counted(trace.threads.parent.length, "thread")} on ` +
+          `${counted(trace.cores, "core")}, ` +
           `${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}` +
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
