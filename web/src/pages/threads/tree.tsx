@@ -129,8 +129,8 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
       : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
   const summary =
     `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ` +
-    `${counted(held.threads, "thread")} with ${us(held.total)} on cores, ${counted(rows, "depth")}. The heaviest path ends in ` +
-    `${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
+    `${counted(held.threads, "thread")} with ${us(held.total)} on cores, ${counted(rows, "depth")}. ` +
+    `The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
     rows: pieces
