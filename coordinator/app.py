@@ -29,6 +29,7 @@ from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.client_address import ClientAddress
 from coordinator.cluster import Cluster
 from coordinator.destinations import Guard
+from coordinator.direct import Direct
 from coordinator.events.event import Event
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
@@ -199,6 +200,7 @@ def create(settings: Settings) -> FastAPI:
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
+    app.add_middleware(Direct, routes=app.router.routes, handlers=app.exception_handlers)
     app.add_middleware(
         RequestSpans, tracing=cluster.tracing, add=sender_of_spans.add if sender_of_spans else _keep_nothing
     )

@@ -1,0 +1,228 @@
+"""Requests that are answered past FastAPI: they are answered as FastAPI answers them, errors to the letter."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import BackgroundTasks, FastAPI, Header, Query, Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from coordinator import app, direct, http
+from coordinator.asker import OWNER, Asker, Scope
+from coordinator.direct import Direct
+from coordinator.http import shown
+from jobs import errors
+from jobs.settings import Settings
+from jobs.store import connection
+
+PATH = "/api/tried"
+BODY = {"Content-Type": "application/json"}
+_QUERIES = (
+    "", "seconds=2", "seconds=2.5", "seconds=", "seconds=31", "seconds=-1", "seconds=nan", "seconds=inf", "seconds=two",
+    "seconds=1&seconds=2", "seconds=40&seconds=2", "seconds=2&seconds=40", "partial=true", "partial=1", "partial=maybe",
+    "SECONDS=40", "seconds=%32", "seconds=+2", "seconds=1_0", "other=1", "seconds", "seconds=2;partial=true",
+    "%73econds=40", "seconds=1e1", "seconds=1e400", "partial=", "seconds=\u0662",
+)  # fmt: skip
+_HEADERS: tuple[list[tuple[str, str]], ...] = (
+    [], [("A-Key", "k")], [("a-key", "x" * 9)], [("A-Key", "")], [("A_Key", "k")], [("A-Key", "\u00e9\u00e8")],
+    [("A-Key", "one"), ("A-Key", "x" * 9)], [("A-Key", "x" * 9), ("A-Key", "one")],
+)  # fmt: skip
+#: Requests of the routes below: method, query, headers, body.
+ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
+    *(("POST", query, [], b"{}") for query in _QUERIES),
+    *(("POST", "seconds=2", headers, b"") for headers in _HEADERS),
+    *((method, "seconds=40", [], b"") for method in ("GET", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH")),
+]
+
+
+class Known:
+    """A cluster that knows one asker by any token, and nobody without."""
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        async def known(bearer: str) -> Asker:
+            if not bearer:
+                raise errors.Unauthorized("no token was sent")
+            return Asker(tenant="default", token="t1", scopes=frozenset(scopes))
+
+        self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+
+
+async def tried(
+    request: Request, asker: http.AskerDep, place: http.PlaceDep,
+    a_key: Annotated[str | None, Header(max_length=5)] = None,
+    seconds: Annotated[float, Query(ge=0, le=30)] = 0, partial: bool = False,
+) -> Response:  # fmt: skip
+    """Answer with all that was given."""
+    body = (await request.body()).decode()
+    return shown([asker.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202)
+
+
+def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plain: bool = False) -> FastAPI:
+    """Return an application with one more route; `plain`: as FastAPI answers."""
+    api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
+    api.state.cluster = Known(scopes or (Scope.SUBMIT,))
+    router = http.router()
+    router.post("/tried", dependencies=[http.needs(Scope.SUBMIT)])(answer)
+    api.router.routes.extend(router.routes)
+    layers = [layer for layer in api.user_middleware if vars(layer.cls) == vars(Direct)]
+    assert len(layers) == 1
+    if plain:
+        api.user_middleware.remove(layers[0])
+    return api
+
+
+def answers(
+    api: FastAPI, asked: Sequence[tuple[str, str, list[tuple[str, str]], bytes]], token: str = "t"
+) -> list[Any]:
+    """Status, headers and body of each answer; the error where one came out."""
+
+    async def go() -> list[Any]:
+        transport, found = httpx.ASGITransport(app=api, raise_app_exceptions=False), []
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for method, query, headers, body in asked:
+                given = [*headers, *BODY.items(), *([("Authorization", f"Bearer {token}")] if token else [])]
+                encoded = [(name.encode(), value.encode("latin-1")) for name, value in given]
+                answer = await client.request(method, f"{PATH}?{query}", headers=encoded, content=body)
+                found.append((answer.status_code, sorted(answer.headers.multi_items()), answer.content))
+        return found
+
+    return asyncio.run(go())
+
+
+def both(answer: Callable[..., Awaitable[Response]], *scopes: Scope, **more: Any) -> tuple[list[Any], list[Any]]:
+    """Return what the route answers to all requests, past FastAPI and by it."""
+    one, other = application(answer, *scopes), application(answer, *scopes, plain=True)
+    return answers(one, ASKED, **more), answers(other, ASKED, **more)
+
+
+@functools.cache
+def planned() -> dict[tuple[str, str], direct.Plan | None]:
+    api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
+    return Direct(api, api.router.routes, api.exception_handlers)._plans
+
+
+@pytest.mark.parametrize(
+    "call", [("POST", "/api/submit"), ("POST", "/api/submit-batch"), ("POST", "/api/results"), ("GET", "/health")]
+)
+def test_the_calls_that_come_most_often_are_answered_past_fastapi(call: tuple[str, str]) -> None:
+    assert planned()[call]
+
+
+def test_whatever_is_asked_is_answered_as_fastapi_answers_it() -> None:
+    past, by_it = both(tried)
+    assert past == by_it
+    assert {202, 405} < {status for status, *_ in past}
+
+
+def test_who_is_unknown_or_lacks_the_scope_hears_the_same() -> None:
+    for token, scopes, status in (("", (Scope.SUBMIT,), 401), ("t", (Scope.READ,), 403)):
+        past, by_it = both(tried, *scopes, token=token)
+        assert past == by_it and status in {one[0] for one in past} and 202 not in {one[0] for one in past}
+
+
+@pytest.fixture(scope="module")
+def failing() -> Callable[[Exception], Sequence[FastAPI]]:
+    """Returns applications past FastAPI and by it whose route raises an error."""
+    raised: list[Exception] = []
+
+    async def fails(_request: Request) -> Response:
+        raise raised[-1]
+
+    pair = application(fails), application(fails, plain=True)
+
+    def of(error: Exception) -> Sequence[FastAPI]:
+        raised.append(error)
+        return pair
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidRequest("seconds: no", field="seconds"), errors.OverLimit("no", seconds=3), errors.NotFound("no"),
+        errors.ClusterError("no"), connection.Unreachable[0]("gone"), connection.Unreachable[1]("late"),
+        connection.Refused("MISCONF no"), HTTPException(418, "no", {"X-No": "1"}), ClientDisconnect(), KeyError("no"),
+        ExceptionGroup("no", [errors.NotFound("no")]),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_an_error_is_answered_as_fastapi_answers_it(
+    error: Exception, failing: Callable[[Exception], Sequence[FastAPI]]
+) -> None:
+    past, by_it = (answers(api, ASKED[:2]) for api in failing(error))
+    assert past == by_it and past[0][0] >= 400
+
+
+def test_a_fault_is_not_hidden_from_the_log() -> None:
+    async def fails(_request: Request) -> Response:
+        raise KeyError("no")
+
+    async def go() -> None:
+        transport = httpx.ASGITransport(app=application(fails))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            await client.post(PATH, headers={"Authorization": "Bearer t"})
+
+    with pytest.raises(KeyError):
+        asyncio.run(go())
+
+
+def test_a_dependency_is_called_once_and_before_the_route() -> None:
+    called: list[str] = []
+
+    class Counting(Known):
+        def __init__(self) -> None:
+            async def known(_bearer: str) -> Asker:
+                called.append("asker")
+                return OWNER
+
+            self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+
+    async def answer(_request: Request, asker: http.AskerDep, place: http.PlaceDep) -> Response:
+        called.append("route")
+        return shown({})
+
+    api = application(answer)
+    api.state.cluster = Counting()
+    assert answers(api, ASKED[:1])[0][0] == 200
+    assert called == ["asker", "route"]
+
+
+async def in_the_background(_request: Request, tasks: BackgroundTasks) -> Response:
+    return shown({})
+
+
+async def several(_request: Request, names: Annotated[list[str] | None, Query()] = None) -> Response:
+    return shown({})
+
+
+async def with_a_body(_request: Request, body: dict[str, int]) -> Response:
+    return shown({})
+
+
+async def a_row(_request: Request) -> dict[str, int]:
+    return {}
+
+
+def in_a_thread(_request: Request) -> Response:
+    return shown({})
+
+
+@pytest.mark.parametrize("answer", [in_the_background, several, with_a_body, a_row, in_a_thread])
+def test_what_needs_more_is_left_to_fastapi(answer: Callable[..., Any]) -> None:
+    router = http.router()
+    router.post("/tried", dependencies=[http.needs(Scope.SUBMIT)], response_model=None)(answer)
+    [route] = router.routes
+    assert isinstance(route, APIRoute) and direct.plan(route) is None
+
+
+def test_a_path_with_parameters_is_left_to_fastapi() -> None:
+    plans = planned()
+    assert plans and not [path for _, path in plans if "{" in path]
