@@ -158,6 +158,7 @@ def create(settings: Settings) -> FastAPI:
         yield
         await stop_announcing()
         await stop_calls()
+        await main.wire.close()
         beating.cancel()
         timekeeper.stop()
         sender.stop()

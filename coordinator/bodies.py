@@ -71,7 +71,7 @@ async def held(
 
     TooLarge over `limit` bytes or `values` values; TooSlow; MalformedBody when it is not JSON.
     """
-    size = _announced(request, limit)
+    size = announced(request, limit)
     among: Bodies = bodies or request.app.state.bodies
     async with among.room(size) if size > _SMALL else nullcontext():
         text = await _read(request, limit)
@@ -94,13 +94,13 @@ async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> 
     TooLarge over `limit` bytes; TooSlow.
     """
     among: Bodies = bodies or request.app.state.file_bodies
-    async with among.room(_announced(request, limit)):
+    async with among.room(announced(request, limit)):
         body = await _read(request, limit, FILE_SECONDS)
         async with among.turn(len(body)) if bodies else nullcontext():
             yield body
 
 
-def _announced(request: Request, limit: int) -> int:
+def announced(request: Request, limit: int) -> int:
     """Return the bytes that a body may need: its Content-Length, and the limit for one in chunks."""
     length = request.headers.get("content-length", "")
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)

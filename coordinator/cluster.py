@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+from starlette.concurrency import run_in_threadpool
+
 from coordinator.artifacts.catalog import Catalog
 from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker
@@ -67,6 +69,28 @@ class Cluster:
         jobs = [self._traced(one.job, place) for one in good]
         written = iter(zip(good, self._write(jobs), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
+
+    async def submit_one(
+        self, body: Any, asker: Asker, place: Place | None, *, short: bool
+    ) -> SubmittedRow | errors.ClusterError:
+        """Do the same for one body, within the loop where that takes no longer than to ask a thread.
+
+        `short`: its text is, so that what is made of it is.
+        """
+        fleet = self.queries.fleet_cache.fresh()
+        if fleet is None or not short or self.settings.submit_durable == "true" or not submissions.is_quick(body):
+            [answer] = await run_in_threadpool(self.submit, [body], asker, place)
+            return answer
+        one = self._accept(body, asker, fleet, References(asker, self.artifacts, self.secrets))
+        if isinstance(one, errors.ClusterError):
+            return one
+        job = self._traced(one.job, place)
+        written = await self.store.jobs.submit_by(self.store.wire, job, self.settings.max_queued)
+        if written is None:
+            [written] = await run_in_threadpool(self._write, [job])
+        if not isinstance(written, Over) and written[0] == "new" and not (job.after or job.after_any):
+            return one.answer(written[1])
+        return await run_in_threadpool(self._answer, one, written)
 
     def _traced(self, job: NewJob, place: Place | None) -> NewJob:
         return job if place is None else self.tracing.traced(job, place)

@@ -33,10 +33,16 @@ class FleetCache:
     def get(self) -> scheduler.Fleet:
         """Return the fleet as it was at most FLEET_SECONDS ago."""
         now = time.monotonic()  # the age counts from before it was read
+        if (fleet := self.fresh()) is not None:
+            return fleet
+        fleet = _read(self._store, self._table)
+        self._seen = now, fleet
+        return fleet
+
+    def fresh(self) -> scheduler.Fleet | None:
+        """Return the same where it need not be read; else None."""
         seen = self._seen
-        if seen is None or now - seen[0] >= FLEET_SECONDS:
-            seen = self._seen = now, _read(self._store, self._table)
-        return seen[1]
+        return seen[1] if seen is not None and time.monotonic() - seen[0] < FLEET_SECONDS else None
 
     def forget(self) -> None:
         """Read the fleet anew when it is asked for next."""

@@ -23,6 +23,8 @@ routes = http.router()
 
 #: With a place behind it, a key is at most as long as a submission's may be.
 _BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
+#: Bytes of a body that is worked on within the loop, and of a result that is read there.
+_SHORT, _SHORT_RESULT = 4096, 1 << 16
 _BATCH_KEYS = "The same key and batch again answer with the same jobs: KEY/PLACE is the key of a job without its own."
 
 
@@ -49,19 +51,24 @@ async def submit(
     body = await bodies.body(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
-    [answer] = await run_in_threadpool(cluster.submit, [body], asker, place)
+    short = bodies.announced(request, bodies.MAX_BODY) <= _SHORT
+    answer = await cluster.submit_one(body, asker, place, short=short)
     if isinstance(answer, errors.ClusterError):
         raise answer
     if not wait_seconds:
         return shown(answer, 202)
     if answer["status"] not in TERMINAL:
         await http.wait_for_end(cluster, answer["job_id"], wait_seconds, just_seen=True)
-    return Response(await run_in_threadpool(_submitted, cluster, answer), 202, media_type="application/json")
+    return Response(await _submitted(cluster, answer), 202, media_type="application/json")
 
 
-def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
+async def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
     """Return the answer with the state that the job has now, and with its result if it is done."""
-    _, state, stored = cluster.queries.jobs.result(answer["job_id"])
+    short = await cluster.store.job_reads.short_result(cluster.store.wire, answer["job_id"], _SHORT_RESULT)
+    if short is None:
+        _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answer["job_id"])
+    else:
+        state, stored = short[0], short[1] or None
     text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
     return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
 

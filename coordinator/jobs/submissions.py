@@ -129,6 +129,12 @@ def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     return body if len(body) <= most else dict(islice(body.items(), most))
 
 
+def is_quick(body: Any) -> bool:
+    """Return True for a submission that is planned by arithmetic: it is no program, and tells nobody of its end."""
+    kind = body.get("type") if isinstance(body, dict) else None
+    return isinstance(kind, str) and kind in registry.names() and not registry.running(kind) and "notify" not in body
+
+
 def read(body: Any) -> Submission:
     """Return a valid submission. InvalidRequest naming the field."""
     if not isinstance(body, dict):

@@ -39,6 +39,7 @@ from jobs.store.tokens import Tokens
 from jobs.store.unit_reads import UnitReads
 from jobs.store.usage import Usage
 from jobs.store.webhooks import Webhooks
+from jobs.store.wire import Wire
 from jobs.store.workflows import Workflows
 
 __all__ = ["Store"]
@@ -55,6 +56,8 @@ class Store:
         self, client: Client, *, replicas: int = 0, clock: str | None = None, limits: Limits = LIMITS
     ) -> None:  # fmt: skip
         self.scripts = Scripts(client, replicas=replicas, clock=clock, limits=limits)
+        #: For calls within an event loop; connects when the first one is made.
+        self.wire = Wire(client)
         self.clock = Clock(self.scripts)
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)

@@ -65,6 +65,13 @@ Unreachable = (
     redis.exceptions.MasterDownError,
     Refused,
 )
+#: Those of a server that is not the master, or not yet: another connection may find it.
+Replaced = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.MasterDownError,
+    Refused,
+)
 #: Refusals by how they begin, wherever in an error's text: scripts and pipelines put words of their own before it.
 _REFUSALS: dict[str, type[RedisError]] = {
     "OOM command": redis.exceptions.OutOfMemoryError,
@@ -250,3 +257,16 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
         connection_class=_MasterConnection, **options,
     )  # fmt: skip
     return master
+
+
+def new_connection(client: Client) -> Any:
+    """Return a further connection of a client, connected, known to the server and apart from the client's own."""
+    pool = client.connection_pool
+    connection = pool.connection_class(**pool.connection_kwargs)
+    connection.connect()
+    return connection
+
+
+def error_of(text: str) -> Exception:
+    """Return the error that a text of Redis is."""
+    return _Parser.parse_error(text)

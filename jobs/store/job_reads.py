@@ -13,6 +13,7 @@ from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
+from jobs.store.wire import Away, Wire
 
 #: A job's hash.
 Fields: TypeAlias = Mapping[bytes, bytes]
@@ -155,6 +156,22 @@ class JobReads(Part):
                 return None
             raise
         return row, result
+
+    async def short_result(self, wire: Wire, job_id: str, most: int) -> tuple[str, bytes] | None:
+        """Return a job's state and its result, empty while there is none, in a loop.
+
+        None for a result over `most` bytes, a job that has just ended, and where it cannot be said.
+        """
+        try:
+            result, row = await wire.call(
+                ("GETRANGE", keys.job_result(job_id), 0, most), ("HMGET", keys.job(job_id), "state")
+            )  # fmt: skip
+        except Away:
+            return None
+        if isinstance(result, Exception) or isinstance(row, Exception) or row[0] is None or len(result) > most:
+            return None
+        state = row[0].decode(errors="replace")
+        return None if state == JobState.DONE and not result else (state, result)
 
     def result_beginnings(self, ids: Sequence[str], most: int) -> tuple[list[Head], list[bytes]]:
         """Return head and result of each job; of a result over `most` bytes, its first `most` + 1."""

@@ -13,6 +13,7 @@ from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store.acknowledgement import Acknowledgement
 from jobs.store.connection import ResponseError, Unreachable, reason
 from jobs.store.scripts import Part
+from jobs.store.wire import Away, Wire
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,18 @@ class Jobs(Part):
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
                 raise error
         return [("refused", reason(reply)) if isinstance(reply, Exception) else _written(reply) for reply in replies]
+
+    async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | Over | None:
+        """Write one job as `submit` does, in a loop. None where that failed or cannot be said: `submit` says it."""
+        if self._scripts.replicas:
+            return None
+        try:
+            [reply] = await wire.call(
+                ("EVALSHA", self._scripts.sha("submit"), 0, *_submit_arguments(job, most_queued))
+            )  # fmt: skip
+        except Away:
+            return None
+        return None if isinstance(reply, Exception) else _written(reply)
 
     def require_disk(self) -> None:
         """Refuse as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
