@@ -8,6 +8,7 @@ FastAPI, which says what is wrong with it.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
@@ -136,6 +137,8 @@ class Direct:
             if handler is None:
                 raise
             answer: Response = await handler(request, error)
+            # Errors of threads are in circles with the frames that they passed, which hold the body.
+            traceback.clear_frames(error.__traceback__)
             return answer
 
     def _handler(self, error: Exception) -> Callable[[Request, Any], Any] | None:
