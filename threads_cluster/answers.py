@@ -267,6 +267,7 @@ class Host(Answer):
     gpus: Many[str] = []
     labels: Many[str] = []
     given_labels: Many[str] = []
+    cards: Many[Card] = []
     #: None by versions before, from here on.
     load1: float | None = None
     network_receive_bytes_per_second: float | None = None
@@ -276,6 +277,16 @@ class Host(Answer):
     versions: dict[str, list[str]] = {}
     clock_offset_seconds: float | None = None
     score: float | None = None
+
+
+class Card(Answer):
+    card: str
+    name: str
+    utilization_ratio: float | None = None
+    memory_used_bytes: Count | None = None
+    memory_total_bytes: Count | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
 
 
 class Disk(Answer):

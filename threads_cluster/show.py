@@ -524,11 +524,22 @@ def host(row: Mapping[str, Any]) -> None:
         line("")
         rows(("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
              [_device_row(device) for device in row["devices"]])  # fmt: skip
+    if row.get("cards"):
+        line("")
+        rows(("card", "name", "used", "memory", "temperature", "power"), map(_card_row, row["cards"]))
     line("")
     workers(row["worker_rows"])
     for worker in row["worker_rows"]:
         if worker.get("cordoned") and worker.get("live"):
             line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
+
+
+def _card_row(card: Mapping[str, Any]) -> list[Any]:
+    celsius, watts = card.get("temperature_celsius"), card.get("power_watts")
+    return [
+        card["card"], card["name"], figures.percent(card.get("utilization_ratio")), _memory(card),
+        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
+    ]  # fmt: skip
 
 
 def _device_row(device: Mapping[str, Any]) -> list[Any]:

@@ -62,6 +62,17 @@ class DiskRow(TypedDict):
     total_bytes: int
 
 
+class CardRow(TypedDict):
+    card: str
+    name: str
+    utilization_ratio: NotRequired[float]
+    memory_used_bytes: NotRequired[int]
+    memory_total_bytes: NotRequired[int]
+    temperature_celsius: NotRequired[float]
+    power_watts: NotRequired[float]
+    clock_hertz: NotRequired[float]
+
+
 class WorkerRow(TypedDict):
     id: str
     device: str | None
@@ -98,6 +109,7 @@ class WorkerRow(TypedDict):
     cordoned: NotRequired[str]
     reserved_for: NotRequired[str]
     labels: NotRequired[list[str]]
+    cards: NotRequired[list[CardRow]]
 
 
 class QueueRow(TypedDict):
@@ -135,7 +147,7 @@ _INTEGERS = (
 #: Numbers, likewise.
 _NUMBERS = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "load1")
 #: JSON, likewise.
-_PARSED = ("offer", "running", "disks", "versions")
+_PARSED = ("offer", "running", "disks", "versions", "cards")
 #: A clock is compared with Redis' only where the answer came within this: the offset is off by a half of it at most.
 _LONGEST_ROUND_TRIP = 1.0
 

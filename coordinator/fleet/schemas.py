@@ -59,6 +59,17 @@ class Disk(Answer):
     total_bytes: int
 
 
+class Card(Answer):
+    card: str = required("As the kernel names it, such as card0.")
+    name: str
+    utilization_ratio: float | None = optional("0..1")
+    memory_used_bytes: int | None = optional()
+    memory_total_bytes: int | None = optional()
+    temperature_celsius: float | None = optional()
+    power_watts: float | None = optional()
+    clock_hertz: float | None = optional()
+
+
 class Worker(Answer):
     id: str
     device: str | None
@@ -99,6 +110,7 @@ class Worker(Answer):
     cordoned: str | None = optional("Why a runner, or a worker whose GPU is sick, takes no work by itself.")
     reserved_for: str | None = optional("Of a runner: the job that it is kept for, which needs more than is free.")
     labels: list[str] | None = optional("Labels that the operator gave its host, which tenants may require.")
+    cards: list[Card] | None = optional("GPUs of AMD and Intel on its host, on which no worker computes.")
 
 
 class WorkerList(Answer):

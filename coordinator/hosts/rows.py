@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from coordinator.fleet import hosts
-from coordinator.fleet.rows import DiskRow, GpuRow, WorkerRow
+from coordinator.fleet.rows import CardRow, DiskRow, GpuRow, WorkerRow
 
 
 class DeviceRow(TypedDict):
@@ -44,6 +44,7 @@ class HostRow(TypedDict):
     devices: list[DeviceRow]
     labels: list[str]
     given_labels: list[str]
+    cards: list[CardRow]
     versions: dict[str, list[str]]
     clock_offset_seconds: float | None
     score: float | None
@@ -69,7 +70,8 @@ def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
         "network_receive_bytes_per_second": _speed(live, "network_receive_bytes_per_second"),
         "network_transmit_bytes_per_second": _speed(live, "network_transmit_bytes_per_second"),
         "disks": hosts.disks(live), "gpus": [device["name"] for device in devices], "devices": devices,
-        "labels": _labels(live), "given_labels": _given(live), "versions": _versions(live),
+        "labels": _labels(live), "given_labels": _given(live), "cards": _cards(latest_first),
+        "versions": _versions(live),
         "clock_offset_seconds": hosts.clock_offset(live),
         "score": hosts.score(live),
     }  # fmt: skip
@@ -108,6 +110,11 @@ def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
 
 def _labels(live: Iterable[WorkerRow]) -> list[str]:
     return sorted({label for row in live for label in (row["offer"]["labels"] if "offer" in row else [])})
+
+
+def _cards(latest_first: Iterable[WorkerRow]) -> list[CardRow]:
+    """Return the GPUs that no worker has, as the live worker says that was heard of last."""
+    return next((row["cards"] for row in latest_first if row["live"] and "cards" in row), [])
 
 
 def _given(live: Iterable[WorkerRow]) -> list[str]:

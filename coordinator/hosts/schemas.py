@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.fleet.schemas import Disk, Worker
+from coordinator.fleet.schemas import Card, Disk, Worker
 from coordinator.schemas import Answer, required
 
 
@@ -43,6 +43,7 @@ class Host(Answer):
     given_labels: list[str] = required(
         "Labels that the operator gave all of its live workers: tenants may require them."
     )
+    cards: list[Card] = required("GPUs of AMD and Intel as the kernel shows them: no worker computes on them.")
     versions: dict[str, list[str]] = required(
         "Of threads_cluster, python, numba and driver, as its live workers name them; several during an update."
     )

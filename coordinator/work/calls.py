@@ -233,6 +233,22 @@ class Disk(BaseModel):
     total_bytes: int = Field(ge=0, le=MAX_UNITS)
 
 
+class Card(BaseModel):
+    """A GPU of a worker's machine on which no worker computes; whatever a later version says besides is dropped."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    card: str = Field(pattern=r"^card[0-9]{1,3}$")
+    name: str = Field(max_length=64)
+    utilization_ratio: float | None = Field(None, ge=0, le=1)
+    memory_used_bytes: int | None = Field(None, ge=0, le=MAX_UNITS)
+    memory_total_bytes: int | None = Field(None, ge=0, le=MAX_UNITS)
+    temperature_celsius: float | None = Field(None, ge=0, le=1000)
+    power_watts: float | None = Field(None, ge=0, le=1e6)
+    clock_hertz: float | None = Field(None, ge=0, le=1e12)
+
+
+_CARDS = TypeAdapter(Annotated[list[Card], Field(max_length=16)])
 _DISKS = TypeAdapter(Annotated[list[Disk], Field(max_length=16)])
 _VERSIONS = TypeAdapter(
     Annotated[
@@ -245,6 +261,12 @@ _VERSIONS = TypeAdapter(
 def _are_disks(text: str) -> str:
     """Return a JSON text. ValueError unless it is a list of at most 16 disks."""
     return _is_one(_DISKS, text, "list of at most 16 disks")
+
+
+def _are_cards(text: str) -> str:
+    """Return the JSON of a list of at most 16 cards, of what is known of each. ValueError for any other text."""
+    _is_one(_CARDS, text, "list of at most 16 cards")
+    return json.dumps([card.model_dump(exclude_none=True) for card in _CARDS.validate_json(text)])
 
 
 def _are_versions(text: str) -> str:
@@ -441,6 +463,7 @@ class Row(BaseModel):
     load1: float | None = Field(None, ge=0, le=1e9)
     disks: Annotated[str, Field(max_length=16_384), AfterValidator(_are_disks)] | None = None
     versions: Annotated[str, Field(max_length=4096), AfterValidator(_are_versions)] | None = None
+    cards: Annotated[str, Field(max_length=16_384), AfterValidator(_are_cards)] | None = None
     clock: float | None = Field(None, ge=0, le=1e12)
     round_trip_seconds: float | None = Field(None, ge=0, le=1e6)
     cpu_energy_joules_total: float | None = Field(None, ge=0, le=1e18)

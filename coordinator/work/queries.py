@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -48,13 +48,15 @@ def attached(store: Store, jobs: Set[str]) -> list[list[str | int]]:
     return [list(one) for one in store.attachments.asked(jobs)] if jobs else []
 
 
-def gathered(store: Store, worker: str, job: str, limit: int, start: int) -> dict[str, Any]:
+def gathered(store: Store, worker: str, job: str, limit: int, start: int, labels: Sequence[str] = ()) -> dict[str, Any]:
     """Return what is committed of the job that a worker holds, some MiB at once; of any other as of none.
 
-    Its lane may commit the last unit of a job when the worker holds another already: then it derives the result.
+    Its lane may commit the last unit of a job when the worker holds another already: then it derives the result. But
+    not once the job's tenant requires labels that the worker's host has not.
     """
     found, more = _GONE, False
-    if store.slots.held(worker) == job or store.slots.has_computed(worker, job):
+    holds = store.slots.held(worker) == job or store.slots.has_computed(worker, job)
+    if holds and store.tenants.lets(job, labels):
         found, more = store.results.gather_some(job, limit, start, SOME_BYTES)
     return {
         "accumulator": _packed(found.accumulator), "parts": [_packed(part) for part in found.parts],

@@ -309,12 +309,14 @@ async def done(request: Request, worker: WorkerDep) -> Response:
 
 
 @routes.post(**_of("gather", calls.Gather, schemas.Parts))
-async def gather(request: Request, worker: WorkerDep) -> Response:
+async def gather(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """The committed parts of the job that the worker holds, or has computed to its end; nothing of any other."""
     store = _store(request)
-    return await _answered(
-        request, calls.Gather, lambda asked: queries.gathered(store, worker, asked.job_id, asked.limit, asked.start)
-    )
+
+    def work(asked: calls.Gather) -> dict[str, Any]:
+        return queries.gathered(store, worker, asked.job_id, asked.limit, asked.start, asker.labels)
+
+    return await _answered(request, calls.Gather, work)
 
 
 @routes.post(**_of("fold", calls.Fold, schemas.Ended))

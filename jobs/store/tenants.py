@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobs import labels
-from jobs.models import ANONYMOUS, Actor
+from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
 from jobs.store.scripts import Part
@@ -85,6 +85,12 @@ class Tenants(Part):
         """Return the registered tenants, sorted."""
         [members] = skipped.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
         return sorted(name.decode() for name in members or ())
+
+    def lets(self, job: str, of_host: Collection[str]) -> bool:
+        """Return True when a host with these labels may compute the job, or there is no such job."""
+        pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
+        required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
+        return labels.required(required).get(tenant or DEFAULT_TENANT, frozenset()) <= set(of_host)
 
     def read(self, names: Sequence[str]) -> list[tuple[Tenant, Use]]:
         """Return weight, caps and use of each of the tenants, registered or not."""

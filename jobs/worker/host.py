@@ -8,21 +8,25 @@ import os
 import platform
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from jobs import VERSION
+from jobs.worker import cards
+from jobs.worker.background import Background
 
 RAPL = Path("/sys/class/powercap")
 #: What NVIDIA's kernel module says of itself, where it is loaded.
 DRIVER = Path("/proc/driver/nvidia/version")
 #: Seconds for which what was read of disks counts.
 DISKS_SECONDS = 10.0
+#: The same of GPUs that no worker has.
+CARDS_SECONDS = 2.0
 
 
 class Host:
@@ -32,6 +36,7 @@ class Host:
         self.name = name
         self.clock = Clock()
         self.disks = Disks(places or {})
+        self.cards = Background[list[dict[str, Any]]](cards.look, [], CARDS_SECONDS)
         self._versions = json.dumps(versions())
         self._speed = Speed()
         self.network = network_namespace()
@@ -56,6 +61,7 @@ class Host:
             "load1": round(psutil.getloadavg()[0], 2),
             "disks": json.dumps(self.disks.read()),
             "versions": self._versions,
+            **({"cards": json.dumps(shown)} if (shown := self.cards.read()) else {}),
             **({} if joules is None else {"cpu_energy_joules_total": round(joules, 3)}),
         }
 
@@ -117,26 +123,18 @@ class Disks:
     """Room on the disks of some folders by name. One that does not answer holds nobody up: what was known is told."""
 
     def __init__(self, places: Mapping[str, Path], clock: Callable[[], float] = time.monotonic) -> None:
-        self._places, self._clock = dict(places), clock
-        self._known: list[dict[str, object]] = []
-        self._read_at = -DISKS_SECONDS
-        self._reading: threading.Thread | None = None
+        self._places = dict(places)
+        self._known = Background[list[dict[str, object]]](self._look, [], DISKS_SECONDS, clock)
 
     def read(self) -> list[dict[str, object]]:
         """Return disk (its number), places, free_bytes and total_bytes of each, as last read; read again in time."""
-        due = self._clock() - self._read_at >= DISKS_SECONDS
-        if due and not (self._reading and self._reading.is_alive()):
-            self._read_at = self._clock()
-            self._reading = threading.Thread(target=self._look, name="disks", daemon=True)
-            self._reading.start()
-        return self._known
+        return self._known.read()
 
     def settle(self) -> None:
         """Wait for the look that is under way, if one is."""
-        if self._reading:
-            self._reading.join()
+        self._known.settle()
 
-    def _look(self) -> None:
+    def _look(self) -> list[dict[str, object]]:
         found: dict[str, dict[str, object]] = {}
         places: dict[str, list[str]] = {}
         for name, folder in self._places.items():
@@ -147,7 +145,7 @@ class Disks:
             disk = f"{os.major(number)}:{os.minor(number)}"
             places.setdefault(disk, []).append(name)
             found[disk] = {"disk": disk, "places": places[disk], "free_bytes": room.free, "total_bytes": room.total}
-        self._known = list(found.values())
+        return list(found.values())
 
 
 def network_namespace(file: Path = Path("/proc/self/ns/net")) -> str:

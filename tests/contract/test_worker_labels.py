@@ -99,6 +99,22 @@ def test_a_second_token_of_a_name_has_its_own_labels_alone(served: Served, store
     assert other.leases.lease(job, "t", want=1, worker="") == "yield"
 
 
+def test_a_slot_from_before_a_requirement_shows_nothing_more(served: Served, store: Store) -> None:
+    """A worker that keeps it reads no partial results of others, nor the specification again."""
+    job = required(store)
+    store.tenants.put(Tenant(name="a", requires=frozenset()))
+    plain, good = worker(served, "plain"), worker(served, "good", "trusted")
+    assert plain.slots.next("", queues.ALL) == Held(job_id=job)
+    assert plain.leases.lease(job, "t", want=1, worker="") != "yield" and plain.results.gather(job).spec is not None
+    required_again = Tenant(name="a", requires=frozenset({"trusted"}))
+    store.tenants.put(required_again)
+    born = plain.fleet.birth()
+    assert plain.pulse(Pulse(worker="", born=born, row=lambda: ROW, slot=True)).word == "ok"
+    assert plain.results.gather(job).spec is None and plain.leases.lease(job, "u", want=1, worker="") == "yield"
+    store.client.hset(keys.SLOT_JOBS, "good", f"{job}|1")
+    assert good.results.gather(job).spec is not None
+
+
 def test_a_runner_that_offers_a_label_gets_jobs_that_ask_for_it_and_no_tenant_that_requires_it(
     served: Served, store: Store
 ) -> None:

@@ -188,6 +188,21 @@ def test_people_see_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         assert words in text, text
 
 
+def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    sick = worker("g", gpus=gpu(used=0.0), job="", busy_lanes=0, cordoned="GPU-1: Xid 79", labels="eu,trusted")
+    card = {"card": "card0", "name": "AMD Instinct MI210", "temperature_celsius": 52.0}
+    row = queries.host([sick, worker("c", labels="trusted", cards=json.dumps([card]))], "attic")
+    assert not row["devices"][0]["idle"] and row["given_labels"] == ["trusted"] and row["cards"] == [card]
+    checked = answers.HostDetail.model_validate(row).model_dump()
+    show.hosts([checked])
+    text = capsys.readouterr().out
+    assert "live, 1 GPU cordoned" in text and "trusted" in text
+    show.host(checked)
+    text = capsys.readouterr().out
+    for words in ("g takes no work: GPU-1: Xid 79", "cordoned", "given labels  trusted", "AMD Instinct MI210", "52 C"):
+        assert words in text, text
+
+
 def test_a_host_of_a_version_before_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     old = {"host": "attic", "live": True, "workers": ["a"], "lanes": 2, "busy_lanes": 0, "worker_rows": []}
     show.host(answers.HostDetail.model_validate(old).model_dump())

@@ -75,6 +75,7 @@ PAIRS: dict[type, type[BaseModel]] = {
     fleet_rows.FleetGpuRow: fleet_schemas.FleetGpu,
     fleet_rows.DiskRow: fleet_schemas.Disk,
     fleet_rows.WorkerRow: fleet_schemas.Worker,
+    fleet_rows.CardRow: fleet_schemas.Card,
     host_rows.DeviceRow: host_schemas.Device,
     host_rows.HostRow: host_schemas.Host,
     host_rows.HostDetailRow: host_schemas.HostDetail,
