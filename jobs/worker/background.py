@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """What `look` last returned, `first` before that; a thread looks again after `seconds`, one at a time."""
+    """Value that `look` last returned, `first` before that; a thread looks again after `seconds`, one at a time."""
 
     def __init__(
         self, look: Callable[[], T], first: T, seconds: float, clock: Callable[[], float] = time.monotonic

@@ -37,10 +37,19 @@ class Door:
     port: int
     fingerprint: str
 
-    def invited(self, ttl_seconds: int = 600, scopes: tuple[str, ...] = ("join",)) -> Invitation:
-        body = {"name": "invitation", "scopes": scopes, "ttl_seconds": ttl_seconds}
+    def invited(
+        self, ttl_seconds: int = 600, scopes: tuple[str, ...] = ("join",), labels: tuple[str, ...] = ()
+    ) -> Invitation:
+        body = {"name": "invitation", "scopes": scopes, "ttl_seconds": ttl_seconds, "labels": labels}
         token = self.live.post("/api/tokens", body).json()["token"]
         return Invitation(host="127.0.0.1", port=self.port, fingerprint=self.fingerprint, token=token)
+
+    def require(self, *labels: str) -> Any:
+        """Have the tenant default require these labels."""
+        url = f"{self.live.url()}/api/tenants/default"
+        answer = httpx.put(url, json={"requires": labels}, headers=self.live.headers(), timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def tokens(self) -> set[str]:
         rows = self.live.get("/api/tokens")["tokens"]
@@ -124,6 +133,25 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     assert membership.end(joined) == []
     assert not door.tokens() & {"attic-cpu-1", "attic-cpu-2"}
     assert membership.end(joined) == [], "a second time nothing is left either"
+
+
+def test_a_tenant_that_requires_a_label_is_served_by_the_host_that_was_given_it(door: Door, here: Path) -> None:
+    """And by no other, whatever that says; what nobody may compute waits and says why."""
+    plain = join(door.invited(), "plain")
+    worker_of(door, plain, "worker-plain", WORKER_LABELS="trusted", RUNNER_LABELS="trusted")
+    door.live.wait_ready(1)
+    assert door.require("trusted")["requires"] == ["trusted"]
+    try:
+        job = door.live.submit("faulty", {"units": 100})
+        until(lambda: "invite --labels trusted" in (door.live.job(job)["waiting_because"] or ""), 60)
+        good = join(door.invited(labels=("trusted",)), "good")
+        worker_of(door, good, "worker-good")
+        assert door.live.result(job, 120) == {"sum": 4950, "count": 100}
+        assert set(door.live.job(job)["usage"]["workers"]) == {"good-cpu-1"}
+    finally:
+        door.require()
+    for name in ("worker-plain", "worker-good"):
+        door.live.kill(name, signal.SIGTERM)
 
 
 def refused(invited: Invitation, *words: str) -> None:
