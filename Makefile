@@ -24,7 +24,7 @@ GPU_PYTHON ?= $(BIN)/python
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
 .PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
-  bench bench-scale gpu-host-test gpu-test gpu-bench requirements clean
+  bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -108,6 +108,10 @@ gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 
 proto: setup ## make the code of gRPC's messages from coordinator/rpc/cluster.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. coordinator/rpc/cluster.proto
+
+greedy-equal: setup ## the same greedy text by llama.cpp and by Transformers from the same weights; ENGINE_PYTHON has torch and transformers
+	@test -n "$(ENGINE_PYTHON)" || { echo "error: say which Python has torch and transformers: ENGINE_PYTHON=/path/to/python" >&2; exit 2; }
+	$(BIN)/python -m tests.greedy_equal --python $(ENGINE_PYTHON)
 
 bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API, CPU_LEVEL=avx2 kernels and peers for a lesser CPU
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

@@ -35,8 +35,8 @@ def suited(model: Model | None, gpus: int) -> str:
     paths = model.files if model else ()
     if any(path.lower().endswith(".gguf") for path in paths):
         return "llamacpp"
-    if any(path.endswith(safetensors.SUFFIX) for path in paths) and gpus:
-        return "vllm"
+    if any(path.endswith(safetensors.SUFFIX) for path in paths):
+        return "vllm" if gpus else "transformers"
     known = ", ".join(names())
     detail = f"engine: the model's files say nothing of one; name it: one of {known}"
     raise errors.InvalidRequest(detail, field="engine")

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from coordinator.services import room
@@ -21,9 +15,8 @@ from engines import gguf_metadata, memory, registry
 from engines.contract import Model
 from engines.memory import Cache, Need
 from jobs import errors
-from jobs.kinds.service.launch import arguments
-from runner.probing import Probe, endpoint
 from tests import tiny_model
+from tests.engine_runs import running
 
 CONFIG = {
     "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096,
@@ -156,7 +149,7 @@ def test_memory_of_gpus_is_that_of_as_many_as_a_replica_has() -> None:
     (WEIGHTS, "nosuch", "parameters.folder", "nosuch"), (WEIGHTS, "/etc", "parameters.folder", "/etc"),
     (WEIGHTS, "..", "parameters.folder", ".."),
 ])  # fmt: skip
-@pytest.mark.parametrize("engine", ["vllm"])
+@pytest.mark.parametrize("engine", ["vllm", "transformers"])
 def test_a_model_without_one_folder_of_sound_weights_is_refused(
     engine: str, files: dict[str, int], asked: str | None, field: str, why: str
 ) -> None:
@@ -174,6 +167,29 @@ def test_a_folders_name_is_no_option_of_the_engine() -> None:
     assert needs("vllm", model(files), 1).weights == 7 and launched(
         "vllm", model(files), 1, folder="--trust-remote-code/"
     )
+
+
+# -- transformers ---------------------------------------------------------------------------------------------------
+
+
+def test_transformers_is_told_what_to_serve_and_what_it_may_take() -> None:
+    words = launched("transformers", model(), 0, context=512, threads=2, dtype="bfloat16")
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert flags == {
+        "--model": ".", "--name": "chat", "--dtype": "bfloat16", "--context": "512", "--parallel": "2",
+        "--threads": "2", "--gpus": "0",
+    }  # fmt: skip
+    assert "{" not in "".join(words[3:]) and launched("transformers", model(), trust_remote_code=True)[-1].endswith(
+        "code"
+    )
+
+
+def test_weights_take_the_room_of_the_numbers_with_which_transformers_computes() -> None:
+    wide = model(config={**CONFIG, "torch_dtype": "float32"})
+    assert needs("transformers", wide).weights == 15 << 30 == needs("transformers", wide, dtype="float32").weights
+    assert needs("transformers", wide, dtype="float16").weights == 15 << 29
+    assert (needs("transformers", wide).where, needs("transformers", wide, gpus=1).where) == ("host", "gpus")
+    assert needs("transformers", wide, context=100, parallel=3).tokens == 300
 
 
 # -- vllm -----------------------------------------------------------------------------------------------------------
@@ -255,27 +271,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
             self.answer(200, {"choices": [{"text": "abc"}], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 http.server.ThreadingHTTPServer((asked.host, asked.port), Answer).serve_forever()
 """
-
-
-@contextmanager
-def running(words: list[str], env: Mapping[str, str], folder: Path) -> Iterator[tuple[httpx.Client, str]]:
-    """Start a replica as a runner does, and yield a client of it with its key."""
-    at = endpoint("127.0.0.1")
-    filled = {"port": str(at.port), "address": at.address, "python": sys.executable}
-    own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
-    ready, argv = threading.Event(), arguments({"command": words}, filled)
-    with (
-        subprocess.Popen(argv, cwd=folder, env={"PATH": os.defpath, **env, **own}) as process,
-        httpx.Client(base_url=f"http://127.0.0.1:{at.port}", headers={"Authorization": f"Bearer {at.key}"}) as client,
-    ):
-        probe = Probe(at, "/health", 60.0, lambda state, _: ready.set() if state == "ready" else None)
-        probe.start()
-        try:
-            assert ready.wait(60), "it is not ready within a minute"
-            yield client, at.key
-        finally:
-            probe.stop()
-            process.terminate()
 
 
 def test_a_stand_in_with_vllms_flags_is_started_asked_and_lets_nobody_in_without_the_key(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_the_engine_is_the_one_for_the_models_files(models: Bench) -> None:
     assert serve(models, "gguf")["engine"] == "llamacpp"
     models.client.services.delete("chat")
     assert serve(models, "safe", requirements=GPUS)["engine"] == "vllm"
+    models.client.services.delete("chat")
+    assert serve(models, "safe")["engine"] == "transformers"
     for model, engine in (("text", ""), ("text", "llamacpp"), ("pickled", "vllm")):
         with pytest.raises(ApiError) as refused:
             models.client.services.serve("other", engine, model=model, requirements=GPUS)

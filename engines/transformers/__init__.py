@@ -1,0 +1,1 @@
+"""Transformers: weights in safetensors, on CPUs and GPUs."""

@@ -1,0 +1,73 @@
+"""Transformers of Hugging Face: weights in safetensors, on CPUs and GPUs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engines import memory, safetensors
+from engines.contract import Launch, Model
+
+SUMMARY = "Weights in safetensors, on CPUs and GPUs."
+ROUTES: Literal["openai", "http"] = "openai"
+
+_FOLDER = Path(__file__).parent
+#: Nothing is fetched and nothing is told while it runs.
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    folder: str | None = Field(
+        None, min_length=1, max_length=1024, description="The folder of the weights, where the artifact has several."
+    )
+    context: int = Field(
+        4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together, at most as many as the model knows."
+    )
+    parallel: int = Field(2, ge=1, le=64, description="Requests that are computed at once; others wait.")
+    threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field(
+        "auto", description="Numbers with which it computes; auto: those of the weights."
+    )
+    trust_remote_code: bool = Field(
+        False, description="Run code that the model brings; whoever serves it needs the scope operate."
+    )
+
+
+def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
+    """Return how a server of one folder of weights is started."""
+    place = safetensors.folder("transformers", parameters.folder, model)
+    words = [
+        "{python}", "-c", _text("server.py"), "--model", place, "--name", model.name if model else place,
+        "--dtype", parameters.dtype, "--context", str(parameters.context), "--parallel", str(parameters.parallel),
+        "--threads", str(parameters.threads), "--gpus", str(gpus),
+    ]  # fmt: skip
+    if parameters.trust_remote_code:
+        words.append("--trust-remote-code")
+    return Launch(
+        command=words, env=_ENVIRONMENT, packages=_text("requirements.txt"), module="transformers",
+        runs_models_code=parameters.trust_remote_code,
+    )  # fmt: skip
+
+
+def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
+    """Return the memory for weights and for all requests at once."""
+    place = safetensors.folder("transformers", parameters.folder, model)
+    known = safetensors.config(place, model)
+    stored = safetensors.weights(place, model)
+    weights = stored if parameters.dtype == "auto" else safetensors.computed_bytes(stored, known, parameters.dtype)
+    tokens, where = parameters.context * parameters.parallel, _where(gpus)
+    return memory.Need(weights=weights, cache=memory.of_config(known), tokens=tokens, where=where)
+
+
+def _where(gpus: int) -> memory.Where:
+    return "gpus" if gpus else "host"
+
+
+@lru_cache
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text()
