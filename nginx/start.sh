@@ -57,6 +57,8 @@ put LISTEN_HTTP "${LISTEN_HTTP:-8080}"
 put LISTEN_API "${LISTEN_API:-3000}"
 put LISTEN_STATUS "${LISTEN_STATUS:-8081}"
 put LISTEN_TLS "${LISTEN_TLS:-8443}"
+put LISTEN_GRPC "${LISTEN_GRPC:-50051}"
+put COORDINATOR_CALLS "${COORDINATOR_CALLS:-coordinator:50051}"
 count REQUEST_RATE "${REQUEST_RATE:-200}"
 count REQUEST_BURST "${REQUEST_BURST:-400}"
 count FILE_RATE "${FILE_RATE:-100}"
@@ -65,20 +67,34 @@ count TRANSFERS "${TRANSFERS:-8}"
 count WORKER_RATE "${WORKER_RATE:-2000}"
 count WORKER_BURST "${WORKER_BURST:-4000}"
 count STREAMS "${STREAMS:-64}"
+count CALLS "${CALLS:-256}"
 count UPLOADS "${UPLOADS:-3}"
 put TLS_CERTIFICATE "$certificate"
 put TLS_KEY "$key"
 put MORE "$here/more"
 http2
 
+with_certificate() { # what gRPC's server says of TLS
+  {
+    printf 's|@GRPC_TLS@|ssl|g\n'
+    printf 's|@GRPC_CERTIFICATE@|ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;|g\n' \
+      "$certificate" "$key"
+  } >>"$script"
+}
+
 render nginx server headers proxy problems errors api pages
 case $([ -e "$certificate" ] && echo certificate)+$([ -e "$key" ] && echo key) in
   certificate+key)
     render tls
     mv "$folder/tls.conf" "$folder/servers.conf"
+    with_certificate
     ;;
-  +) : >"$folder/servers.conf" ;;
+  +)
+    : >"$folder/servers.conf"
+    printf 's|@GRPC_TLS@||g\ns|@GRPC_CERTIFICATE@||g\n' >>"$script"
+    ;;
   certificate+) fail "there is a certificate, $certificate, and no key: put it at $key" ;;
   *) fail "there is a key, $key, and no certificate: put it at $certificate" ;;
 esac
+render grpc
 exec nginx -c "$folder/nginx.conf" -e stderr -g 'daemon off;'

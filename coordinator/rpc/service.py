@@ -26,7 +26,7 @@ from jobs.models import TERMINAL
 #: Calls that stream at once, in one coordinator.
 MAX_STREAMS = 256
 #: What the API is told of a caller, by the names that it has for it.
-_PASSED = ("authorization", "traceparent", "tracestate")
+_PASSED = ("authorization", "traceparent", "tracestate", "x-forwarded-for")
 #: Characters of a refusal's words.
 _MAX_DETAIL = 1000
 #: Bytes of a problem that is sent whole: callers take 8 KiB of metadata.

@@ -224,7 +224,8 @@ class Image:
 class Front(Image):
     def __init__(self, names: Names, port: int, more: str = "", **variables: str) -> None:
         super().__init__("nginx")
-        self.ports = {name: free_port() for name in ("LISTEN_HTTP", "LISTEN_API", "LISTEN_STATUS", "LISTEN_TLS")}
+        names_of_ports = ("LISTEN_HTTP", "LISTEN_API", "LISTEN_STATUS", "LISTEN_TLS", "LISTEN_GRPC")
+        self.ports = {name: free_port() for name in names_of_ports}
         self.url, self.api, self.inner = (f"http://127.0.0.1:{port}" for port in list(self.ports.values())[:3])
         self.tls = f"https://127.0.0.1:{self.ports['LISTEN_TLS']}"
         (self.folder / "nginx/more").mkdir()

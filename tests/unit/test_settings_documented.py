@@ -15,7 +15,7 @@ from jobs.settings import Settings
 from threads_cluster import settings as client
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = (ROOT / "docker-compose.yml", ROOT / "deploy/tls.yml", ROOT / "deploy/ha.yml")
+FILES = tuple(ROOT / name for name in ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy/grpc.yml"))
 FOUND = [pair for path in FILES for pair in re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", path.read_text())]
 COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
 FIELDS = Settings.model_fields | client.Settings.model_fields
@@ -33,7 +33,7 @@ ALIASES = {
     for choice in field.validation_alias.choices
 }
 #: Files that may use variables of their own, such as a published port.
-DEPLOYMENTS = ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy-cluster.sh")
+DEPLOYMENTS = ("docker-compose.yml", "deploy/tls.yml", "deploy/ha.yml", "deploy/grpc.yml", "deploy-cluster.sh")
 
 
 def used_by_deployments() -> set[str]:

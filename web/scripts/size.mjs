@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 /** Kilobytes of 1000 bytes: at first, in all. */
-const BUDGETS = { "index.html": [45, 90], "collatz.html": [65, 90], "cluster.html": [55, 95], "kinds.html": [45, 65] };
+const BUDGETS = { "index.html": [45, 90], "collatz.html": [65, 90], "cluster.html": [55, 115], "kinds.html": [45, 65] };
 const dist = new URL("../dist/", import.meta.url);
 
 function text(path) {
