@@ -677,6 +677,26 @@ class ModelPage(Answer):
     cursor: str | None = None
 
 
+class Chunk(Answer):
+    chunk_id: str
+    device: str
+    locations: Many[str]
+    bytes: Count
+    files: Count
+    references: Count
+    artifact_id: str
+    created: Moment
+
+
+class ChunkList(Answer):
+    chunks: Many[Chunk]
+
+
+class ChunkBegun(Answer):
+    chunk_id: str
+    task_id: str
+
+
 class TaskBegun(Answer):
     task_id: str
 

@@ -32,6 +32,7 @@ from threads_cluster import answers, bodies, logins, numbers, settings
 from threads_cluster.artifacts import Artifacts
 from threads_cluster.attachments import Attachment
 from threads_cluster.connection import Connection, Patience, shown_address
+from threads_cluster.data import Data
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
@@ -144,6 +145,11 @@ class Cluster:
         from threads_cluster import dask_clients
 
         return dask_clients.connected(self, workers, name, **how)
+
+    @cached_property
+    def data(self) -> Data:
+        """Chunks of data: `create`, `list`, `get`, `move`, `transfer`, `delete`."""
+        return Data(self._connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """Serve a model, as `services.deploy`; `{deployment_id, status}`."""

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from threads_cluster import (
     access,
     artifact_commands,
+    data_commands,
     discovery,
     errors,
     metric_commands,
@@ -483,6 +484,7 @@ app.add_typer(schedules.app, name="schedule")
 app.add_typer(webhooks.app, name="webhook")
 app.add_typer(profile_commands.app, name="profile")
 app.add_typer(model_commands.app, name="model")
+app.add_typer(data_commands.app, name="data")
 app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
 app.command()(service_commands.services)
 app.add_typer(service_commands.app, name="service")

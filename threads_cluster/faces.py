@@ -57,12 +57,6 @@ def _source(value: str) -> list[str]:
     return [] if value in ("huggingface", "url") else ["--source", value]
 
 
-def _store(value: str) -> list[str]:
-    if value not in ("disk", "store"):
-        raise ValueError("must be disk: models lie in the cluster's store, and runners keep copies of what they serve")
-    return []
-
-
 def _no_port(_value: str) -> list[str]:
     raise ValueError("cannot be chosen: every service is asked at the cluster's /v1 by its name; leave it out")
 
@@ -102,15 +96,15 @@ GSWARM = (
     Row(theirs="profiler sessions", ours="profile list"),
     Row(theirs="profiler recover", ours="profile recover"),
     Row(theirs="profiler analyze", ours="profile analyze", operands=1, flags=_same("--data", "--plot")),
-    Row(theirs="model list", ours="model list", flags={"--location": _store}),
+    Row(theirs="model list", ours="model list", flags=_same("--location")),
     Row(theirs="model info", ours="model info", operands=1),
     Row(theirs="model register", ours="model register", operands=1, flags=_same("--type", "--source")),
     Row(theirs="model download", ours="model download", operands=1,
         flags={"--source": _source, "--url": _as("--source"), "--type": _nothing, "--node": _as("--host"),
-               "--device": _store}),
+               "--device": _as("--device")}),
     Row(theirs="model move", ours="model move", operands=1, flags=_same("--from", "--to", "--node")),
     Row(theirs="model copy", ours="model copy", operands=1, flags=_same("--from", "--to", "--node")),
-    Row(theirs="model delete", ours="model delete", operands=1, flags={"--device": _store, "--node": _nothing}),
+    Row(theirs="model delete", ours="model delete", operands=1, flags=_same("--device", "--node")),
     Row(theirs="model serve", ours="serve", operands=1,
         flags={"--device": _gpu, "--node": _as("--host"), "--port": _no_port}),
     Row(theirs="model stop", ours="service stop", operands=1, flags=_NODE),

@@ -167,8 +167,9 @@ def delete(
     ctx: typer.Context,
     name: Name,
     device: Annotated[str | None, typer.Option(metavar="PLACE", help="At this place alone, as HOST:disk.")] = None,
+    host: Node = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete a model with all its names, or at one place; refused while a service has it."""
-    ctx.obj.cluster.models.delete(name, at=device)
+    ctx.obj.cluster.models.delete(name, at=None if device is None else places.on(host, device))
     show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

@@ -26,7 +26,10 @@ BESIDE = sorted({typed for typed in HERE if typed.startswith("cluster attach ")}
 PROGRAMS = sorted({typed for typed in HERE if _NEEDS.match(typed)})
 #: What needs a profile of its own; test_profiles.py types it, in this order.
 PROFILED = [typed for typed in HERE if re.match("cluster profile (start|stop|analyze) ", typed)]
-COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - {*PROGRAMS, *BESIDE, *PROFILED})
+#: What needs runners on two hosts; test_models.py types it, in this order.
+POOLED = [typed for typed in HERE if re.match("cluster (model|data) (?!list)", typed)]
+ELSEWHERE = {*PROGRAMS, *BESIDE, *PROFILED, *POOLED}
+COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - ELSEWHERE)
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
 _PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
@@ -44,6 +47,7 @@ def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
         *PROGRAMS,
         *BESIDE,
         *PROFILED,
+        *POOLED,
         *SCRIPTS,
         *TARGETS,
         *PYTHON,

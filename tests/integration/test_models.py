@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 import threading
@@ -17,8 +18,9 @@ import pytest
 
 from tests import tiny_model
 from tests.integration.live import Live
+from tests.integration.test_coming_from import POOLED
 from tests.unit.test_workflow_texts import DEPLOYMENT, PIPELINE
-from threads_cluster import Cluster
+from threads_cluster import Cluster, cli
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -123,7 +125,8 @@ def test_data_passes_two_models_on_two_hosts(live: Live, cluster: Cluster, sourc
         )  # fmt: skip
         assert answer.is_success, answer.text
     for name in ("preprocessor", "classifier"):
-        done(cluster, cluster.models.download(name, f"{source}/tiny.gguf")["task_id"])
+        tiny_model.write(tmp_path / "tiny.gguf")
+        cluster.artifacts.put(tmp_path / "tiny.gguf", name=name)
     workflow = cluster.workflows.submit(PIPELINE)["workflow_id"]
     done(cluster, workflow)
     given = cluster.workflows.action(workflow, "model2_process")["result"]
@@ -134,3 +137,25 @@ def test_data_passes_two_models_on_two_hosts(live: Live, cluster: Cluster, sourc
     first = [json.loads(line) for line in (tmp_path / "before" / "answers.jsonl").read_text().strip().split("\n")]
     assert [one["prompt"] for one in first] == PROMPTS
     assert [one["prompt"] for one in last] == [one["text"] for one in first], "the second continues the first's answers"
+
+
+def test_the_rows_of_the_page_for_those_who_come_from_elsewhere_work(
+    live: Live, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chunk = ""
+    for name, value in live.user("read", "submit", "run").items():
+        monkeypatch.setenv(name, value)
+
+    def run(*words: str) -> str:
+        """Run a command in this process: a dozen of others would take the most of the test's time."""
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(words))
+        shown = capsys.readouterr()
+        assert not ended.value.code, (words, shown)
+        return shown.out
+
+    for typed in POOLED:
+        words = [word.replace("URL/", f"{source}/").replace("CHUNK", chunk) for word in shlex.split(typed)[1:]]
+        out = run(*words)
+        chunk = out.split()[0] if words[:2] == ["data", "create"] else chunk
+    assert chunk and chunk not in run("data", "list") and "tiny" not in run("model", "list").split()

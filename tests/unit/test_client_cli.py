@@ -1091,3 +1091,29 @@ def test_a_model_is_registered_downloaded_copied_and_moved_by_tasks(fake: Fake, 
     moved = {"source_device": "a:disk", "target_device": "b:disk", "keep_source": True}
     assert fake.bodies("/api/v1/models/qwen/move") == [moved]
     assert run("model", "copy", "../x", "--to", "h:disk").code == 2
+
+
+CHUNK = {
+    "chunk_id": "chunk-0123456789ab", "device": "node1:dram", "locations": ["disk", "node1:dram"], "bytes": 7,
+    "files": 1, "references": 2, "artifact_id": "1" * 64, "created": "2026-01-02T03:04:05.000Z",
+}  # fmt: skip
+
+
+def test_chunks_of_data_are_created_listed_moved_and_deleted(fake: Fake, run: Run) -> None:
+    name = CHUNK["chunk_id"]
+    fake.on("POST", "/api/v1/data", httpx.Response(202, json={"chunk_id": name, "task_id": "w1"}))
+    made = run("data", "create", "--source", "s3://b/k", "--device", "dram", "--node", "h")
+    assert (made.out, "cluster workflow status w1 --wait" in made.err) == (f"{name}\n", True)
+    assert fake.bodies("/api/v1/data") == [{"source": "s3://b/k", "device": "h:dram"}]
+    fake.on("GET", "/api/v1/data", {"chunks": [CHUNK]})
+    assert "disk node1:dram" in run("data", "list").out
+    assert "cluster data create" in run("data", "list", "--device", "node2:dram").err
+    fake.on("GET", f"/api/v1/data/{name}", CHUNK)
+    assert "node1:dram" in run("data", "info", str(name)).out
+    for verb in ("move", "transfer"):
+        fake.on("POST", f"/api/v1/data/{name}/{verb}", httpx.Response(202, json={"task_id": "w2"}))
+        assert run("data", verb, str(name), "--to", "disk", "--node", "x").out == "w2\n"
+        assert fake.bodies(f"/api/v1/data/{name}/{verb}") == [{"target_device": "x:disk"}]
+    fake.on("DELETE", f"/api/v1/data/{name}", httpx.Response(204))
+    assert run("data", "delete", str(name)).out == f"{name} deleted\n"
+    assert run("data", "info", "results").code == 2

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import auth, awsrequest, credentials
 
 from coordinator.workflows import fetching
 
@@ -179,3 +180,82 @@ def test_one_file_of_a_repository_has_the_hash_that_the_hub_tells(hub: Hub, caps
     repository(hub, "q/a.gguf", sha="0" * 64)
     assert fetching.main(["hf://org/repo@main/q/a.gguf"]) == 1
     assert "should have" in capsys.readouterr().err
+
+
+# -- buckets ----------------------------------------------------------------------------------------------------------
+
+
+def page(*keys: str, more: str = "") -> bytes:
+    """One page of a list, as S3 has it."""
+    rest = f"<NextContinuationToken>{more}</NextContinuationToken>" if more else ""
+    return f"<R>{''.join(f'<Contents><Key>{key}</Key></Contents>' for key in keys)}{rest}</R>".encode()
+
+
+@pytest.fixture
+def bucket(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A server of S3 without a signature, whose lists are files."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", hub.url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return hub
+
+
+def data(name: str) -> bytes:
+    return (Path("data") / name).read_bytes()
+
+
+def test_all_below_a_key_is_downloaded_page_by_page_and_no_neighbour(bucket: Hub) -> None:
+    bucket.files["/b?list-type=2&prefix=in"] = page("in/", "in/a", "in/x&amp;y/b.bin", "inside", more="t/2")
+    bucket.files["/b?list-type=2&prefix=in&continuation-token=t%2F2"] = page("in/c d")
+    for name in ("/b/in/a", "/b/in/x%26y/b.bin", "/b/in/c%20d"):
+        bucket.files[name] = name.encode()
+    assert fetching.main(["s3://b/in", "-", "data"]) == 0
+    assert [data(name) for name in ("a", "x&y/b.bin", "c d")] == [b"/b/in/a", b"/b/in/x%26y/b.bin", b"/b/in/c%20d"]
+    assert not (Path("data") / "inside").exists()
+
+
+def test_an_object_of_that_key_is_taken_alone_and_verified(bucket: Hub) -> None:
+    bucket.files["/b?list-type=2&prefix=m/tiny.gguf"] = bucket.files["/b?list-type=2&prefix=m%2Ftiny.gguf"] = page(
+        "m/tiny.gguf", "m/tiny.gguf/x"
+    )
+    bucket.files["/b/m/tiny.gguf"] = DATA
+    assert fetching.main(["s3://b/m/tiny.gguf", SHA]) == 0 and got("tiny.gguf") == DATA
+    assert fetching.main(["s3://b/m/tiny.gguf", "0" * 64]) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [((), "has no k, and nothing below it"), (("k/../x",), "names no file"), (("k/w.bin",), "pickled weights")],
+)
+def test_what_a_bucket_should_not_have_is_refused(
+    bucket: Hub, keys: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.files["/b?list-type=2&prefix=k"] = page(*keys)
+    assert fetching.main(["s3://b/k"]) == 1 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("token", ["", "a session"])
+@pytest.mark.parametrize(
+    "url", ["https://s3.eu-x.amazonaws.com/b/a%20b/c", "http://127.0.0.1:9/b?list-type=2&prefix=a%2Fb"]
+)
+def test_requests_are_signed_as_amazons_own_client_signs_them(
+    url: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "se/cret", "AWS_REGION": "eu-x"}
+    for name, value in (names | {"AWS_SESSION_TOKEN": token}).items():
+        monkeypatch.setenv(name, value)
+    signer = auth.S3SigV4Auth(credentials.Credentials("AKID", "se/cret", token or None), "s3", "eu-x")
+    asked = awsrequest.AWSRequest("GET", url)
+    signer.add_auth(asked)
+    ours = fetching._signature(url, asked.headers["X-Amz-Date"])
+    assert ours["Authorization"].rpartition("=")[2] == theirs(signer, asked, url, ours)
+
+
+def theirs(signer: Any, asked: Any, url: str, ours: dict[str, str]) -> str:
+    """Return the signature that Amazon's client has for the headers that ours names."""
+    anew = awsrequest.AWSRequest(
+        "GET", url, headers={name: value for name, value in ours.items() if name != "Authorization"}
+    )
+    anew.context["timestamp"] = asked.context["timestamp"]
+    text = signer.string_to_sign(anew, signer.canonical_request(anew))
+    return str(signer.signature(text, anew))
