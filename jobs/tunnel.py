@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from enum import IntEnum
+from typing import Any
 
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
@@ -198,3 +200,28 @@ class Stream:
         self._broken = True
         self._news.set()
         self._room.set()
+
+
+async def joined(one: Stream, other: Stream) -> None:
+    """Pass bytes on both ways between two streams until one of them ends, and close both."""
+
+    async def passed(source: Stream, to: Stream) -> None:
+        while data := await source.read(PIECE):
+            await to.write(data)
+        await to.end()
+
+    await first_of(passed(one, other), passed(other, one))
+    for stream in (one, other):
+        with suppress(ConnectionError):
+            await stream.close()
+
+
+async def first_of(*several: Coroutine[Any, Any, None]) -> None:
+    """Return when the first of several ends, well or not; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in several]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

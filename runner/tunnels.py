@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.tunnel import MAX_MESSAGE, PIECE, Garbled, Stream, Tunnel
+from jobs.tunnel import MAX_MESSAGE, PIECE, Garbled, Stream, Tunnel, first_of
 from jobs.worker.api_calls import Api
 
 log = logging.getLogger(__name__)
@@ -176,10 +176,4 @@ async def _passed_on(stream: Stream, reader: asyncio.StreamReader, writer: async
             writer.write(data)
             await writer.drain()
 
-    tasks = [asyncio.create_task(out()), asyncio.create_task(back())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await first_of(out(), back())

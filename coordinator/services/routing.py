@@ -20,10 +20,11 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.services import affinity, planning, rows, scaling
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
+from coordinator.services.relays import Relays
 from coordinator.services.tunnels import Tunnels
 from engines import registry
 from jobs.store import Store, connection
-from jobs.store.services import Replica, Report, Service
+from jobs.store.services import Replica, Report, Service, TunnelEnd
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Routes:
     def __init__(self, store: Store, host: str, tunnels: Tunnels | None = None) -> None:
         self._store, self._host = store, host
         self.tunnels = tunnels or Tunnels()
+        self.relays = Relays(self.tunnels, host)
         self._me = uuid.uuid4().hex[:12]
         self._known: dict[Key, Route] = {}
         self._read_at = -1e9
@@ -207,7 +209,8 @@ class Routes:
 
     async def _read(self) -> None:
         began = time.monotonic()
-        services, replicas = await run_in_threadpool(self._read_all)
+        services, replicas, elsewhere = await run_in_threadpool(self._read_all)
+        self.relays.reach(elsewhere)
         known: dict[Key, Route] = {}
         for service in services:
             if not service.deleted and registry.routes(service.engine) == "openai":
@@ -218,9 +221,16 @@ class Routes:
         self._ejected = {job: until for job, until in self._ejected.items() if until > began}
         self._known, self._read_at = known, began
 
-    def _read_all(self) -> tuple[list[Service], dict[str, list[Replica]]]:
+    def _read_all(self) -> tuple[list[Service], dict[str, list[Replica]], dict[str, TunnelEnd]]:
         services = self._store.services.all()
-        return services, self._store.services.replicas([one.service_id for one in services])
+        replicas = self._store.services.replicas([one.service_id for one in services])
+        reports = [one.report for several in replicas.values() for one in several if planning.is_ready(one)]
+        missing = {
+            report.worker
+            for report in reports
+            if report and _is_tunnelled(report) and not self.tunnels.name(report.worker)
+        }
+        return services, replicas, self._store.services.tunnels(sorted(missing))
 
     def _route(self, service: Service, replicas: list[Replica]) -> Route:
         ready = [one for one in replicas if planning.is_ready(one)]

@@ -27,29 +27,41 @@ class Tunnels:
     def __init__(self) -> None:
         #: What runners tell the coordinators by that they have a tunnel to.
         self.me = uuid.uuid4().hex
+        #: What other coordinators show that come for a tunnel that is here; Redis has it.
+        self.key = uuid.uuid4().hex
         self._names: dict[str, str] = {}
         self._tunnels: dict[str, Tunnel] = {}
+        #: Names of those that end here, not at another coordinator.
+        self._own: set[str] = set()
 
     def name(self, worker: str) -> str:
-        """Return the name under which to connect to a worker's host; empty where it has no tunnel to here."""
+        """Return the name under which to connect to a worker's host; empty where no tunnel leads there."""
         return self._names.get(worker, "")
 
     def at(self, name: str) -> Tunnel | None:
         """Return the tunnel of a name; None for any other."""
         return self._tunnels.get(name)
 
-    def add(self, worker: str, tunnel: Tunnel) -> str:
+    def own(self, worker: str) -> Tunnel | None:
+        """Return the tunnel that a worker itself has opened to here; None: it has none."""
+        name = self.name(worker)
+        return self.at(name) if name in self._own else None
+
+    def add(self, worker: str, tunnel: Tunnel, *, own: bool = True) -> str:
         """Use a tunnel for a worker from now on, and return its name. One that was there is closed."""
-        if (older := self._names.get(worker)) is not None:
-            self._tunnels.pop(older).close()
+        if (older := self.name(worker)) and (tunnel_before := self._tunnels.pop(older, None)):
+            self._own.discard(older)
+            tunnel_before.close()
         name = f"{uuid.uuid4().hex}{_SUFFIX}"
         self._names[worker], self._tunnels[name] = name, tunnel
+        self._own |= {name} if own else set()
         return name
 
     def remove(self, worker: str, name: str) -> None:
         """Forget a tunnel, unless another has taken its place."""
         if self._names.get(worker) == name:
             del self._names[worker], self._tunnels[name]
+            self._own.discard(name)
 
 
 class _Stream(httpcore.AsyncNetworkStream):

@@ -6,17 +6,24 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from fastapi import APIRouter, WebSocket
 from fastapi.security.utils import get_authorization_scheme_param
+from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
 from coordinator import http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
+from coordinator.services import relays
+from coordinator.services.relays import WORKER_HEADER
 from coordinator.services.tunnels import Tunnels
 from coordinator.work.identity import named
 from jobs import errors
+from jobs.store import connection
 from jobs.tunnel import Garbled, Tunnel
 
 log = logging.getLogger(__name__)
@@ -26,55 +33,101 @@ routes = APIRouter(prefix="/api")
 
 #: Seconds within which something must come; runners say every five that they are there.
 SILENT_SECONDS = 20.0
+#: Seconds between two words to other coordinators.
+_TELL_SECONDS = 5.0
 
 
 @routes.websocket("/worker/tunnel")
 async def tunnel(socket: WebSocket) -> None:
     """Serve one tunnel. It says which coordinator this is; the runner's first message makes it the one to use."""
     cluster: Cluster = socket.app.state.cluster
+    tunnels: Tunnels = socket.app.state.tunnels
+    bearer = _bearer(socket)
+    if (of := socket.headers.get(WORKER_HEADER)) and secrets.compare_digest(bearer.encode(), tunnels.key.encode()):
+        await _accepted(socket, tunnels, _relay(socket, tunnels, of))
+        return
     try:
-        asker = await _asker(socket, cluster)
+        asker = await cluster.credentials.asker(bearer)
+        asker.require(Scope.WORKER)
         worker = named(asker)
     except errors.ClusterError as error:
         await socket.send_denial_response(http.refused(error))
         return
-    tunnels: Tunnels = socket.app.state.tunnels
+    await _accepted(socket, tunnels, _serve(socket, cluster, asker, worker, tunnels))
+
+
+async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any, Any, None]) -> None:
+    """Accept a tunnel, say which coordinator this is, and serve it to its end."""
     await socket.accept()
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+    try:
         await socket.send_text(json.dumps({"coordinator": tunnels.me}))
-        await _serve(socket, cluster, asker, worker, tunnels)
+        await serving
+    except (WebSocketDisconnect, RuntimeError, TimeoutError):
+        pass
+    finally:
+        serving.close()
     with contextlib.suppress(RuntimeError):
         await socket.close()
 
 
-async def _asker(socket: WebSocket, cluster: Cluster) -> Asker:
-    """Return who connects, by a bearer token alone: browsers, which send cookies, cannot send one here."""
+def _bearer(socket: WebSocket) -> str:
+    """Return the bearer token of who connects: browsers, which send cookies, cannot send one here."""
     scheme, given = get_authorization_scheme_param(socket.headers.get("Authorization"))
-    asker = await cluster.credentials.asker(given if scheme.lower() == "bearer" else "")
-    asker.require(Scope.WORKER)
-    return asker
+    return given if scheme.lower() == "bearer" else ""
+
+
+def _sending(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
+    async def send(data: bytes) -> None:
+        try:
+            await socket.send_bytes(data)
+        except (WebSocketDisconnect, RuntimeError) as error:
+            raise ConnectionResetError("the other end has left") from error
+
+    return send
+
+
+async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
+    """Pass the streams of another coordinator on to a worker, while that has a tunnel to here."""
+    tasks: set[asyncio.Task[None]] = set()
+    made = Tunnel(_sending(socket), relays.accepting(tunnels, worker, tasks))
+    try:
+        while tunnels.own(worker) is not None:
+            made.hear(await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS))
+    except Garbled as error:
+        log.warning("a relay to %s is closed: %s", worker, error)
+    finally:
+        made.close()
 
 
 async def _serve(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str, tunnels: Tunnels) -> None:
     """Use the tunnel until its runner goes, says nothing or nonsense, or is not let in any more."""
     message = await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS)
-
-    async def send(data: bytes) -> None:
-        try:
-            await socket.send_bytes(data)
-        except (WebSocketDisconnect, RuntimeError) as error:
-            raise ConnectionResetError("the runner has left") from error
-
-    made = Tunnel(send)
+    made = Tunnel(_sending(socket))
     name = tunnels.add(worker, made)
+    watching = asyncio.create_task(_watch(socket, cluster, asker, worker, tunnels))
     try:
         while not made.closed:
             made.hear(message)
-            if not message[0]:  # a beat
-                await cluster.credentials.require(asker)
             message = await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS)
-    except (Garbled, errors.ClusterError) as error:
+    except Garbled as error:
         log.warning("the tunnel of %s is closed: %s", worker, error)
     finally:
+        watching.cancel()
         made.close()
         tunnels.remove(worker, name)
+
+
+async def _watch(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str, tunnels: Tunnels) -> None:
+    """Tell other coordinators of the tunnel again and again; close it once its runner is not let in any more."""
+    here = relays.end(cluster.settings, tunnels)
+    while True:
+        try:
+            await cluster.credentials.require(asker)
+            await run_in_threadpool(cluster.store.services.note_tunnel, worker, here)
+        except errors.ClusterError as error:
+            log.warning("the tunnel of %s is closed: %s", worker, error)
+            await socket.close()
+            return
+        except connection.Unreachable as error:  # what goes through it goes on
+            log.info("other coordinators are not told of the tunnel of %s: %s", worker, error)
+        await asyncio.sleep(_TELL_SECONDS)

@@ -45,6 +45,7 @@ COORDINATOR_KEYS = (
     keys.SCHEDULES, keys.schedule("*"), keys.schedules_of("*"),
     keys.SERVICES, keys.service("*"), keys.services_of("*"), keys.service_replicas("*"), keys.replica("*"),
     keys.service_asked("*"), keys.replica_busy("*"), keys.inference_counted("*"), keys.service_figures("*"),
+    keys.tunnel("*"),
     keys.UNFIT, keys.SHAPES, keys.tenant_shapes("*"), keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED,
     keys.claimed("*"), keys.stops("*"),
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),

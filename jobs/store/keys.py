@@ -489,6 +489,11 @@ def replica(job_id: str) -> str:
     return f"{PREFIX}replica:{job_id}"
 
 
+def tunnel(worker: str) -> str:
+    """Hash of the coordinator to which a runner has a tunnel: where others reach it, with which key, on which host."""
+    return f"{PREFIX}tunnel:{worker}"
+
+
 def replica_busy(job_id: str) -> str:
     """Hash coordinator -> requests that it has passed on to a replica and that have not ended."""
     return f"{PREFIX}replicabusy:{job_id}"

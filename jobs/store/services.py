@@ -21,10 +21,23 @@ MAX_SERVICES = 100
 #: Milliseconds for which a report of a replica counts. Runners repeat theirs every five seconds.
 REPORT_TTL_MS = 60_000
 _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
+#: Seconds for which a coordinator's word counts that it has a tunnel; it repeats that every five.
+_TUNNEL_SECONDS = 15
 #: Seconds for which a coordinator's count of requests counts.
 _BUSY_SECONDS = 10
 #: Milliseconds of a slot of figures, and slots before this moment's that still count; count_inference.lua has both.
 SLOT_MS, SLOTS = 10_000, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunnelEnd:
+    """Coordinator to which a runner has a tunnel, as others reach it."""
+
+    url: str
+    #: What it lets in those by who come from other coordinators.
+    key: str = field(repr=False)
+    #: Name of its host.
+    host: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +254,19 @@ class Services(Part):
         service, number = parts_of(job)
         found = int(self._scripts.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
+
+    def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
+        """Keep for some seconds to which coordinator a runner has a tunnel; the last one that says so counts."""
+        pipe = self._pipe()
+        pipe.hset(keys.tunnel(worker), mapping={"url": at.url, "key": at.key, "host": at.host})
+        pipe.expire(keys.tunnel(worker), _TUNNEL_SECONDS)
+        pipe.execute()
+
+    def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
+        """Return the coordinators to which these runners have tunnels, as far as one said so lately."""
+        rows = self._scripts.read(*(("HGETALL", keys.tunnel(one)) for one in workers)) if workers else []
+        found = {worker: _known(row) for worker, row in zip(workers, rows, strict=True)}
+        return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
         """Keep how many requests this coordinator has passed on, by job of the replica."""

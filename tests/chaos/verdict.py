@@ -31,7 +31,7 @@ MAY_STAY = re.compile(
     r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:(cpu|runner))?|worker:(worker|runner)-\d|nodes|events|idem:.*|mark:.*|load|bell:.*"
     r"|bells|seq|sweep|audit(log|head)|leader|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
     r"|durations|usages|usage:.*|token:.*|tokens|tokenset|tokenhash.*|shapes"
-    r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace|workflowfigures)"
+    r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace|workflowfigures|tunnel:.*)"
     r"|rq:(queues|workers(:.*)?|worker:.*)"
     r"|test:clock"
 )

@@ -44,27 +44,29 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Fro
                     0, 4, RUNNER_DIR=place, HOST_ID="far", WORKER_API=proxy.url, SERVICE_ADDRESS="tunnel"
                 )  # fmt: skip
                 live.wait_ready(1)
-                body = {
-                    "name": "far",
-                    "engine": "http",
-                    "parameters": {"command": [sys.executable, str(ENGINE), "{port}"]},
-                }
-                answer = live.post("/api/services", body)
-                assert answer.status_code == 201, answer.text
-                until(lambda: live.get("/api/services/far")["ready"] == 1, 90)
+                serve(live, "far")
                 yield live, proxy
         finally:
             live.stop()
             names.end()
 
 
+def serve(live: Live, name: str, **more: Any) -> None:
+    parameters = {"command": [sys.executable, str(ENGINE), "{port}"]}
+    answer = live.post("/api/services", {"name": name, "engine": "http", "parameters": parameters, **more})
+    assert answer.status_code == 201, answer.text
+    until(lambda: live.get(f"/api/services/{name}")["ready"] == 1, 90)
+
+
 def headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKEN}"}
 
 
-def streamed(url: str, count: int, pace: float = 0, heard: threading.Event | None = None) -> int:
+def streamed(
+    url: str, count: int, pace: float = 0, heard: threading.Event | None = None, name: str = "far"
+) -> int:  # fmt: skip
     """Return how many tokens of a stream came; -1 where it broke off."""
-    asked: dict[str, Any] = {"model": "far", "messages": [], "stream": True, "max_tokens": count, "pace": pace}
+    asked: dict[str, Any] = {"model": name, "messages": [], "stream": True, "max_tokens": count, "pace": pace}
     tokens, ended = 0, False
     try:
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, headers=headers(), timeout=60) as answer:
@@ -103,6 +105,26 @@ def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_
     live.start_coordinator(1)
     asked = {"model": "far", "prompt": "once", "max_tokens": 1}
     until(lambda: httpx.post(f"{live.url(1)}/v1/completions", json=asked, headers=headers(), timeout=60).is_success)
+
+
+def test_a_coordinator_that_a_runner_does_not_know_reaches_it_through_the_one_that_it_does(
+    behind: tuple[Live, Front],
+) -> None:
+    """As of joined machines, which know the door of a local cluster alone."""
+    live, _ = behind
+    with tempfile.TemporaryDirectory(prefix="runner-") as place:
+        Path(place).chmod(0o711)
+        live.start_runner(
+            1, 1, RUNNER_DIR=place, HOST_ID="away", RUNNER_LABELS="away", SERVICE_ADDRESS="tunnel"
+        )  # fmt: skip
+        live.wait_ready(2)
+        serve(live, "away", requirements={"labels": ["away"]})
+        for number in (0, 1):
+            asked = {"model": "away", "prompt": "once", "max_tokens": 1}
+            answer = httpx.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
+            assert answer.status_code == 200, answer.text
+            assert streamed(live.url(number), 3000, name="away") == 3000
+        live.kill("runner-1")
 
 
 def test_nobody_but_a_worker_opens_a_tunnel(behind: tuple[Live, Front]) -> None:

@@ -22,7 +22,7 @@ from coordinator.services.gateway import Gateway
 from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.routing import Routes
 from jobs import errors
-from jobs.store.services import Replica, Report, Service
+from jobs.store.services import Replica, Report, Service, TunnelEnd
 from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until
 
 STREAM = {"model": "chat", "stream": True}
@@ -52,6 +52,9 @@ class Stored:
     def all(self) -> list[Service]:
         return [Service(service_id="a", tenant="default", name="chat", engine="http", failures=self.failures,
                         asked=json.dumps(self.asked))]  # fmt: skip
+
+    def tunnels(self, _workers: object) -> dict[str, TunnelEnd]:
+        return {}
 
     def replicas(self, _ids: object) -> dict[str, list[Replica]]:
         return {"a": self.list}

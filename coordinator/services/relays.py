@@ -1,0 +1,140 @@
+"""Tunnels that end at another coordinator: this one reaches their runners through that.
+
+Where no proxy chooses among coordinators, a runner has tunnels to the one that it knows alone, as joined machines to
+the local cluster's door. Redis has where that one is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from coordinator.services.tunnels import Tunnels
+from jobs.settings import Settings
+from jobs.store.services import TunnelEnd
+from jobs.tunnel import MAX_MESSAGE, Accept, Garbled, Stream, Tunnel, joined
+
+log = logging.getLogger(__name__)
+
+PATH = "/api/worker/tunnel"
+_EVERYWHERE = ("0.0.0.0", "::")
+#: Header that names the worker for whose tunnel another coordinator comes.
+WORKER_HEADER = "X-Tunnel-Of"
+#: Seconds between two words that it is there, for an answer, and until another try after one that failed.
+_BEAT_SECONDS, _OPEN_SECONDS, _AGAIN_SECONDS = 5.0, 3.0, 2.0
+_BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
+
+
+def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
+    """Return where other coordinators reach this one: at the address that it listens on, or on their own host."""
+    secure = "s" if settings.tls_certificate else ""
+    bind = "127.0.0.1" if settings.bind in _EVERYWHERE else settings.bind
+    host = f"[{bind}]" if ":" in bind else bind
+    url = f"ws{secure}://{host}:{settings.coordinator_port}{PATH}"
+    return TunnelEnd(url=url, key=tunnels.key, host=settings.host_name())
+
+
+def accepting(tunnels: Tunnels, worker: str, tasks: set[asyncio.Task[None]]) -> Accept:
+    """Return what takes in the streams of another coordinator, for the tunnel that a worker has to here."""
+
+    def accept(stream: Stream, port: int) -> None:
+        task = asyncio.get_running_loop().create_task(_passed_on(tunnels, worker, stream, port))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return accept
+
+
+async def _passed_on(tunnels: Tunnels, worker: str, stream: Stream, port: int) -> None:
+    with suppress(ConnectionError):
+        if (tunnel := tunnels.own(worker)) is not None:
+            await joined(stream, await tunnel.open(port))
+    with suppress(ConnectionError):
+        await stream.close()
+
+
+class Relays:
+    """Ways of one coordinator to the tunnels of others. For one event loop."""
+
+    def __init__(self, tunnels: Tunnels, host: str) -> None:
+        self._tunnels, self._host = tunnels, host
+        self._ways: dict[str, asyncio.Task[None]] = {}
+
+    def reach(self, ends: Mapping[str, TunnelEnd]) -> None:
+        """Open ways to workers that have a tunnel elsewhere and none here."""
+        for worker, there in ends.items():
+            way = self._ways.get(worker)
+            if (way is None or way.done()) and not self._tunnels.name(worker) and self._may(there):
+                self._ways[worker] = asyncio.create_task(self._keep(worker, there))
+
+    def _may(self, there: TunnelEnd) -> bool:
+        """Return True where another is on this host, or at an address of its own; never at this one itself."""
+        named = urlsplit(there.url).hostname or ""
+        return there.key != self._tunnels.key and (there.host == self._host or not _is_loopback(named))
+
+    async def _keep(self, worker: str, there: TunnelEnd) -> None:
+        """Use a way until it breaks."""
+        try:
+            await self._use(worker, there)
+        except _BROKEN as error:
+            log.info("there is no way to %s by another coordinator: %s", worker, error)
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _use(self, worker: str, there: TunnelEnd) -> None:
+        headers = {"Authorization": f"Bearer {there.key}", WORKER_HEADER: worker}
+        async with connect(
+            there.url, additional_headers=headers, ssl=_trust(there.url), compression=None, max_size=MAX_MESSAGE,
+            proxy=None, open_timeout=_OPEN_SECONDS, ping_interval=_BEAT_SECONDS, ping_timeout=2 * _BEAT_SECONDS,
+            close_timeout=1,
+        ) as socket:  # fmt: skip
+            await asyncio.wait_for(socket.recv(), _OPEN_SECONDS)
+            tunnel = Tunnel(socket.send)
+            await tunnel.beat()
+            if self._tunnels.name(worker):
+                return
+            name = self._tunnels.add(worker, tunnel, own=False)
+            beating = asyncio.create_task(_beat(tunnel))
+            try:
+                async for message in socket:
+                    tunnel.hear(message if isinstance(message, bytes) else message.encode())
+            finally:
+                beating.cancel()
+                tunnel.close()
+                self._tunnels.remove(worker, name)
+
+    async def close(self) -> None:
+        """Close all ways."""
+        for way in self._ways.values():
+            way.cancel()
+        await asyncio.gather(*self._ways.values(), return_exceptions=True)
+
+
+async def _beat(tunnel: Tunnel) -> None:
+    with suppress(*_BROKEN):
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            await tunnel.beat()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _trust(url: str) -> ssl.SSLContext | None:
+    """Return whom to believe. Nobody is verified: the key is one process' own, and opens nothing else."""
+    if not url.startswith("wss:"):
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
