@@ -18,9 +18,10 @@ BELOW = {
     "timeline": {"lib"},
     "density": {"lib"},
     "graph": set(),
+    "logs": {"lib", "ui"},
     "kinds.ts": set(),
     "ui": {"lib", "kinds.ts"},
-    "pages": {"lib", "ui", "timeline", "density", "graph", "kinds.ts"},
+    "pages": {"lib", "ui", "timeline", "density", "graph", "logs", "kinds.ts"},
 }
 
 

@@ -49,7 +49,13 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   // schedules
   active: ["good", HOLLOW],
   ended: ["soft", BAR],
-  // alerts and services
+  // services and their replicas
+  ready: ["good", SOLID],
+  unhealthy: ["bad", TRIANGLE],
+  asleep: ["soft", PAUSE],
+  stopping: ["warn", BAR],
+  dead: ["bad", CROSS],
+  // alerts and parts of the cluster
   firing: ["bad", TRIANGLE],
   warning: ["warn", TRIANGLE],
   critical: ["bad", TRIANGLE],

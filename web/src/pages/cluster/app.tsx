@@ -1,4 +1,4 @@
-/** The cluster page: seven tabs, one stream, one set of keys. */
+/** The cluster page: eight tabs, one stream, one set of keys. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
@@ -12,6 +12,7 @@ import { firing } from "./model/silence";
 import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
 import { Overview } from "./overview";
 import {
+  asksOnly,
   closeForm,
   compose,
   draft,
@@ -29,6 +30,7 @@ import { Workers } from "./workers";
 
 const Gpus = later(() => import("./gpus").then((part) => part.Gpus));
 const Hosts = later(() => import("./hosts").then((part) => part.Hosts));
+const Services = later(() => import("./services").then((part) => part.Services));
 const Monitoring = later(() => import("./monitoring").then((part) => part.Monitoring));
 const Workflows = later(() => import("./workflows").then((part) => part.Workflows));
 const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
@@ -40,6 +42,7 @@ const PANELS: Record<TabName, () => preact.JSX.Element> = {
   workers: Workers,
   jobs: Jobs,
   workflows: () => <Workflows />,
+  services: () => <Services />,
   monitoring: () => <Monitoring />,
 };
 
@@ -64,6 +67,7 @@ const KEYS: Keys = {
   "g w": { text: "workers", run: () => go("workers") },
   "g j": { text: "jobs", run: () => go("jobs") },
   "g f": { text: "workflows", run: () => go("workflows") },
+  "g s": { text: "services", run: () => go("services") },
   "g m": { text: "monitoring", run: () => go("monitoring") },
   j: { text: "next job", run: () => toJobs(() => moveRow(1)) },
   k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
@@ -93,7 +97,8 @@ export function ClusterPage() {
     [],
   );
   const { gpus, workers, alerts, status } = fleet.value;
-  const Shown = PANELS[tab.value];
+  const at = asksOnly.value ? "services" : tab.value;
+  const Shown = PANELS[at];
   const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
   return (
     <Page current="cluster">
@@ -102,7 +107,7 @@ export function ClusterPage() {
         <div class="grow">
           <Tabs
             label="Parts of the cluster"
-            current={tab.value}
+            current={at}
             onChange={(id) => go(id as TabName)}
             tabs={[
               { id: "overview", title: "Overview" },
@@ -111,6 +116,7 @@ export function ClusterPage() {
               { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
               { id: "jobs", title: "Jobs", note: running || "" },
               { id: "workflows", title: "Workflows" },
+              { id: "services", title: "Services" },
               {
                 id: "monitoring",
                 title: "Monitoring",
@@ -123,7 +129,7 @@ export function ClusterPage() {
                   ""
                 ),
               },
-            ]}
+            ].filter(({ id }) => id === at || !asksOnly.value)}
           />
         </div>
         {paused.value && (
@@ -131,13 +137,13 @@ export function ClusterPage() {
             Paused: go on
           </button>
         )}
-        {tab.value !== "jobs" && (
+        {at !== "jobs" && !asksOnly.value && (
           <button type="button" class="new" onClick={() => compose()}>
             New job
           </button>
         )}
       </div>
-      <Panel id={tab.value}>
+      <Panel id={at}>
         <Shown />
       </Panel>
       {draft.value && <SubmitDialog />}

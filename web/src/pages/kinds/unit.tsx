@@ -10,7 +10,7 @@ import { Skeleton } from "../../ui/table";
 import { failed } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { select } from "./grid";
-import { LogView } from "./log";
+import { LogView } from "../../logs/view";
 import { stateAt, type Programs } from "./model/programs";
 import { content, ending, isKept, outputs, valueText, type Output } from "./model/units";
 import { UnitWord } from "./sign";

@@ -1,13 +1,13 @@
 /** State of the cluster page: kept in its address, and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
-import type { Job } from "../../../lib/api";
+import { who, type Job } from "../../../lib/api";
 import { hashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
 import { EMPTY, type Draft } from "../../../lib/submission";
 import { matches, parse } from "./filter";
 
-export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "monitoring"] as const;
+export const TABS = ["overview", "gpus", "hosts", "workers", "jobs", "workflows", "services", "monitoring"] as const;
 export type TabName = (typeof TABS)[number];
 
 export const state = hashState({
@@ -27,6 +27,9 @@ export const state = hashState({
   fold: true,
   /** The first action of each group that is unfolded. */
   unfolded: [] as readonly string[],
+  /** The service that is open, and the replica whose log is. */
+  service: "",
+  replica: "",
 });
 
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "overview");
@@ -51,6 +54,26 @@ export function openWorkflow(id: string): void {
   state.unfolded.value = [];
   state.commit();
 }
+
+/** Opens a service, or with an empty name the list of all. */
+export function openService(name: string): void {
+  state.tab.value = "services";
+  state.service.value = name;
+  state.replica.value = "";
+  state.commit();
+}
+
+/** Opens the log of a replica by its job; an empty id closes it. */
+export function openReplica(job: string): void {
+  state.replica.value = job;
+  state.commit();
+}
+
+/** True for a token that may ask models, and look at nothing. */
+export const asksOnly = computed(() => {
+  const scopes = who.value?.scopes ?? ["read"];
+  return scopes.includes("infer") && !scopes.includes("read") && !scopes.includes("admin");
+});
 
 // -- pause ----------------------------------------------------------------------------------------------------------
 

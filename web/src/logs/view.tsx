@@ -1,17 +1,18 @@
 /** The log of a unit: only the lines in sight are on the page, however long it is. */
 
+import "./logs.css";
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { download } from "../../lib/export";
-import { bytes, integer } from "../../lib/format";
-import { keys } from "../../lib/keys";
-import { scrollTo, sight } from "../../lib/sight";
-import { Skeleton } from "../../ui/table";
-import { Trouble } from "../../ui/trouble";
-import type { Lines } from "./model/lines";
-import { openLog, STREAMS, type Log, type StreamName } from "./model/log";
-import { MOST_HITS, Search } from "./model/search";
-import { marked, pieces } from "./model/terminal";
+import { download } from "../lib/export";
+import { bytes, integer } from "../lib/format";
+import { keys } from "../lib/keys";
+import { scrollTo, sight } from "../lib/sight";
+import { Skeleton } from "../ui/table";
+import { Trouble } from "../ui/trouble";
+import type { Lines } from "./lines";
+import { openLog, STREAMS, type Log, type StreamName } from "./log";
+import { MOST_HITS, Search } from "./search";
+import { marked, pieces } from "./terminal";
 
 /** Height of a line and of the box, in pixels. */
 const ROW = 18;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { scrollTo, sight } from "../../src/lib/sight";
-import { Lines, MOST_BYTES } from "../../src/pages/kinds/model/lines";
-import { take, unheard, type StreamName } from "../../src/pages/kinds/model/log";
-import { Search } from "../../src/pages/kinds/model/search";
-import { marked, pieces, plain } from "../../src/pages/kinds/model/terminal";
+import { scrollTo, sight } from "../src/lib/sight";
+import { Lines, MOST_BYTES } from "../src/logs/lines";
+import { take, unheard, type StreamName } from "../src/logs/log";
+import { Search } from "../src/logs/search";
+import { marked, pieces, plain } from "../src/logs/terminal";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 

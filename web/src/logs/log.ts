@@ -1,9 +1,9 @@
 /** The log of a unit: read whole once it is there, followed while its program runs. */
 
 import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
-import { answered, authorization, Problem, problemOf } from "../../../lib/api";
-import { bytes as sized } from "../../../lib/format";
-import { Parser, type Frame } from "../../../lib/sse";
+import { answered, authorization, Problem, problemOf } from "../lib/api";
+import { bytes as sized } from "../lib/format";
+import { Parser, type Frame } from "../lib/sse";
 import { Lines } from "./lines";
 
 export const STREAMS = ["all", "stdout", "stderr"] as const;

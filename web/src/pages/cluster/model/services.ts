@@ -1,0 +1,102 @@
+/** Services as the API tells them, and how each is in words. Pure but for the questions. */
+
+import { del, get, post, who, type Model, type Service, type ServiceReplica } from "../../../lib/api";
+import { integer, seconds } from "../../../lib/format";
+
+export type ServiceVerb = "start" | "restart" | "stop";
+
+/** Replicas of a service, at most. */
+export const MOST_REPLICAS = 100;
+
+function path(name: string): string {
+  return `/api/services/${encodeURIComponent(name)}`;
+}
+
+export async function services(signal?: AbortSignal): Promise<readonly Service[]> {
+  return (await get<{ services: readonly Service[] }>("/api/services", {}, signal)).services;
+}
+
+export function service(name: string, signal?: AbortSignal): Promise<Service> {
+  return get(path(name), {}, signal);
+}
+
+/** Models that may be asked, for who may do nothing but ask. */
+export async function models(signal?: AbortSignal): Promise<readonly Model[]> {
+  return (await get<{ data: readonly Model[] }>("/v1/models", {}, signal)).data;
+}
+
+/** The model that is shown: the one that was chosen, else the first that is ready, else the first. */
+export function chosen(list: readonly Model[], name: string): Model | undefined {
+  return list.find(({ id }) => id === name) ?? list.find(({ ready }) => ready) ?? list[0];
+}
+
+export function steerService(name: string, verb: ServiceVerb): Promise<Service> {
+  return post(`${path(name)}/${verb === "stop" ? "stop" : "restart"}`);
+}
+
+export function scaleService(name: string, replicas: number): Promise<Service> {
+  return post(`${path(name)}/scale`, { replicas });
+}
+
+export function deleteService(name: string): Promise<void> {
+  return del(path(name));
+}
+
+/** Whether who looks at the page has a scope. */
+export function may(scope: "run" | "infer"): boolean {
+  const scopes = who.value?.scopes ?? [];
+  return scopes.includes("admin") || scopes.includes(scope);
+}
+
+/** What may be done about a service, in the order of its buttons. */
+export function serviceVerbs({ state }: Pick<Service, "state">): ServiceVerb[] {
+  if (state === "stopped" || state === "stopping") return ["start"];
+  return state === "asleep" ? ["start", "stop"] : ["restart", "stop"];
+}
+
+/** Numbers between which a service is scaled by load; without them, people scale it. */
+export function bounds({ asked }: Pick<Service, "asked">): { least: number; most: number } {
+  const load = (asked as { autoscale?: { min: number; max: number } | null } | undefined)?.autoscale;
+  return { least: load?.min ?? 0, most: load?.max ?? MOST_REPLICAS };
+}
+
+/** `2 of 3 ready`. */
+export function readiness({ ready, replicas }: Pick<Service, "ready" | "replicas">): string {
+  return `${integer(ready)} of ${integer(replicas)} ready`;
+}
+
+function deaths({ failures, last_failure: said, next_start: next }: Service, now: number): string {
+  const left = next ? (Date.parse(next) - now) / 1000 : 0;
+  const count = failures === 1 ? "The last replica died" : `The last ${integer(failures)} replicas died`;
+  return `${count}: ${said ?? "nobody knows why"}. The next one starts ${left >= 1 ? `in ${seconds(left)}` : "now"}.`;
+}
+
+function waits({ running }: Service): string {
+  const one = running.find(({ state }) => state === "unhealthy") ?? running.find(({ because }) => because);
+  return one?.because ? `A replica is ${one.state}: ${one.because}.` : "";
+}
+
+/** Why a service is as it is, and what comes next; empty where all its replicas are ready. `now`: cluster's ms. */
+export function reason(service: Service, now: number): string {
+  const { state, ready, replicas, failures, running } = service;
+  if (state === "stopped") return "Whoever asks it is refused until it is started.";
+  if (state === "stopping") return "Its replicas end when the requests that they have are answered.";
+  if (state === "asleep") return "It keeps no replica. The next request starts one, and waits for it.";
+  if (failures) return deaths(service, now);
+  if (ready >= replicas && running.every(({ state: each }) => each === "ready" || each === "stopping")) return "";
+  return waits(service) || (running.length ? "" : "The first replica begins within a second or two.");
+}
+
+/** What happens to requests when replicas go. */
+export function drained(service: Pick<Service, "requests" | "asked">): string {
+  const patience = Number((service.asked as { request_timeout_seconds?: number } | undefined)?.request_timeout_seconds);
+  const limit = seconds(patience || 300);
+  if (!service.requests) return "It has no request now.";
+  const many = service.requests === 1 ? "1 request" : `${integer(service.requests)} requests`;
+  return `It has ${many} now. What a replica has is answered before it ends; what takes over ${limit} is cut.`;
+}
+
+/** Whether a replica may still write to its log. */
+export function writes({ state }: Pick<ServiceReplica, "state">): boolean {
+  return state !== "waiting" && state !== "dead";
+}

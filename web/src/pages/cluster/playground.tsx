@@ -1,0 +1,254 @@
+/** A talk with a model: what it answers as it comes, how soon and how fast. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { Problem } from "../../lib/api";
+import { copy } from "../../lib/export";
+import { compact, integer, passed, seconds } from "../../lib/format";
+import { now } from "../../ui/page";
+import { toast } from "../../ui/toast";
+import { Answer, converse, type Choices, type Message } from "./model/playground";
+import { may } from "./model/services";
+
+/** Milliseconds between two drawings of an answer that streams in. */
+const DRAW_MS = 100;
+/** Tokens of an answer unless somebody says otherwise. */
+const TOKENS = "512";
+
+interface Turn {
+  asked: string;
+  answer: Answer;
+}
+
+export function Playground({ model }: { model: string }) {
+  if (!may("infer"))
+    return (
+      <section class="part" aria-label="Playground">
+        <h3>Playground</h3>
+        <p class="soft">
+          It takes a token with the scope infer: <code>cluster token create NAME --scopes infer</code>
+        </p>
+      </section>
+    );
+  return <Talk model={model} key={model} />;
+}
+
+function Talk({ model }: { model: string }) {
+  const { turns, drawn, ask, stop, clear } = useTalk(model);
+  const busy = turns.some(({ answer }) => !answer.over);
+  return (
+    <section class="part stack playground" aria-label="Playground">
+      <div class="row">
+        <h3 class="grow">Playground</h3>
+        {turns.length > 0 && (
+          <button type="button" disabled={busy} onClick={clear}>
+            Clear
+          </button>
+        )}
+      </div>
+      {turns.length > 0 && <Turns turns={turns} model={model} drawn={drawn} />}
+      <Question busy={busy} onAsk={ask} onStop={stop} />
+    </section>
+  );
+}
+
+function useTalk(model: string) {
+  const turns = useSignal<readonly Turn[]>([]);
+  const drawn = useSignal(0);
+  const control = useRef<AbortController | undefined>(undefined);
+  const timer = useRef(0);
+  useEffect(
+    () => () => {
+      control.current?.abort();
+      clearTimeout(timer.current);
+    },
+    [],
+  );
+  const draw = () => {
+    timer.current ||= window.setTimeout(() => {
+      timer.current = 0;
+      drawn.value += 1;
+    }, DRAW_MS);
+  };
+  const ask = (asked: string, choices: Choices) => {
+    const before = turns.peek().filter(({ answer }) => answer.content);
+    const answer = new Answer(performance.now());
+    turns.value = [...turns.peek(), { asked, answer }];
+    const own = new AbortController();
+    control.current = own;
+    converse(model, messagesOf(before, asked), choices, answer, draw, own.signal).catch((error: unknown) => {
+      if (own.signal.aborted) answer.end("stopped");
+      else answer.end("failed", error instanceof Problem ? error.detail : "the connection was lost");
+      draw();
+    });
+  };
+  const stop = () => control.current?.abort();
+  const clear = () => (turns.value = []);
+  return { turns: turns.value, drawn: drawn.value, ask, stop, clear };
+}
+
+function messagesOf(turns: readonly Turn[], asked: string): Message[] {
+  const said = turns.flatMap((turn): Message[] => [
+    { role: "user", content: turn.asked },
+    { role: "assistant", content: turn.answer.content },
+  ]);
+  return [...said, { role: "user", content: asked }];
+}
+
+function Turns({ turns, model, drawn }: { turns: readonly Turn[]; model: string; drawn: number }) {
+  const box = useRef<HTMLDivElement>(null);
+  const following = useRef(true);
+  useLayoutEffect(() => {
+    if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [drawn, turns]);
+  const onScroll = ({ currentTarget: at }: { currentTarget: HTMLDivElement }) => {
+    // Whoever scrolls up wants to read.
+    following.current = at.scrollTop + at.clientHeight >= at.scrollHeight - 24;
+  };
+  return (
+    <div class="talk" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Talk" aria-live="off">
+      {turns.map(({ asked, answer }, place) => (
+        <article key={place} aria-label={`Question ${place + 1}`}>
+          <h4>You</h4>
+          <p class="said">{asked}</p>
+          <h4>{model}</h4>
+          <Said answer={answer} />
+          <Figures answer={answer} />
+        </article>
+      ))}
+    </div>
+  );
+}
+
+function Said({ answer: { text } }: { answer: Answer }) {
+  return (
+    <div class="said answer">
+      {text.pieces.map((piece, place) => (
+        <p key={place}>{piece}</p>
+      ))}
+      {text.last && <p>{text.last}</p>}
+    </div>
+  );
+}
+
+function Figures({ answer }: { answer: Answer }) {
+  const { state, problem, firstSeconds: first, speed, tokens, frames, cut, content } = answer;
+  const waited = state === "asking" ? Math.max(0, (performance.now() - answer.began) / 1000) : 0;
+  return (
+    <div class="row small">
+      <span role="status" class={state === "failed" ? "bad" : "soft"}>
+        {state === "asking" && now.value > 0 && `Waiting for the first token, ${passed(waited)}`}
+        {state === "answering" && "Answering"}
+        {state === "done" && (cut ? "Ended at its most tokens" : content ? "Answered" : "Answered with no text")}
+        {state === "stopped" && "Stopped"}
+        {state === "failed" && `Failed: ${problem}`}
+      </span>
+      {first !== undefined && <span class="num">first token {seconds(first)}</span>}
+      {speed !== undefined && <span class="num">{compact(speed)} tokens/s</span>}
+      {frames > 0 && (
+        <span class="num soft">
+          {tokens === undefined ? `about ${integer(frames)}` : integer(tokens)} token
+          {(tokens ?? frames) === 1 ? "" : "s"}
+        </span>
+      )}
+      {answer.over && content && (
+        <button type="button" class="link" onClick={() => void copied(content)}>
+          Copy
+        </button>
+      )}
+    </div>
+  );
+}
+
+async function copied(text: string): Promise<void> {
+  toast((await copy(text)) ? "Copied" : "This browser does not let the page copy");
+}
+
+/** A number that was typed, within bounds; undefined for none, NaN for what is none. */
+function typed(text: string, least: number, most: number): number | undefined {
+  if (!text.trim()) return undefined;
+  const value = Number(text);
+  return value >= least && value <= most ? value : Number.NaN;
+}
+
+interface QuestionProps {
+  busy: boolean;
+  onAsk: (asked: string, choices: Choices) => void;
+  onStop: () => void;
+}
+
+function Question({ busy, onAsk, onStop }: QuestionProps) {
+  const text = useSignal("");
+  const tokens = useSignal(TOKENS);
+  const temperature = useSignal("");
+  const [most, warm] = [typed(tokens.value, 1, 1_000_000), typed(temperature.value, 0, 2)];
+  const wrong =
+    most !== undefined && !Number.isInteger(most)
+      ? "Most tokens: a whole number from 1 on"
+      : Number.isNaN(warm)
+        ? "Temperature: a number from 0 to 2"
+        : "";
+  const send = () => {
+    if (busy || wrong || !text.value.trim()) return;
+    onAsk(text.value, {
+      ...(most === undefined ? {} : { max_tokens: most }),
+      ...(warm === undefined ? {} : { temperature: warm }),
+    });
+    text.value = "";
+  };
+  return (
+    <form
+      class="stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <label for="question">Message</label>
+      <textarea
+        id="question"
+        rows={3}
+        value={text.value}
+        aria-describedby="question-hint"
+        onInput={(event) => (text.value = event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+          event.preventDefault();
+          send();
+        }}
+      />
+      <div class="row">
+        <Small name="most tokens" value={tokens.value} onType={(given) => (tokens.value = given)} />
+        <Small name="temperature" value={temperature.value} onType={(given) => (temperature.value = given)} />
+        <span class="grow small soft" id="question-hint">
+          {wrong ? <span class="bad">{wrong}</span> : "Ctrl+Enter sends. Nothing of it is stored."}
+        </span>
+        {busy ? (
+          <button type="button" class="danger" onClick={onStop}>
+            Stop
+          </button>
+        ) : (
+          <button type="submit" class="primary" disabled={Boolean(wrong) || !text.value.trim()}>
+            Send
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function Small({ name, value, onType }: { name: string; value: string; onType: (value: string) => void }) {
+  return (
+    <label class="row small">
+      {name}
+      <input
+        class="num"
+        inputMode="decimal"
+        autocomplete="off"
+        size={6}
+        value={value}
+        onInput={(event) => onType(event.currentTarget.value)}
+      />
+    </label>
+  );
+}

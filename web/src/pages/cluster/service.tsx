@@ -1,0 +1,403 @@
+/** One service: how it is, what it did in the last minute, its replicas with their logs, and a talk with it. */
+
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Problem, Service, ServiceReplica } from "../../lib/api";
+import { bytes, compact, integer, seconds } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { clusterTime, connection } from "../../lib/live";
+import { confirm } from "../../ui/dialog";
+import { Headlines, type Headline } from "../../ui/headline";
+import { later } from "../../ui/later";
+import { Outline } from "../../ui/outline";
+import { now } from "../../ui/page";
+import { State } from "../../ui/state";
+import { Skeleton, Table, type Column } from "../../ui/table";
+import { failed, toast } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { Playground } from "./playground";
+import { usePolled } from "./model/polled";
+import {
+  bounds,
+  deleteService,
+  drained,
+  may,
+  readiness,
+  reason,
+  scaleService,
+  service,
+  serviceVerbs,
+  steerService,
+  writes,
+  type ServiceVerb,
+} from "./model/services";
+import { openReplica, openService, state } from "./model/state";
+
+const LogView = later(() => import("../../logs/view").then((part) => part.LogView), 3);
+
+/** Seconds between two questions, and how many answers the small pictures show. */
+const EACH = 2;
+const LATELY = 60;
+
+export function ServicePart({ name }: { name: string }) {
+  /** Counts what was done here: each changes the answer. */
+  const acts = useSignal(0);
+  const { value, problem } = usePolled(`${name} ${acts.value}`, EACH, (signal) => service(name, signal)).value;
+  useLayoutEffect(
+    () =>
+      keys({
+        Escape: {
+          text: "close the log, then the service",
+          run: () => (state.replica.peek() ? openReplica("") : openService("")),
+        },
+      }),
+    [],
+  );
+  const again = () => (acts.value += 1);
+  return (
+    <div class="stack services">
+      <p>
+        <button type="button" class="link" onClick={() => openService("")}>
+          All services
+        </button>
+      </p>
+      {problem && (connection.value === "live" || !value) && <Missing name={name} problem={problem} onRetry={again} />}
+      {problem?.status !== 404 && (value ? <Body row={value} onAct={again} /> : !problem && <Skeleton rows={8} />)}
+    </div>
+  );
+}
+
+function Missing({ name, problem, onRetry }: { name: string; problem: Problem; onRetry: () => void }) {
+  if (problem.status !== 404) return <Trouble what={`Service ${name}`} problem={problem} onRetry={onRetry} />;
+  return (
+    <p class="trouble" role="alert">
+      There is no service {name}: it was deleted, or is another tenant's.
+    </p>
+  );
+}
+
+interface Props {
+  row: Service;
+  onAct: () => void;
+}
+
+function Body({ row, onAct }: Props) {
+  return (
+    <>
+      <Heading row={row} onAct={onAct} />
+      <p class={row.failures ? "bad" : "soft"} role="status">
+        {reason(row, clusterTime(now.value))}
+      </p>
+      <Figures row={row} />
+      <Replicas row={row} />
+      <Playground model={row.name} />
+      {row.asked && (
+        <details class="part">
+          <summary>What was asked for</summary>
+          <Outline value={row.asked} label="What was asked for" />
+        </details>
+      )}
+    </>
+  );
+}
+
+// -- what may be done -----------------------------------------------------------------------------------------------
+
+const WORDS: Record<ServiceVerb, string> = { start: "Start", restart: "Restart", stop: "Stop" };
+const PAST: Record<ServiceVerb, string> = { start: "Starts", restart: "Restarts, one after the other", stop: "Stops" };
+
+/** Does something and tells what came of it. */
+async function done(what: string, told: string, work: Promise<unknown>): Promise<boolean> {
+  try {
+    await work;
+    toast(told);
+    return true;
+  } catch (error) {
+    failed(what, error);
+    return false;
+  }
+}
+
+async function steer(row: Service, verb: ServiceVerb): Promise<void> {
+  const question = {
+    title: `Stop ${row.name}?`,
+    text: `${drained(row)} From now on whoever asks it is refused, until it is started.`,
+    act: "Stop service",
+    danger: true,
+  };
+  if (verb === "stop" && !(await confirm(question))) return;
+  await done(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
+}
+
+async function remove(row: Service): Promise<void> {
+  const question = {
+    title: `Delete ${row.name}?`,
+    text: `${drained(row)} What was asked for is forgotten; the model stays. The name is free at once.`,
+    act: "Delete service",
+    danger: true,
+  };
+  if (!(await confirm(question))) return;
+  if (await done(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
+}
+
+function Heading({ row, onAct }: Props) {
+  const act = (work: Promise<void>) => void work.then(onAct);
+  return (
+    <>
+      <div class="row">
+        <h2>{row.name}</h2>
+        <State of={row.state} />
+        <span class="soft">
+          {row.engine} {row.model}
+        </span>
+        <span class="grow" />
+        {may("run") ? (
+          <>
+            {serviceVerbs(row).map((verb) => (
+              <button type="button" key={verb} onClick={() => act(steer(row, verb))}>
+                {WORDS[verb]}
+              </button>
+            ))}
+            <button type="button" class="danger" onClick={() => act(remove(row))}>
+              Delete
+            </button>
+          </>
+        ) : (
+          <span class="soft small">To change it takes a token with the scope run.</span>
+        )}
+      </div>
+      <div class="row">
+        <span class="num">{readiness(row)}</span>
+        {may("run") && <Scale row={row} onAct={onAct} key={row.name} />}
+      </div>
+    </>
+  );
+}
+
+function Scale({ row, onAct }: Props) {
+  const typed = useSignal<string | undefined>(undefined);
+  const { least, most } = bounds(row);
+  const text = typed.value ?? String(row.replicas);
+  const wanted = /^\d{1,3}$/.test(text.trim()) ? Number(text) : Number.NaN;
+  const wrong = !(wanted >= least && wanted <= most);
+  const step = (by: number) =>
+    (typed.value = String(Math.min(most, Math.max(least, (wrong ? row.replicas : wanted) + by))));
+  const apply = async () => {
+    const fewer = row.replicas - wanted;
+    const question = {
+      title: `Scale ${row.name} from ${row.replicas} to ${wanted}?`,
+      text: drained(row),
+      act: `Keep ${wanted}`,
+      danger: true,
+    };
+    if (fewer > 0 && row.requests > 0 && !(await confirm(question))) return;
+    if (await done(`Scale ${row.name}`, `${row.name}: ${wanted} wanted`, scaleService(row.name, wanted))) {
+      typed.value = undefined;
+      onAct();
+    }
+  };
+  return (
+    <form
+      class="row stepper"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!wrong) void apply();
+      }}
+    >
+      <label for="replicas" class="soft">
+        wanted
+      </label>
+      <span class="segments">
+        <button type="button" aria-label="One fewer" disabled={!(wanted > least)} onClick={() => step(-1)}>
+          −
+        </button>
+        <input
+          id="replicas"
+          class="num"
+          inputMode="numeric"
+          autocomplete="off"
+          size={3}
+          value={text}
+          aria-invalid={wrong ? "true" : undefined}
+          aria-describedby="replicas-hint"
+          onInput={(event) => (typed.value = event.currentTarget.value)}
+        />
+        <button type="button" aria-label="One more" disabled={!(wanted < most)} onClick={() => step(1)}>
+          +
+        </button>
+      </span>
+      {typed.value !== undefined && (
+        <button type="submit" class="primary" disabled={wrong || wanted === row.replicas}>
+          Scale
+        </button>
+      )}
+      <span id="replicas-hint" class={`small ${wrong ? "bad" : "soft"}`}>
+        {(wrong || most < 100) && `${least} to ${most}${most < 100 ? ", scaled by load" : ""}`}
+      </span>
+    </form>
+  );
+}
+
+// -- the last minute --------------------------------------------------------------------------------------------------
+
+type Known = readonly (number | null)[];
+
+/** The latest answers of a figure, oldest first. */
+function useLately(row: Service, figure: (row: Service) => number | null | undefined): Known {
+  const list = useRef<{ of: Service | undefined; values: (number | null)[] }>({ of: undefined, values: [] });
+  if (list.current.of !== row)
+    list.current = { of: row, values: [...list.current.values, figure(row) ?? null].slice(-LATELY) };
+  return list.current.values;
+}
+
+function Figures({ row }: { row: Service }) {
+  const { last_minute: lately } = row;
+  const requests = useLately(row, (each) => each.last_minute?.requests_per_second);
+  const time = useLately(row, (each) => each.last_minute?.median_seconds);
+  const first = useLately(row, (each) => each.last_minute?.median_first_token_seconds);
+  const tokens = useLately(row, (each) => each.last_minute?.answer_tokens_per_second);
+  if (!lately) return <p class="soft">This coordinator is of a version that tells no figures of services.</p>;
+  const each = lately.median_stream_tokens_per_second;
+  const list: Headline[] = [
+    {
+      label: "requests/s",
+      value: compact(lately.requests_per_second),
+      after: `${integer(row.requests)} now${lately.failed ? `, ${integer(lately.failed)} failed` : ""}`,
+      hint: "Requests that ended in the last minute; failed: refused for want of room, or not answered",
+      lately: requests,
+    },
+    {
+      label: "time, median",
+      value: seconds(lately.median_seconds) || "none",
+      hint: "From a request's arrival to its last byte; right to 5 %",
+      lately: time,
+    },
+    {
+      label: "first token, median",
+      value: seconds(lately.median_first_token_seconds) || "none",
+      hint: "Of requests that stream; right to 5 %",
+      lately: first,
+    },
+    {
+      label: "tokens/s",
+      value: compact(lately.answer_tokens_per_second),
+      after: each ? `${compact(each)} a stream` : "",
+      hint: "Tokens of answers that ended in the last minute; a stream: the median, after its first token",
+      lately: tokens,
+    },
+  ];
+  return <Headlines label="The last minute" list={list} />;
+}
+
+// -- replicas and logs ------------------------------------------------------------------------------------------------
+
+const COLUMNS: Column<ServiceReplica>[] = [
+  {
+    id: "job",
+    title: "replica",
+    cell: ({ job_id: job }) => <span class="mono">{job}</span>,
+  },
+  {
+    id: "state",
+    title: "state",
+    wrap: true,
+    cell: ({ state: how, because }) => (
+      <>
+        <State of={how} />
+        {because && <div class="small soft">{because}</div>}
+      </>
+    ),
+  },
+  {
+    id: "runner",
+    title: "runner",
+    cell: ({ worker, host }) => (
+      <>
+        <span class="mono">{worker}</span> {host && <span class="soft small">{host}</span>}
+      </>
+    ),
+  },
+  {
+    id: "device",
+    title: "device",
+    wrap: true,
+    cell: ({ devices }) => devices?.join(", ") ?? <span class="soft">not known</span>,
+  },
+  {
+    id: "memory",
+    title: "memory",
+    end: true,
+    cell: ({ memory_bytes: memory }) =>
+      memory === null || memory === undefined ? (
+        <span class="soft">not known</span>
+      ) : (
+        <span class="num">{bytes(memory)}</span>
+      ),
+  },
+  { id: "now", title: "requests now", end: true, cell: ({ requests }) => <span class="num">{integer(requests)}</span> },
+  {
+    id: "since",
+    title: "for",
+    end: true,
+    cell: ({ since }) => (
+      <span class="num" title={since}>
+        {seconds(Math.max(0, clusterTime(now.value) - Date.parse(since)) / 1000)}
+      </span>
+    ),
+  },
+  {
+    id: "acts",
+    title: <span class="visually-hidden">log</span>,
+    cell: ({ job_id: job }) => (
+      <button
+        type="button"
+        aria-pressed={state.replica.value === job}
+        aria-label={`Log of ${job}`}
+        onClick={() => openReplica(state.replica.peek() === job ? "" : job)}
+      >
+        Log
+      </button>
+    ),
+  },
+];
+
+function Replicas({ row }: { row: Service }) {
+  const { running, last_dead_job_id: dead } = row;
+  const job = state.replica.value;
+  const shown = running.find(({ job_id: id }) => id === job);
+  return (
+    <section class="stack" aria-labelledby="replicas-title">
+      <div class="row">
+        <h3 class="grow" id="replicas-title">
+          Replicas
+        </h3>
+        {dead && (
+          <button type="button" aria-pressed={job === dead} onClick={() => openReplica(job === dead ? "" : dead)}>
+            Log of the one that died last
+          </button>
+        )}
+      </div>
+      <div class="ages">
+        <Table
+          label="Replicas"
+          columns={COLUMNS}
+          rows={running}
+          name={({ job_id: id }) => id}
+          open={job}
+          class="cards service-table"
+          empty={<p class="soft">None.</p>}
+        />
+      </div>
+      {job && (shown || job === dead) && (
+        <section class="part stack" aria-label={`Log of ${job}`}>
+          {shown && !writes(shown) ? (
+            <p class="soft">It writes nothing while it is {shown.state}.</p>
+          ) : (
+            <LogView key={`${job} ${Boolean(shown)}`} job={job} unit={0} running={Boolean(shown)} />
+          )}
+        </section>
+      )}
+      {job && !shown && job !== dead && <p class="soft">The replica {job} has ended, and its log is not kept.</p>}
+    </section>
+  );
+}

@@ -1,0 +1,170 @@
+/** Services: what is kept up, how it is and how it is asked; one of them with its replicas, logs and a playground. */
+
+import "./services.css";
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect } from "preact/hooks";
+import { Problem, who, type Model, type Service } from "../../lib/api";
+import { compact, integer, rate, seconds } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { clusterTime, connection } from "../../lib/live";
+import { later } from "../../ui/later";
+import { now } from "../../ui/page";
+import { State } from "../../ui/state";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { Playground } from "./playground";
+import { usePolled } from "./model/polled";
+import { chosen, models, readiness, reason, services } from "./model/services";
+import { asksOnly, openService, state } from "./model/state";
+
+const ServicePart = later(() => import("./service").then((part) => part.ServicePart));
+
+/** Seconds between two questions for the list. */
+const EACH = 3;
+
+export function Services() {
+  if (asksOnly.value) return <Alone />;
+  const name = state.service.value;
+  return name ? <ServicePart name={name} key={name} /> : <List />;
+}
+
+const COLUMNS: Column<Service>[] = [
+  {
+    id: "name",
+    title: "service",
+    wrap: true,
+    cell: ({ name }) => (
+      <button type="button" class="link" onClick={() => openService(name)}>
+        {name}
+      </button>
+    ),
+  },
+  { id: "state", title: "state", wrap: true, cell: (row) => <Health of={row} /> },
+  {
+    id: "engine",
+    title: "engine and model",
+    wrap: true,
+    cell: ({ engine, model }) => (
+      <>
+        {engine} <span class="soft">{model}</span>
+      </>
+    ),
+  },
+  { id: "replicas", title: "replicas", cell: (row) => <span class="num">{readiness(row)}</span> },
+  { id: "now", title: "requests now", end: true, cell: (row) => <span class="num">{integer(row.requests)}</span> },
+  {
+    id: "rate",
+    title: "requests/s",
+    end: true,
+    cell: ({ last_minute: lately }) => <span class="num">{lately && compact(lately.requests_per_second)}</span>,
+  },
+  {
+    id: "time",
+    title: "time, median",
+    end: true,
+    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately?.median_seconds)}</span>,
+  },
+  {
+    id: "first",
+    title: "first token",
+    end: true,
+    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately?.median_first_token_seconds)}</span>,
+  },
+  {
+    id: "tokens",
+    title: "tokens/s",
+    end: true,
+    cell: ({ last_minute: lately }) => <span class="num">{lately && compact(lately.answer_tokens_per_second)}</span>,
+  },
+];
+
+/** The state in one word, and why. */
+function Health({ of: row }: { of: Service }) {
+  return (
+    <>
+      <State of={row.state} />
+      <div class="small soft">{reason(row, clusterTime(now.value))}</div>
+    </>
+  );
+}
+
+function List() {
+  const { value, problem } = usePolled("services", EACH, services).value;
+  if (!value && problem) return <Trouble what="List of services" problem={problem} />;
+  if (!value) return <Skeleton rows={6} />;
+  const total = value.reduce((sum, { last_minute: lately }) => sum + (lately?.requests_per_second ?? 0), 0);
+  return (
+    <section class="stack services">
+      {problem && connection.value === "live" && <Trouble what="List of services" problem={problem} />}
+      <div class="row">
+        <h2 class="grow">
+          Services <span class="num soft">{integer(value.length)}</span>
+        </h2>
+        {value.length > 0 && <span class="soft num">{rate(total, "requests")} in the last minute</span>}
+      </div>
+      <div class="ages">
+        <Table
+          label="Services"
+          columns={COLUMNS}
+          rows={value}
+          name={(row) => row.name}
+          empty={<None />}
+          class="cards service-table"
+        />
+      </div>
+    </section>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="No service yet">
+      <p>A service keeps an engine with a model up, and answers for it as OpenAI's API does. From a shell:</p>
+      <pre>
+        {[
+          "./deploy-cluster.sh local --runner",
+          "cluster serve model.gguf --name chat --wait",
+          `curl -s ${location.origin}/v1/chat/completions -H "Authorization: Bearer $TOKEN" \\`,
+          "    -H 'Content-Type: application/json' \\",
+          `    -d '{"model": "chat", "messages": [{"role": "user", "content": "hello"}]}'`,
+        ].join("\n")}
+      </pre>
+      <p>Serving takes a token with the scope run, asking one with the scope infer.</p>
+    </Empty>
+  );
+}
+
+// -- who may ask, and nothing else --------------------------------------------------------------------------------------
+
+function Alone() {
+  const list = useSignal<readonly Model[] | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const ask = () => {
+    models().then(
+      (found) => ([list.value, problem.value] = [found, undefined]),
+      (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
+    );
+  };
+  useEffect(ask, [who.value?.token_id]);
+  useLayoutEffect(() => keys({ u: { text: "read the list of models again", run: ask } }), []);
+  if (problem.value) return <Trouble what="List of models" problem={problem.value} onRetry={ask} />;
+  if (!list.value) return <Skeleton rows={3} />;
+  const model = chosen(list.value, state.service.value)?.id;
+  if (!model) return <Empty title="No model is served to this tenant yet" />;
+  return (
+    <section class="stack services">
+      <label class="row">
+        Model
+        <select value={model} onChange={(event) => openService(event.currentTarget.value)}>
+          {list.value.map(({ id, ready }) => (
+            <option value={id} key={id}>
+              {id}
+              {ready ? "" : " (no replica is ready)"}
+            </option>
+          ))}
+        </select>
+      </label>
+      <Playground model={model} />
+    </section>
+  );
+}
