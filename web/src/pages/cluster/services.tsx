@@ -134,7 +134,7 @@ function None() {
   );
 }
 
-// -- who may ask, and nothing else --------------------------------------------------------------------------------------
+// -- who may ask, and nothing else ---------------------------------------------------------------------------------
 
 function Alone() {
   const list = useSignal<readonly Model[] | undefined>(undefined);
