@@ -37,7 +37,7 @@ async def list_models(request: Request, asker: http.AskerDep, _cluster: http.Clu
     return shown({"object": "list", "data": [_row(route) for route in found]})
 
 
-@routes.get("/models/{model}", tags=["inference"], dependencies=_INFER, **http.answers(schemas.Model))
+@routes.get("/models/{model}", tags=["inference"], dependencies=_INFER, **http.answers(schemas.ServedModel))
 async def one_model(
     request: Request, model: Annotated[str, Path(max_length=64)], asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:

@@ -105,7 +105,7 @@ class Inferred(BaseModel):
     model: str
 
 
-class Model(Answer):
+class ServedModel(Answer):
     id: str = required("Its name, by which it is asked for.")
     object: str
     created: int
@@ -115,4 +115,4 @@ class Model(Answer):
 
 class ModelList(Answer):
     object: str
-    data: list[Model]
+    data: list[ServedModel]

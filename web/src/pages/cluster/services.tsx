@@ -3,7 +3,7 @@
 import "./services.css";
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { Problem, who, type Model, type Service } from "../../lib/api";
+import { Problem, who, type ServedModel, type Service } from "../../lib/api";
 import { compact, integer, rate, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection } from "../../lib/live";
@@ -137,7 +137,7 @@ function None() {
 // -- who may ask, and nothing else ---------------------------------------------------------------------------------
 
 function Alone() {
-  const list = useSignal<readonly Model[] | undefined>(undefined);
+  const list = useSignal<readonly ServedModel[] | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   const ask = () => {
     models().then(

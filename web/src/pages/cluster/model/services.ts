@@ -1,6 +1,6 @@
 /** Services as the API tells them, and how each is in words. Pure but for the questions. */
 
-import { del, get, post, who, type Model, type Service, type ServiceReplica } from "../../../lib/api";
+import { del, get, post, who, type ServedModel, type Service, type ServiceReplica } from "../../../lib/api";
 import { integer, seconds } from "../../../lib/format";
 
 export type ServiceVerb = "start" | "restart" | "stop";
@@ -21,12 +21,12 @@ export function service(name: string, signal?: AbortSignal): Promise<Service> {
 }
 
 /** Models that may be asked, for who may do nothing but ask. */
-export async function models(signal?: AbortSignal): Promise<readonly Model[]> {
-  return (await get<{ data: readonly Model[] }>("/v1/models", {}, signal)).data;
+export async function models(signal?: AbortSignal): Promise<readonly ServedModel[]> {
+  return (await get<{ data: readonly ServedModel[] }>("/v1/models", {}, signal)).data;
 }
 
 /** The model that is shown: the one that was chosen, else the first that is ready, else the first. */
-export function chosen(list: readonly Model[], name: string): Model | undefined {
+export function chosen(list: readonly ServedModel[], name: string): ServedModel | undefined {
   return list.find(({ id }) => id === name) ?? list.find(({ ready }) => ready) ?? list[0];
 }
 
