@@ -48,9 +48,10 @@ _PARAMETERS = (
 # again; room is how many more threads may be created; due is when the next root arrives, clock the same in the units of
 # the arrival's mean; stolen and taken are the family and the member that an attempt has just stolen, -1 when it has
 # not; blocked counts cores held by waiting threads, stepped the attempts and slices that were stepped through.
+# next_key, next_children and next_work are drawn ahead for the thread that the global queue gives next, while drawn.
 _STATE = (
     "now", "core", "last", "head", "tail", "born", "spare", "live", "ready", "room", "arrived", "clock", "due",
-    "stolen", "taken", "blocked", "stepped",
+    "stolen", "taken", "blocked", "stepped", "next_work", "next_children",
 )  # fmt: skip
 # What becomes columns of a row; sums of waits are high * WIDE + low, those of warm-up roots' threads are also in warm;
 # unwaited is what the histogram of waits began with in its first bin.
@@ -61,9 +62,9 @@ _SUMS = (
 # The scalars of one replica. idle and thieves are sets of cores, a bit each: those to be served, and those that attempt
 # to steal; parked says that nothing is ready, so that attempts are not stepped through.
 REPLICA = np.dtype(
-    [("key", "u8"), ("idle", "u8"), ("thieves", "u8")]
+    [("key", "u8"), ("idle", "u8"), ("thieves", "u8"), ("next_key", "u8")]
     + [(name, "i8") for name in _PARAMETERS + _STATE + _SUMS]
-    + [("lifo", "?"), ("stealing", "?"), ("parked", "?")]
+    + [("lifo", "?"), ("stealing", "?"), ("parked", "?"), ("drawn", "?")]
 )
 
 

@@ -15,6 +15,7 @@ from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at
 def enqueue(replica, machine, family):
     """Append a family to the global queue; under lifo, put it at the head."""
     if replica.lifo:
+        replica.drawn = False
         machine.families[at(family)].link = replica.head
         replica.head = family
         return
@@ -71,9 +72,9 @@ def _pop(machine, core):
 def _take_first(replica, machine):
     family = replica.head
     child = machine.families[at(family)].first
+    link = machine.families[at(family)].link
     machine.families[at(family)].first = child + 1
-    if child + 1 == machine.families[at(family)].end:
-        replica.head = machine.families[at(family)].link
+    replica.head = link if child + 1 == machine.families[at(family)].end else family
     return family, child
 
 

@@ -16,7 +16,7 @@ from jobs.kinds.thread.cpu_draws import INTERNAL, INTERNAL_INLINE, at, interarri
 from jobs.kinds.thread.cpu_events import advance, bit, next_time, replace_last
 from jobs.kinds.thread.cpu_queues import enqueue, take
 from jobs.kinds.thread.cpu_stealing import attempts, begin_attempts, end_attempt, park_or_wake
-from jobs.kinds.thread.cpu_threads import add_family, dispatch, end_segment, end_slice
+from jobs.kinds.thread.cpu_threads import add_family, dispatch, draw_ahead, end_segment, end_slice
 
 _0 = np.uint64(0)
 
@@ -80,6 +80,7 @@ def _clear(replica, machine, measured):
     replica.blocked = replica.stepped = replica.taken = 0
     replica.core = replica.last = replica.head = replica.tail = replica.spare = replica.stolen = -1
     replica.idle, replica.thieves, replica.parked = ~_0 >> np.uint64(64 - replica.p), _0, True
+    replica.next_key, replica.next_work, replica.next_children, replica.drawn = _0, 0, 0, False
     replica.spawned = replica.peak_live = replica.peak_ready = 0
     replica.work_ns = replica.busy = replica.wanted = replica.started = replica.again = replica.joined = 0
     replica.refused = replica.longest = replica.longest_work = replica.max_wait = 0
@@ -118,7 +119,11 @@ def _arrive(replica, model, machine):
 @njit(**INTERNAL_INLINE)
 def _serve_idle_cores(replica, model, machine, measured):
     """Give each idle core a thread, in the order of their numbers, or let it attempt to steal."""
-    while replica.idle != _0:
+    while True:
+        if not replica.stealing:
+            draw_ahead(replica, model, machine)
+        if replica.idle == _0:
+            break
         core = trailing_zeros(replica.idle)
         family, child = take(replica, machine, core)
         if family >= 0:
