@@ -13,6 +13,9 @@ from jobs import errors
 from jobs.store import tokens
 from jobs.store.tokens import Credential, Tokens
 
+#: A host that has joined uses its tokens at once: those that it has not used within this time have reached nobody.
+BROKEN_MS = 60_000
+
 
 def host_list(workers: Iterable[WorkerRow]) -> list[HostRow]:
     """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
@@ -28,43 +31,51 @@ def host(workers: Iterable[WorkerRow], name: str) -> HostDetailRow:
     return rows.detail_row(rows.host_row(name, of_it), of_it)
 
 
-def join(store: Tokens, asker: Asker, names: Sequence[str]) -> list[Credential]:
+def join(store: Tokens, asker: Asker, host_name: str, names: Sequence[str]) -> list[Credential]:
     """Use the asker's invitation up, and return a new token for each worker. Conflict, and Unauthorized for a used one.
 
-    The invitation ends first, in one step of Redis: of two that use it at once, one is refused.
+    The invitation ends first, in one step of Redis: of two that use it at once, one is refused. Tokens that a join of
+    this name has left which broke off end too.
     """
-    _refuse_taken(store, names)
+    left = _refuse_taken(store, names)
     if not store.revoke(asker.token, asker.actor):
         raise errors.Unauthorized("this invitation was used or has expired; ask for another", field="Authorization")
     minted: list[Credential] = []
     try:
         for name in names:
-            minted.append(_minted(store, name, asker))
+            minted.append(_minted(store, name, host_name, asker))
         _refuse_taken(store, names, {one.id for one in minted})
     except Exception:
         for one in minted:
             store.revoke(one.id, asker.actor)
         raise
+    for token in left:
+        store.revoke(token, asker.actor)
     return minted
 
 
-def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> None:
+def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> list[str]:
     """Raise Conflict where a worker of such a name has another token: two would take the name from each other.
 
-    `own`: tokens that were just made; of two hosts that took a name at once, both are refused.
+    `own`: tokens that were just made; of two hosts that took a name at once, both are refused. Returns the tokens of
+    these names that a join has left which broke off.
     """
-    workers = {token.name for token in store.all() if "worker" in token.scopes and token.id not in own}
-    if taken := sorted(workers & set(names)):
+    _, now = store.state()
+    of_names = [one for one in store.all() if "worker" in one.scopes and one.id not in own and one.name in names]
+    left = [one.id for one in of_names if one.host and not one.used and now - one.created > BROKEN_MS]
+    if taken := sorted(one.name for one in of_names if one.id not in left):
         raise errors.Conflict(
-            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or, as"
-            " where a join broke off, `cluster token revoke`; or join under another name: --name NAME", field="host",
+            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or"
+            " `cluster token revoke`; where a join broke off, try again in a minute; or join under another name: --name"
+            " NAME", field="host",
         )  # fmt: skip
+    return left
 
 
-def _minted(store: Tokens, name: str, asker: Asker) -> Credential:
+def _minted(store: Tokens, name: str, host_name: str, asker: Asker) -> Credential:
     minted = tokens.mint()
     how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor,
-                       labels=asker.labels)  # fmt: skip
+                       labels=asker.labels, host=host_name)  # fmt: skip
     if how == "missing":
         raise errors.UnknownTenant(asker.tenant)
     if how != "new":

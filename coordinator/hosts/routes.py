@@ -75,7 +75,7 @@ async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep)
                                field="Authorization")  # fmt: skip
     asked: NewHost = http.parsed(NewHost, await bodies.body(request))
     names = asked.names()
-    minted = await run_in_threadpool(queries.join, cluster.store.tokens, asker, names)
+    minted = await run_in_threadpool(queries.join, cluster.store.tokens, asker, asked.host, names)
     cluster.credentials.forget()
     workers = [{"worker": name, "token": one.text} for name, one in zip(names, minted, strict=True)]
     answer = shown({"version": VERSION, "workers": workers}, 201)

@@ -9,7 +9,8 @@ import shutil
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
 from http.client import HTTPException
@@ -113,7 +114,15 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         raise Trouble(
             FAILED, f"{FOLDER} cannot be written: {error.strerror}. The invitation is used up{also}"
         ) from None
+    _use(made, given.values())
     return made
+
+
+def _use(made: Membership, given: Iterable[str]) -> None:
+    """Use each token once: one that never is is taken for that of a join which broke off."""
+    with suppress(CannotReach):
+        for text in given:
+            ask("POST", f"{made.url}/api/worker/register", text, made.authority, {})
 
 
 def _new_host() -> Path:

@@ -81,6 +81,8 @@ class Token:
     used: int
     #: Of the host of the worker that it is for; of an invitation, of the host that joins with it.
     labels: tuple[str, ...] = ()
+    #: The host that joined with it; empty for a token that was made by itself.
+    host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +118,17 @@ class Tokens(Part):
     def create(
         self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
         ttl_ms: int = 0, actor: Actor = ANONYMOUS, labels: Iterable[str] = (),
+        host: str = "",
     ) -> str:  # fmt: skip
         """Store a token that lives for ttl_ms, 0: without end: new. `labels`: those of its worker's host.
+
+        `host`: the one that joins with it.
 
         Else full, beyond MAX_TOKENS; or missing: the tenant is not registered.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
-        if text := joined(labels):
-            fields["labels"] = text
+        further = {"labels": joined(labels), "host": host}
+        fields |= {field: text for field, text in further.items() if text}
         flat = [item for pair in fields.items() for item in pair]
         [answer] = self._scripts.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
@@ -203,7 +208,7 @@ def _token(token_id: str, row: Mapping[str, str]) -> Token | None:
         return Token(
             id=token_id, name=row["name"], tenant=row["tenant"], scopes=tuple(row["scopes"].split(",")),
             digest=row["digest"], created=int(row["created"]), expires=int(row["expires"]), used=int(row["used"]),
-            labels=parted(row.get("labels", "")),
+            labels=parted(row.get("labels", "")), host=row.get("host", ""),
         )  # fmt: skip
     except (LookupError, ValueError):
         return None

@@ -51,9 +51,18 @@ class Door:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Tokens of workers."""
+        return [row for row in self.live.get("/api/tokens")["tokens"] if row["scopes"] == ["worker"]]
+
     def tokens(self) -> set[str]:
-        rows = self.live.get("/api/tokens")["tokens"]
-        return {row["name"] for row in rows if row["scopes"] == ["worker"]}
+        return {row["name"] for row in self.rows()}
+
+    def age(self, name: str, hours: int = 1) -> None:
+        """Make the tokens of a worker older."""
+        for row in self.rows():
+            if row["name"] == name:
+                self.live.redis().hincrby(f"ct:token:{row['id']}", "created", -3_600_000 * hours)
 
 
 def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
@@ -155,8 +164,12 @@ def test_a_tenant_that_requires_a_label_is_served_by_the_host_that_was_given_it(
 
 
 def refused(invited: Invitation, *words: str) -> None:
+    refused_as(invited, "refused", *words)
+
+
+def refused_as(invited: Invitation, name: str, *words: str) -> None:
     with pytest.raises(Trouble) as trouble:
-        join(invited, "refused")
+        join(invited, name)
     assert all(word in str(trouble.value) for word in words), trouble.value
     assert membership.kept() is None
 
@@ -327,6 +340,43 @@ def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
     trust = str(membership.FOLDER / "authority.pem")
     assert membership.ask("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
     assert join(invited, "cellar").workers == ["cellar-cpu-1"], "what was refused has not used the invitation up"
+
+
+def _lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to an invitation is lost, as where the coordinator or the network dies meanwhile."""
+    ask = membership.ask
+
+    def without_answer(*words: Any) -> Any:
+        ask(*words)
+        raise membership.CannotReach("connection reset by peer")
+
+    monkeypatch.setattr(membership, "ask", without_answer)
+
+
+def test_a_join_that_broke_off_keeps_its_name_from_nobody(
+    door: Door, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tokens reached nobody; those that a host has used are its own, however old."""
+    with monkeypatch.context() as cut:
+        _lost(cut)
+        refused_as(door.invited(), "broken", "used up meanwhile")
+    assert "broken-cpu-1" in door.tokens() and membership.kept() is None
+    door.age("broken-cpu-1", -1)  # however slow this machine is
+    refused_as(door.invited(), "broken", "has joined before", "in a minute")
+    door.age("broken-cpu-1", 2)
+    joined = join(door.invited(), "broken")
+    assert [row["name"] for row in door.rows() if row["name"] == "broken-cpu-1"] == ["broken-cpu-1"]
+    until(lambda: all(row["used"] for row in door.rows() if row["name"] == "broken-cpu-1"), 60)
+    door.age("broken-cpu-1")
+    refused_as(door.invited(), "broken", "has joined before")
+    assert joined.workers == ["broken-cpu-1"]
+
+
+def test_a_token_that_was_made_by_itself_gives_its_name_to_nobody(door: Door, here: Path) -> None:
+    made = door.live.post("/api/tokens", {"name": "office-cpu-1", "scopes": ["worker"]})
+    assert made.status_code == 201
+    door.age("office-cpu-1")
+    refused_as(door.invited(), "office", "has joined before")
 
 
 @pytest.mark.parametrize(
