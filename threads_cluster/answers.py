@@ -690,6 +690,7 @@ class Chunk(Answer):
 
 class ChunkList(Answer):
     chunks: Many[Chunk]
+    cursor: str | None = None
 
 
 class ChunkBegun(Answer):

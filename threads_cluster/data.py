@@ -40,8 +40,14 @@ class Data:
 
     def list(self) -> Rows:
         """Chunks by their ids, each with `device`, `locations`, `bytes` and `references`."""
-        rows: Rows = self._ask("GET", "", answers.ChunkList)["chunks"]
-        return rows
+        found: Rows = []
+        cursor: str | None = None
+        while True:
+            page = self._ask("GET", "", answers.ChunkList, cursor=cursor)
+            found += page["chunks"]
+            cursor = page.get("cursor")
+            if not cursor:
+                return found
 
     def get(self, chunk: str) -> Json:
         """One chunk, as `list` has it. ApiError 404 until it is there."""

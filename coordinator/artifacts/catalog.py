@@ -30,7 +30,7 @@ ABOUT, _MAX_ABOUT = ".cluster-model.json", 16 << 10
 #: Beginnings of the names of chunks of data, and of batches that run, which are no models.
 CHUNK, BATCH = "chunk-", "batch-"
 #: Largest manifest that is looked into for weights, and manifests of which is kept what they have.
-_MAX_MANIFEST, _KEPT = 1 << 20, 10_000
+_MAX_MANIFEST, _KEPT = 256 << 10, 10_000
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
 

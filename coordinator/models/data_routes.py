@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from coordinator import http
 from coordinator.artifacts import threads
@@ -20,13 +20,19 @@ routes = http.router()
 
 _SUBMIT, _RUN = [http.needs(Scope.SUBMIT)], [http.needs(Scope.RUN)]
 _DIGITS = 12
-Chunk = Annotated[str, Path(pattern=rf"^{CHUNK}[0-9a-f]{{{_DIGITS}}}$", description="A chunk's id.")]
+_ID = rf"^{CHUNK}[0-9a-f]{{{_DIGITS}}}$"
+Chunk = Annotated[str, Path(pattern=_ID, description="A chunk's id.")]
 
 
 @routes.get("/v1/data", tags=["models"], **http.answers(schemas.ChunkList))
-async def list_data(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def list_data(
+    cluster: http.ClusterDep, asker: http.AskerDep,
+    cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Response:  # fmt: skip
     """List chunks of data by their ids."""
-    return shown({"chunks": await threads.run(lambda: queries.chunks(cluster, asker.tenant))})
+    rows, last = await threads.run(lambda: queries.chunks(cluster, asker.tenant, cursor, limit))
+    return shown({"chunks": rows, **({"cursor": last} if last else {})})
 
 
 @routes.post(

@@ -24,12 +24,14 @@ def one(cluster: Cluster, tenant: str, name: str) -> ModelRow:
     return rows.model_row(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
 
 
-def chunks(cluster: Cluster, tenant: str) -> list[ChunkRow]:
-    """Return a tenant's chunks of data by their ids."""
+def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ChunkRow], str]:
+    """Return so many of a tenant's chunks of data behind one, and the one after which the next page begins."""
     store = cluster.store.artifacts
-    named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK)]
-    read = store.read(tenant, [artifact for _, artifact in named])
-    return [rows.chunk_row(name, row) for (name, _), row in zip(named, read, strict=True) if row]
+    named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
+    page = named[:most]
+    read = store.read(tenant, [artifact for _, artifact in page])
+    found = [rows.chunk_row(name, row) for (name, _), row in zip(page, read, strict=True) if row]
+    return found, page[-1][0] if len(named) > most else ""
 
 
 def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> ChunkRow:

@@ -26,7 +26,7 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 async def list_models(
     cluster: http.ClusterDep, asker: http.AskerDep,
     cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Names that are looked at.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=500, description="Names of artifacts that are looked at.")] = 200,
 ) -> Response:  # fmt: skip
     """List models: artifacts with a name and weights, and those that are registered, by name."""
     rows, last = await threads.run(lambda: queries.page(cluster, asker.tenant, cursor, limit))

@@ -36,6 +36,7 @@ class Chunk(Answer):
 
 class ChunkList(Answer):
     chunks: list[Chunk] = required("By their ids.")
+    cursor: str | None = optional("Where the next page begins; left out on the last.")
 
 
 class ChunkBegun(Answer):

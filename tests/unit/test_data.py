@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.jobs.on_behalf import Maker
 from coordinator.places import Place
 from coordinator.services import placed
+from coordinator.workflows.pool_host import PoolHost
 from jobs.store import keys
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import PIPELINE
@@ -70,6 +72,41 @@ def test_a_repeated_request_makes_one_chunk(pool: Pool) -> None:
     body, key = {"source": SOURCE}, {"Idempotency-Key": "k1"}
     first, again = (pool.ask("POST", "/api/v1/data", body, **key).json() for _ in range(2))
     assert first == again and first["chunk_id"] != pool.ask("POST", "/api/v1/data", body).json()["chunk_id"]
+
+
+def test_chunks_are_listed_page_by_page(pool: Pool) -> None:
+    names = [f"chunk-{number:012x}" for number in range(5)]
+    for name in names:
+        pool.put(name, {"a": name.encode()})
+    found, cursor, pages = [], "", 0
+    while pages == 0 or cursor:
+        page = pool.ask("GET", f"/api/v1/data?limit=2&cursor={cursor}").json()
+        found += [one["chunk_id"] for one in page["chunks"]]
+        cursor, pages = page.get("cursor", ""), pages + 1
+    assert (found, pages) == (names, 3)
+    assert [one["chunk_id"] for one in pool.client.data.list()] == names
+
+
+def test_every_step_may_be_repeated_by_the_leader_that_takes_over(pool: Pool) -> None:
+    """A leader may die between a step and its note: the next one carries it out again, with the same outcome."""
+    artifact = pool.put_model("tiny")
+    prompts = pool.put("chunk-000000000001", {"a": PROMPTS})
+    left = pool.put("left", {"outputs/0/model/tiny.gguf": WEIGHTS, "outputs/0/data/a": PROMPTS})
+    maker = Maker(tenant="default", token="t1", runs_programs=True)
+    moved = {"model_name": "tiny", "source_device": "disk", "target_device": "n:disk", "artifact": artifact}
+    chunk = {"chunk_id": "chunk-000000000001", "artifact": prompts, "target_device": "n:dram"}
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("model.source", {"model_name": "tiny", "source": SOURCE}),
+        ("model.batch", {"model_name": "tiny", "input_data": prompts, "name": "batch-1"}),
+        ("batch.clear", {"name": "batch-1"}), ("model.at", moved), ("copy", moved),
+        ("model.leave", {**moved, "source_device": "n:disk"}), ("data.at", {"data_id": prompts}),
+        ("data_create", chunk), ("data_transfer", chunk),
+        ("data.keep", {"chunk_id": "chunk-000000000002", "artifact": left, "folder": "outputs/0/data"}),
+        ("model.keep", {"model_name": "new", "artifact": left, "folder": "outputs/0/model", "source": SOURCE}),
+    ]  # fmt: skip
+    for name, given in steps:
+        first, again = (PoolHost(pool.app.state.cluster, maker).step(name, given) for _ in range(2))
+        assert first == again, name
 
 
 def test_data_is_its_tenants_alone_and_bad_requests_name_their_field(pool: Pool) -> None:
