@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threads_cluster.api import Cluster
+    from threads_cluster.jobs_of_models import ClusterClient
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "ClusterClient"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ClusterClient":
+        from threads_cluster.jobs_of_models import ClusterClient
+
+        return ClusterClient
     if name != "Cluster":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from threads_cluster.api import Cluster

@@ -15,6 +15,7 @@ from coordinator.jobs import submissions
 from coordinator.workflows.references import Path
 from jobs import errors
 from jobs.kinds import registry
+from jobs.kinds.program_fields import Requirements
 from jobs.numbers import short
 from jobs.store import artifacts
 
@@ -29,6 +30,9 @@ _CHUNK = re.compile(rf"{catalog.CHUNK}[0-9a-f]{{12}}")
 _SHA = re.compile(r"[0-9a-f]{64}")
 #: Most tokens of one answer.
 _MAX_TOKENS = 1 << 22
+
+#: Requirements that a batch may have of the GPUs on which it is computed.
+_OF_GPUS = ("gpus", "gpu_memory_mib", "compute_capability")
 
 #: Path and text of what is wrong with parameters.
 Complaints: TypeAlias = list[tuple[Path, str]]
@@ -169,6 +173,20 @@ def _tokens(value: Any) -> str:
     return "" if sound else f"must be an integer in 1..{_MAX_TOKENS}; got {short(value)}"
 
 
+def _gpus(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, dict) or (unknown := sorted(map(str, value.keys() - _OF_GPUS))):
+        given = unknown[0] if isinstance(value, dict) else short(value)
+        return f"must be an object of {', '.join(_OF_GPUS)}; got {given}"
+    try:
+        Requirements.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return f"{first['loc'][0]}: {first['msg']}"
+    return ""
+
+
 def _place(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
     def rule(value: Any) -> str:
         try:
@@ -299,9 +317,9 @@ _OWN = (
         model_name=_artifact_name, device=_place("gpu", "cpu", any_host=True), port=_port,
     ),
     _stepped(
-        "inference", ("output", "artifact", "place"), written=("model_name", "output_device"),
+        "inference", ("output", "artifact", "place"), written=("model_name", "output_device", "requirements"),
         model_name=_artifact_name, input_data=_any_artifact, output_device=_FILES, max_tokens=_tokens,
-        temperature=_number(0, 100),
+        temperature=_number(0, 100), requirements=_gpus,
     ),
     _stepped(
         "data_create", ("chunk_id", "artifact", "place"), written=("target_device",),

@@ -117,8 +117,9 @@ class _Steps:
 
     def program(self, name: str, host: str, **parameters: Any) -> Action:
         """Return a step that runs a program, on a host where one is named."""
-        needs = {"requirements": {"host": host}} if host else {}
-        return self.step(name, "command", {"retries": _RETRIES, **parameters, **needs})
+        needs = {**(parameters.pop("requirements", None) or {}), **({"host": host} if host else {})}
+        required = {"requirements": needs} if needs else {}
+        return self.step(name, "command", {"retries": _RETRIES, **parameters, **required})
 
     def brought(self, place: Place, artifact: str) -> Iterator[Action]:
         """Yield the step in which a host gets an artifact; none for the cluster's store, where all of them lie."""
@@ -190,11 +191,11 @@ def _inference(steps: _Steps) -> Iterator[Action]:
     """Yield the steps of a batch: files and program in one artifact, their run, and the end of that artifact."""
     given, place = steps.parameters, _place(steps.parameters["output_device"])
     batch = f"batch-{secrets.token_hex(6)}"
-    asked = {name: value for name, value in given.items() if name != "output_device"}
+    asked = {name: value for name, value in given.items() if name not in ("output_device", "requirements")}
     yield steps.step("batch", "model.batch", {**asked, "name": batch})
     run = steps.program(
         "run", place.host, command=steps.of("batch", "command"), files=steps.of("batch", "artifact"),
-        outputs=["answers"], python=steps.of("batch", "python"),
+        outputs=["answers"], python=steps.of("batch", "python"), requirements=given.get("requirements"),
     )  # fmt: skip
     yield run
     yield from _kept_chunk(steps, steps.of("run", "artifact"), _ANSWERS, place)

@@ -33,7 +33,9 @@ COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - EL
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
 _PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
-PYTHON = [typed for typed in _PYTHON if "files=" not in typed]
+#: What test_profiles.py evaluates, with a place for artifacts.
+PYTHON_PROFILED = [typed for typed in _PYTHON if typed.startswith("Cluster().profile(")]
+PYTHON = [typed for typed in _PYTHON if "files=" not in typed and typed not in PYTHON_PROFILED]
 PYTHON_PROGRAMS = [typed for typed in _PYTHON if "files=" in typed]
 #: What a program reads.
 VARIABLES = ["$CLUSTER_UNIT"]
@@ -52,6 +54,7 @@ def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
         *TARGETS,
         *PYTHON,
         *PYTHON_PROGRAMS,
+        *PYTHON_PROFILED,
         *VARIABLES,
     }
 
@@ -117,13 +120,14 @@ def test_make_has_the_target(typed: str) -> None:
 
 
 def test_the_lines_of_python_work(cluster: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    single, batch, results = PYTHON
+    single, batch, results, best = PYTHON
     one = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
     with Cluster(cluster.url(), "") as connection:
         names = {"Cluster": lambda: connection, "cluster": connection, "jobs": [one, one]}
         assert eval(single, names)["delay"]["max"]["value"] == 111  # noqa: S307 - a line of the page
         names["ids"] = [answer["job_id"] for answer in eval(batch, names)]  # noqa: S307 - a line of the page
         assert [answer["result"]["count"] for answer in eval(results, names)] == [1, 1]  # noqa: S307 - a line of the page
+        assert eval(best, names) in {row["host"] for row in connection.hosts()}  # noqa: S307 - a line of the page
 
 
 def test_the_specifications_own_submit_is_accepted_as_it_stands(cluster: Live) -> None:

@@ -18,7 +18,8 @@ import pytest
 from jobs.trees import manifest
 from tests.integration.live import Live, until
 from tests.integration.test_cli import run
-from tests.integration.test_coming_from import PROFILED
+from tests.integration.test_coming_from import PROFILED, PYTHON_PROFILED
+from threads_cluster import Cluster
 
 HZ = 10
 
@@ -146,3 +147,11 @@ def test_the_words_for_those_who_come_from_elsewhere_work_in_their_order(cluster
     code, out, err = run(cluster, *analyze_it[:-1], str(plot))
     assert code == 0, err
     assert "one" in out and plot.read_bytes().startswith(b"%PDF")
+
+
+def test_a_block_of_python_is_profiled_as_the_page_says(cluster: Live) -> None:
+    [typed] = PYTHON_PROFILED
+    with Cluster(cluster.url(), "") as connection:
+        with eval(typed, {"Cluster": lambda: connection}) as profile:  # noqa: S307 - a line of the page
+            sampled(cluster, profile.name, {"one", "two"})
+        assert {row["host"] for row in profile.summary()["devices"]} == {"one", "two"}
