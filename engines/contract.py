@@ -62,8 +62,9 @@ class Batch:
 class Definition(Protocol):
     """`definition.py`: how a replica is started, and what it answers.
 
-    One whose models have a size also has `need(parameters, model, gpus)`, which returns a `memory.Need`; one whose
-    replicas are a group, `credentials(key)`: the certificate and its key, in PEM, of whoever has a replica's key.
+    One whose packages are gigabytes says LARGE. One whose models have a size also has `need(parameters, model, gpus)`,
+    which returns a `memory.Need`; one whose replicas are a group, `credentials(key)`: the certificate and its key, in
+    PEM, of whoever has a replica's key.
     """
 
     #: One sentence for people.

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import engines
@@ -45,6 +46,18 @@ def suited(model: Model | None, gpus: int) -> str:
 def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
     """Return what estimates the memory of an engine's replicas; None for one whose replicas have no size."""
     return getattr(definition(engine), "need", None)
+
+
+@lru_cache
+def packages(engine: str) -> str:
+    """Return the packages that a replica's Python needs, as a file of requirements lists them; empty: none."""
+    text = (Path(engines.__path__[0]) / engine / "requirements.txt").read_text()
+    return text if any(line and not line.startswith("#") for line in text.splitlines()) else ""
+
+
+def is_large(engine: str) -> bool:
+    """Return True for an engine whose packages are gigabytes: who serves it is asked first."""
+    return bool(getattr(definition(engine), "LARGE", False))
 
 
 def credentials(engine: str) -> Callable[[str], tuple[str, str]] | None:

@@ -651,6 +651,18 @@ class ServiceList(Answer):
     services: Many[Service]
 
 
+class Engine(Answer):
+    engine: str
+    summary: str
+    routes: str
+    large: bool
+    packages: str
+
+
+class EngineList(Answer):
+    engines: Many[Engine]
+
+
 class Access(Answer):
     job_id: str
     address: str

@@ -18,6 +18,7 @@ from threads_cluster import (
     artifact_commands,
     data_commands,
     discovery,
+    engine_commands,
     errors,
     metric_commands,
     model_commands,
@@ -485,6 +486,7 @@ app.add_typer(webhooks.app, name="webhook")
 app.add_typer(profile_commands.app, name="profile")
 app.add_typer(model_commands.app, name="model")
 app.add_typer(data_commands.app, name="data")
+app.add_typer(engine_commands.app, name="engine")
 app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
 app.command()(service_commands.services)
 app.add_typer(service_commands.app, name="service")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import artifact_commands, errors, program_commands, show
+from threads_cluster import artifact_commands, engine_commands, errors, program_commands, show
 from threads_cluster.session import as_json_option
 
 app = typer.Typer(
@@ -84,6 +84,9 @@ def serve(
     force: Annotated[
         bool, typer.Option("--force", help="Also where the weights are more than any runner's memory.")
     ] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="Let runners fetch gigabytes of packages, where the engine needs such.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -94,15 +97,20 @@ def serve(
     if what == [DASK] and not engine and not Path(DASK).exists():
         engine = DASK
     model, given = _asked(what or [], engine, files)
+    name = name or _name(model or engine)
     parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
     requirements = {
         "gpus": gpus, "gpu_memory_mib": gpu_memory, "cpus": cpus, "memory_mib": memory, "host": host,
         "labels": label or None,
     }  # fmt: skip
+    scaled = _autoscale(autoscale, target)
+    _check_there(model)
+    if not install and (large := engine or _weighty(ctx, model, gpus)):
+        engine_commands.agreed(ctx, large)
     row = ctx.obj.cluster.services.serve(
-        name or _name(model or engine), engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
+        name, engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
         parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
-        idle_seconds=idle, autoscale=_autoscale(autoscale, target), force=force or None,
+        idle_seconds=idle, autoscale=scaled, force=force or None,
     )  # fmt: skip
     if memory := (row.get("asked") or {}).get("memory"):
         show.say(f"memory of a replica: {memory['words']}")
@@ -164,6 +172,27 @@ def _parameters(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def _weighty(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
+    """Return the engine that a model without one will have, as far as its packages matter; empty: a small one."""
+    if model is None:
+        return ""
+    paths = _paths(ctx, model)
+    if any(path.endswith(".gguf") for path in paths) or not any(path.endswith(".safetensors") for path in paths):
+        return ""
+    return "vllm" if gpus else "transformers"
+
+
+def _paths(ctx: typer.Context, model: str) -> list[str]:
+    """Return the files of a model, here or kept in the cluster; none where it may not be looked at."""
+    place = Path(model)
+    if place.exists():
+        return [path.name for path in place.rglob("*")] if place.is_dir() else [place.name]
+    try:
+        return [entry.path for entry in ctx.obj.cluster.artifacts.files(model)]
+    except errors.ApiError:  # that it is served will say what is wrong
+        return []
+
+
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -176,11 +205,15 @@ def _name(model: str) -> str:
     return found
 
 
+def _check_there(model: str | None) -> None:
+    """Raise BadArgument for what can be nothing but a file, and is not there."""
+    if model is not None and (model.endswith(".gguf") or "/" in model) and not Path(model).exists():
+        raise errors.BadArgument(f"there is no file {model}; artifacts: cluster artifact list")
+
+
 def _put(ctx: typer.Context, model: str | None, *, as_json: bool) -> str | None:
     """Return the artifact of a model: one that there is, or the file or folder, which is sent."""
     if model is None or not Path(model).exists():
-        if model is not None and (model.endswith(".gguf") or "/" in model):
-            raise errors.BadArgument(f"there is no file {model}; artifacts: cluster artifact list")
         return model
     with artifact_commands.progress("sent", quiet=as_json) as progressing:
         answer = ctx.obj.cluster.artifacts.put(Path(model), progress=progressing)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from threads_cluster.workflows import Patient
 
 Json: TypeAlias = dict[str, Any]
+Rows: TypeAlias = list[Json]
 
 #: Seconds between two looks.
 _STEP = 0.5
@@ -83,6 +84,12 @@ class Services:
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a service; its replicas end when their requests are answered."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
+
+    def engines(self) -> Rows:
+        """Engines by name: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
+        answer = self._connection.ask("GET", "/api/engines", patience=self._cluster.patience)
+        rows: Rows = answers.checked(answers.EngineList, answer, self._cluster.url)["engines"]
+        return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
         """`{job_id, address, port, certificate, private_key}` of the replica that leads; of Dask alone."""

@@ -49,6 +49,15 @@ class ServiceRow(TypedDict):
     last_dead_job_id: NotRequired[str | None]
 
 
+class EngineRow(TypedDict):
+    engine: str
+    summary: str
+    routes: str
+    large: bool
+    packages: str
+    parameters: dict[str, Any]
+
+
 class AccessRow(TypedDict):
     job_id: str
     address: str

@@ -54,6 +54,19 @@ class Service(Answer):
     last_dead_job_id: str | None = optional("The job of the last replica that died, for its log.")
 
 
+class Engine(Answer):
+    engine: str
+    summary: str
+    routes: str = required("openai: it is asked at /v1; http: in its own way.")
+    large: bool = required("Its packages are gigabytes.")
+    packages: str = required("Those that a runner needs for it, as a file of requirements lists them; empty: none.")
+    parameters: dict[str, Any] = required("JSON Schema of its parameters.")
+
+
+class EngineList(Answer):
+    engines: list[Engine] = required("By name.")
+
+
 class Access(Answer):
     job_id: str = required("The replica that leads.")
     address: str = required("Where it answers.")

@@ -13,6 +13,7 @@ from engines.contract import Launch, Model
 
 SUMMARY = "Weights in safetensors, on CPUs and GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
+LARGE = True
 
 _FOLDER = Path(__file__).parent
 #: Nothing is fetched and nothing is told while it runs.

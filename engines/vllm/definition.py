@@ -14,6 +14,7 @@ from jobs import errors
 
 SUMMARY = "Weights in safetensors, on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
+LARGE = True
 
 _FOLDER = Path(__file__).parent
 #: Nothing is fetched and nothing is told while it runs.

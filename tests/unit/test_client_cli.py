@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, Fake, job, problem
-from threads_cluster import api, cli, connection, figures, options, show, tables, watching
+from threads_cluster import api, cli, connection, figures, options, programs, running, show, tables, watching
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
 
@@ -1009,6 +1009,54 @@ def test_what_cannot_be_served_is_refused_before_anything_is_sent(
 ) -> None:
     ran = run("serve", *words)
     assert ran.code == 2 and why in ran.err and fake.asked == []
+
+
+ENGINES = {"engines": [
+    {"engine": "http", "summary": "Any program.", "routes": "openai", "large": False, "packages": "", "parameters": {}},
+    {"engine": "transformers", "summary": "Weights.", "routes": "openai", "large": True, "packages": "torch==1\n",
+     "parameters": {}},
+]}  # fmt: skip
+
+
+def test_gigabytes_of_packages_are_asked_for_before_anything_is_sent(fake: Fake, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    fake.on("GET", "/api/engines", ENGINES)
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    for words in ((str(tmp_path), "--name", "m"), ("m", "--engine", "transformers")):
+        ran = run("serve", *words)
+        assert ran.code == 2 and "needs gigabytes of packages" in ran.err, ran.err
+        assert "--install" in ran.err and "cluster engine install transformers" in ran.err
+    assert {each.url.path for each in fake.asked} == {"/api/engines"}
+    assert run("serve", "m", "--engine", "transformers", "--install").code == 0
+    assert run("serve", "--engine", "http", "--", "x").code == 0
+    fake.on("GET", "/api/engines", httpx.Response(404, json={"detail": "Not Found"}))
+    assert run("serve", "m", "--engine", "transformers").code == 0, "a coordinator of an earlier version has none such"
+
+
+def test_engines_are_listed_and_one_without_packages_needs_no_installation(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/engines", ENGINES)
+    assert [line.split()[0] for line in run("engine", "list").out.splitlines()] == ["engine", "http", "transformers"]
+    ran = run("engine", "install", "nosuch")
+    assert ran.code == 2 and "there are http, transformers" in ran.err
+    assert "needs no packages" in run("engine", "install", "http").err
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_engine_is_installed_by_a_program_with_the_list_that_its_replicas_have(
+    fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    sent: list[tuple[Any, str]] = []
+
+    def submit(_self: object, program: Any, *, files: str) -> dict[str, str]:
+        sent.append((program, Path(files, program.python).read_text()))
+        return {"job_id": "j"}
+
+    monkeypatch.setattr(programs.Programs, "submit", submit)
+    monkeypatch.setattr(running, "run", lambda _session, job: ({"job_id": job}, code))
+    fake.on("GET", "/api/engines", ENGINES)
+    assert run("engine", "install", "transformers", "--host", "gpu1").code == code
+    [(program, packages)] = sent
+    assert packages == "torch==1\n" and (program.host, program.retries) == ("gpu1", 0)
 
 
 def test_who_waits_for_replicas_that_die_hears_why(fake: Fake, run: Run) -> None:

@@ -71,6 +71,17 @@ def test_the_engine_is_the_one_for_the_models_files(models: Bench) -> None:
         assert refused.value.status == 422
 
 
+def test_engines_are_told_with_their_parameters_and_the_packages_that_a_replica_gets(models: Bench) -> None:
+    rows = {row["engine"]: row for row in models.client.services.engines()}
+    assert list(rows) == sorted(rows) == ["dask", "http", "llamacpp", "transformers", "vllm"]
+    assert [name for name, row in rows.items() if row["large"]] == ["transformers", "vllm"]
+    assert rows["http"]["packages"] == "" and "context" in rows["vllm"]["parameters"]["properties"]
+    serve(models, "safe")
+    service = models.store.services.one("default", "chat")
+    assert service and json.loads(service.job)["parameters"]["packages"] == rows["transformers"]["packages"]
+    assert models.ask("GET", "/api/engines", token="x" * 40).status_code == 401
+
+
 def test_the_memory_of_a_replica_is_kept_with_its_sum_and_compared_with_the_runners(models: Bench) -> None:
     runner(models, 4096, 81_920, 81_920)
     serve(models, "safe", requirements=GPUS, parameters={"gpu_memory_utilization": 0.5})

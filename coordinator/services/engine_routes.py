@@ -1,0 +1,27 @@
+"""Routes of engines: those there are, with their parameters and the packages that their replicas need."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from coordinator import http
+from coordinator.http import shown
+from coordinator.services import schemas
+from coordinator.services.rows import EngineRow
+from engines import registry
+
+routes = http.router()
+
+
+@routes.get("/engines", tags=["services"], **http.answers(schemas.EngineList))
+def list_engines(_cluster: http.ClusterDep) -> Response:
+    """List the engines by which services are run."""
+    return shown({"engines": [_row(name) for name in registry.names()]})
+
+
+def _row(name: str) -> EngineRow:
+    engine = registry.definition(name)
+    return {
+        "engine": name, "summary": engine.SUMMARY, "routes": engine.ROUTES, "large": registry.is_large(name),
+        "packages": registry.packages(name), "parameters": engine.Parameters.model_json_schema(),
+    }  # fmt: skip
