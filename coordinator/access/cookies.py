@@ -18,7 +18,7 @@ CSRF_HEADER = "X-CSRF-Token"
 
 def read(request: Request) -> str:
     """Return the session's cookie; empty when there is none."""
-    return request.cookies.get(_name(request), "")
+    return request.cookies.get(_name(request), "") if "cookie" in request.headers else ""
 
 
 def put(request: Request, response: Response, text: str) -> None:

@@ -152,7 +152,7 @@ class Scripts:
         """Call a script and return its reply."""
         script = self._scripts[name]
         try:
-            return self.client.evalsha(script.sha, 0, *arguments)
+            return self.client.execute_command("EVALSHA", script.sha, 0, *arguments)
         except NoScriptError:
             # Both in one packet: the server may forget it again between two calls. A full one would refuse MULTI.
             _, reply = self._pipelined(script.sha, [arguments], None, load=script.script)
@@ -208,7 +208,7 @@ class Scripts:
     def _one(self, sha: str, arguments: Sequence[Any]) -> list[Any]:
         """Make one call, which costs a pipeline twice the CPU; an error stands in the place of its reply."""
         try:
-            return [self.client.evalsha(sha, 0, *arguments)]
+            return [self.client.execute_command("EVALSHA", sha, 0, *arguments)]
         except ResponseError as error:
             return [error]
 

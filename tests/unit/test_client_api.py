@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import queue
 from collections.abc import Iterator
 from typing import Any
@@ -282,6 +283,66 @@ def test_the_token_is_sent(fake: Fake) -> None:
         cluster.status()
     assert fake.asked[0].headers["Authorization"] == "Bearer secret"
     assert str(fake.asked[0].url) == "http://cluster.test:3000/api/status"
+
+
+def _header_of_a_user(user: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def test_a_user_and_password_of_the_address_are_sent(fake: Fake) -> None:
+    fake.on("GET", "/api/status", {})
+    with Cluster("http://ann:se%40cret@cluster.test", "", transport=httpx.MockTransport(fake)) as cluster:
+        cluster.status()
+    assert fake.asked[0].headers["Authorization"] == _header_of_a_user("ann", "se@cret")
+
+
+def test_a_cookie_of_a_proxy_comes_back_to_it(clock: Clock) -> None:
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers.get("Cookie", ""))
+        return httpx.Response(200, json={}, headers={"Set-Cookie": "place=2; Path=/"})
+
+    with Cluster("http://cluster.test", "", transport=httpx.MockTransport(answer)) as cluster:
+        cluster.status()
+        cluster.status()
+    assert sent == ["", "place=2"]
+
+
+def test_what_httpx_would_send_is_sent(clock: Clock) -> None:
+    """Whether httpx makes a request or the connection does, it is the same."""
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = {name: value for name, value in request.headers.multi_items() if name != "idempotency-key"}
+        sent.append((request.method, request.url, headers, request.read(), request.extensions["timeout"]))
+        return httpx.Response(200, json={})
+
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/api/jobs/a%2Fb", {}),
+        ("GET", "/api/jobs", {"limit": 5, "state": "done", "names": ["a", "b c"], "text": "\u00e9&=+ "}),
+        ("POST", "/api/submit", {"body": {"type": "collatz"}, "wait_seconds": "30", "extra_seconds": 30}),
+        ("POST", "/api/files", {"octets": b"x" * 1000, "headers": {"X-Place": "3", "accept": "text/plain"}}),
+        ("DELETE", "/api/jobs/one", {}),
+    ]
+    for url in ("http://cluster.test/below", "https://[::1]:3000"):
+        with Cluster(url, "secret", transport=httpx.MockTransport(answer)) as cluster:
+            for by_httpx in (False, True):
+                cluster._connection._has_user = by_httpx
+                for method, path, more in calls:
+                    cluster._connection.ask(method, path, patience=0, **more)
+    each = len(calls)
+    assert len(sent) == 4 * each
+    for first in (0, 2 * each):
+        assert sent[first : first + each] == sent[first + each : first + 2 * each]
+
+
+def test_a_client_that_was_closed_says_so(fake: Fake) -> None:
+    fake.on("GET", "/api/status", {})
+    with Cluster("http://cluster.test", "", transport=httpx.MockTransport(fake)) as cluster:
+        cluster.status()
+    with pytest.raises(RuntimeError, match="closed"):
+        cluster.status()
 
 
 def test_names_cannot_leave_their_place_in_the_path(fake: Fake, cluster: Cluster) -> None:
