@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ from coordinator.workflows.documents import Documents
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.overseer import Overseer
 from coordinator.workflows.pool_host import PoolHost
-from jobs import VERSION, errors
+from jobs import VERSION, errors, logs
 from jobs.models import Actor
 from jobs.numbers import short
 from jobs.settings import Settings
@@ -182,6 +183,8 @@ def create(settings: Settings) -> FastAPI:
         title="Threads Cluster", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False, openapi_url=None,
         description="Submit divisible computations; every CPU and GPU works on each.",
+        # FastAPI's own spans, beside ours: it would ask for each request whether somebody wants them.
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
     )  # fmt: skip
     app.state.cluster = cluster
     app.state.bodies = Bodies()
@@ -339,7 +342,10 @@ class Figures:
         parameters: dict[str, Any] = scope.get("path_params") or {}
         # Those of workers and of who types come many times a second.
         often = scope["path"].startswith("/api/worker/") or route.endswith(_OFTEN)
-        note = log.debug if status < http.FIRST_ERROR and often else log.info
+        if status < http.FIRST_ERROR and often:
+            note: Callable[..., None] = log.debug
+        else:
+            note = partial(logs.info, "coordinator")
         note(
             "request",
             method=method,

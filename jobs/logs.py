@@ -6,10 +6,13 @@ duration_seconds and status, and then whatever else the line's author added.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -21,6 +24,8 @@ _RENAMED = {"event": "message", "job_id": "task_id"}
 _SECRET = re.compile(r"(t[cs]_[a-z0-9]{10}_)[A-Za-z0-9_-]{43}")
 #: Fields that stand on every line.
 _always: dict[str, str] = {}
+#: What writes lines, once configured.
+_handlers: list[logging.StreamHandler[Any]] = []
 
 
 def configure(level: str, component: str, *, host: str, **always: str) -> None:
@@ -52,12 +57,32 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    _handlers[:] = [handler]
 
 
 def bind(**always: str) -> None:
     """Have what is given stand on every line from now on, as what `configure` was given."""
     _always.update(always)
     structlog.contextvars.bind_contextvars(**always)
+
+
+def info(name: str, message: str, **fields: str | float | None) -> None:
+    """Write the line that the logger of this name would write at level info, at a fifth of its cost.
+
+    For what is logged many times a second.
+    """
+    if not _handlers:  # a program that has not said how it logs
+        structlog.get_logger(name).info(message, **fields)
+    elif logging.getLogger(name).isEnabledFor(logging.INFO):
+        moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        event = {**_always, "logger": name, "level": "info", "timestamp": moment, **fields, "event": message}
+        _write(_handlers[0], _without_secrets(None, "", json.dumps(_line(event))))
+
+
+def _write(handler: logging.StreamHandler[Any], line: str) -> None:
+    with handler.lock or nullcontext(), suppress(OSError, ValueError):  # whoever read the log may have gone
+        handler.stream.write(f"{line}\n")
+        handler.flush()
 
 
 def _without_secrets(_logger: Any, _name: str, line: Any) -> str:

@@ -64,3 +64,28 @@ def test_a_name_that_is_known_later_stands_on_the_lines_of_every_thread_from_the
     assert [(line["message"], line["worker"]) for line in lines(program)] == [
         ("before", "w"), ("here", "runner-1"), ("there", "runner-1"),
     ]  # fmt: skip
+
+
+def test_a_line_that_is_written_at_little_cost_is_the_one_that_its_logger_writes() -> None:
+    fields = (
+        "path='/api/tokens/tc_0123456789_' + 'x' * 43, job_id='j\\u00e9', duration_seconds=0.25, status=200, other=None"
+    )
+    program = WRITES.partition("logging.getLogger")[0] + (
+        f"structlog.get_logger('coordinator').info('request', {fields})\n"
+        f"logs.info('coordinator', 'request', {fields})\n"
+        "logging.getLogger().setLevel('WARNING')\n"
+        "logs.info('coordinator', 'unheard')\n"
+        "logging.getLogger('coordinator').warning('heard')\n"
+    )
+    one, other, last = lines(program)
+    assert last["message"] == "heard" and datetime.fromisoformat(other["timestamp"])
+    first = ["timestamp", "level", "component", "message", "host", "task_id", "duration_seconds", "status"]
+    assert list(one)[:8] == list(other)[:8] == first
+    assert len(one.pop("timestamp")) == len(other.pop("timestamp"))
+    assert one == other and other["path"] == "/api/tokens/tc_0123456789_..."
+
+
+def test_a_program_that_has_not_said_how_it_logs_writes_the_line_all_the_same() -> None:
+    program = "from jobs import logs\nlogs.info('x', 'a request', status=200)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "a request" in done.stdout + done.stderr
