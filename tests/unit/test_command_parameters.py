@@ -160,7 +160,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "workspace": ""}, "workspace", "small letters"),
     ({**TRUE, "python": {"requirements": "r.txt"}}, "python.requirements", "give files"),
     ({**TRUE, "python": {"requirements": "../r.txt"}, "files": "f"}, "python.requirements", "relative"),
-    ({**TRUE, "python": {"requirements": "r.txt", "module": "a b"}, "files": "f"}, "python.module", "must be 1 to 64 letters"),
+    ({**TRUE, "python": {"requirements": "r.txt", "module": "a b"}, "files": "f"}, "python.module", "must be 1 to 64"),
     ({**TRUE, "image": "x"}, "image", "is not known"),
 ]  # fmt: skip
 
