@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from jobs.kinds.service import launch
 from jobs.store.connection import CoordinatorRejects
@@ -71,14 +73,27 @@ class ServiceRun(Run):
         until = time.monotonic() + self._spec["start_timeout_seconds"]
         while True:
             found = self._persist(self._files.lead)
-            if found["leads"] or found["state"] == "ready":
-                break
-            self._report(at, "starting", f"waits for {found['job_id']}, which leads, to be ready")
+            if found["leads"]:
+                return _where(at.address, at.port, at.key)
+            if found["state"] == "ready":
+                self._check_reached(found)
+                return _where(found["address"], found["port"], found["key"])
+            self._say_waiting(at, found["job_id"])
             if time.monotonic() > until:
                 raise ValueError(f"{found['job_id']}, which leads, was not ready within start_timeout_seconds")
             self._pause()
-        where = {"address": at.address, "port": at.port, "key": at.key} if found["leads"] else found
-        return {f"CLUSTER_LEAD_{name.upper()}": str(where[name]) for name in ("address", "port", "key")}
+
+    def _check_reached(self, found: Mapping[str, Any]) -> None:
+        """Raise ValueError for a leader that answers on another host, and there alone."""
+        if found["host"] != self._host.name and ipaddress.ip_address(found["address"]).is_loopback:
+            where = f"{found['job_id']}, which leads, answers on {found['host']} alone"
+            raise ValueError(f"{where}: set SERVICE_ADDRESS of its runner to an address that this host reaches")
+
+    def _say_waiting(self, at: Endpoint, job: str) -> None:
+        try:
+            self._report(at, "starting", f"waits for {job}, which leads, to be ready")
+        except Exception as error:
+            log.info("what a replica waits for is not told: %s", error)
 
     def _pause(self) -> None:
         """Wait until the next look. Raises Given once the lease must be let go."""
@@ -103,12 +118,17 @@ class ServiceRun(Run):
         finally:
             self._probe.stop()
 
+    @property
+    def _tunnelled(self) -> bool:
+        """Tell whether coordinators reach it through a tunnel; those of a group reach each other, and none else."""
+        return self._host.tunnels is not None and not self._spec.get("group")
+
     def _reached(self, at: Endpoint) -> AbstractContextManager[None]:
         """Have coordinators reach a place while the context lasts."""
-        return self._host.tunnels.to(at.address, at.port) if self._host.tunnels else nullcontext()
+        return self._host.tunnels.to(at.address, at.port) if self._tunnelled and self._host.tunnels else nullcontext()
 
     def _report(self, at: Endpoint, state: str, why: str) -> None:
-        address = THROUGH_A_TUNNEL if self._host.tunnels else at.address
+        address = THROUGH_A_TUNNEL if self._tunnelled else at.address
         said: dict[str, str | int] = {"state": state, "why": why, "address": address, "port": at.port, "key": at.key}
         more: dict[str, str | int] = {}
         if self._tells_more:
@@ -152,3 +172,7 @@ class ServiceRun(Run):
         seconds = round(ended.seconds, 3)
         self._forget_finished()
         return Failure(error="it ended by itself with exit code 0", exit=0, seconds=seconds, tail=recorder.tail())
+
+
+def _where(address: str, port: int, key: str) -> dict[str, str]:
+    return {"CLUSTER_LEAD_ADDRESS": address, "CLUSTER_LEAD_PORT": str(port), "CLUSTER_LEAD_KEY": key}

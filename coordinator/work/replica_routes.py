@@ -94,7 +94,8 @@ async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.Clus
 
 def _where(report: Report | None) -> dict[str, Any]:
     known = report or Report(state="starting", why="", since=0, address="", port=0, key="", worker="", host="")
-    return {"state": known.state, "address": known.address, "port": known.port, "key": known.key}
+    where = {"address": known.address, "port": known.port, "key": known.key, "host": known.host}
+    return {"state": known.state, **where}
 
 
 def _literal(address: str) -> str:

@@ -130,6 +130,7 @@ class Leader(Answer):
     address: str = required("Where it answers; empty before it has begun.")
     port: int
     key: str = required("Its key; empty before it has begun.")
+    host: str = required("Its runner's host; empty before it has begun.")
 
 
 class TakenAttachment(Answer):
