@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { percent } from "../src/lib/format";
 import type { Worker } from "../src/lib/api";
-import { clockOf, cordonsOf, loadOf, stateOf, versionsOf } from "../src/pages/cluster/model/hosts";
+import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "../src/pages/cluster/model/hosts";
 
 const plain = (text: string | undefined) => text?.replaceAll("\u202f", " ");
 
@@ -43,4 +44,20 @@ test("why workers of a host take nothing new is told of those that live there", 
   const worker = (id: string, cordoned: string, live = true) => ({ id, cordoned, live }) as Worker;
   const all = [worker("gpu-1", "Xid 79"), worker("gpu-2", "ECC", false), worker("runner-9", "disk is full")];
   expect(cordonsOf({ workers: ["gpu-1", "gpu-2"] }, all)).toEqual(["gpu-1: Xid 79"]);
+});
+
+test("labels that the operator gave come apart from those that runners say", () => {
+  expect(labelsOf({ labels: ["ssd", "trusted"], given_labels: ["eu", "trusted"] })).toEqual({
+    given: "eu, trusted",
+    said: "ssd",
+  });
+  expect(labelsOf({ labels: [], given_labels: [] })).toEqual({ given: "", said: "" });
+});
+
+test("GPUs that no worker has are named, with their use where it is known", () => {
+  const cards = [
+    { card: "card0", name: "Intel GPU 0x9a49" },
+    { card: "card1", name: "AMD Instinct MI210", utilization_ratio: 0.37 },
+  ];
+  expect(cardsOf({ cards })).toEqual(["card0: Intel GPU 0x9a49", `card1: AMD Instinct MI210, ${percent(0.37)} used`]);
 });

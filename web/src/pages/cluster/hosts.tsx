@@ -8,7 +8,7 @@ import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { GpuStrip } from "./gpu-strip";
-import { clockOf, cordonsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
+import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
 import { usePolled } from "./model/polled";
 import { fleet } from "./model/state";
 import { shownState } from "./model/workers";
@@ -101,8 +101,24 @@ function Network({ host }: { host: Host }) {
 
 function Gpus({ host }: { host: Host }) {
   const own = fleet.value.gpus.filter((gpu) => host.workers.includes(gpu.worker));
-  if (own.length) return <GpuStrip gpus={own} />;
-  return <span class="soft">{host.gpus.join(", ") || "none"}</span>;
+  const others = cardsOf(host).map((text) => (
+    <div key={text} class="small soft">
+      {text}
+    </div>
+  ));
+  if (own.length) return <div>{[<GpuStrip key="own" gpus={own} />, ...others]}</div>;
+  return others.length ? <div>{others}</div> : <span class="soft">{host.gpus.join(", ") || "none"}</span>;
+}
+
+/** Labels that the operator gave a host, and those that its runners say of themselves. */
+function Labels({ host }: { host: Host }) {
+  const { given, said } = labelsOf(host);
+  return (
+    <>
+      {given && <div class="small">{given}</div>}
+      {said && <div class="small soft">{said}</div>}
+    </>
+  );
 }
 
 function Software({ host }: { host: Host }) {
@@ -140,7 +156,7 @@ const COLUMNS: Column<Host>[] = [
     cell: (host) => (
       <>
         <span class="mono">{host.host}</span>
-        {host.labels.length > 0 && <div class="small soft">{host.labels.join(", ")}</div>}
+        <Labels host={host} />
       </>
     ),
   },

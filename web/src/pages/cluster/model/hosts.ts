@@ -1,7 +1,7 @@
 /** Hosts: how each is, in words. Pure. */
 
 import type { Host, Worker } from "../../../lib/api";
-import { seconds, THIN } from "../../../lib/format";
+import { percent, seconds, THIN } from "../../../lib/format";
 
 /** online, draining or lost. */
 export function stateOf({ live, draining }: Pick<Host, "live" | "draining">): string {
@@ -54,4 +54,21 @@ export function cordonsOf({ workers }: Pick<Host, "workers">, all: readonly Work
 export function loadOf({ load1, cpus }: Pick<Host, "load1" | "cpus">): string | undefined {
   if (load1 === null || load1 === undefined) return undefined;
   return `${load1.toFixed(load1 < 10 ? 1 : 0)}${cpus ? ` of ${cpus}` : ""}`;
+}
+
+/** Labels as texts: those that the operator gave, which tenants may require, and what runners say besides. */
+export function labelsOf({
+  labels,
+  given_labels,
+}: Pick<Host, "labels" | "given_labels">): Record<"given" | "said", string> {
+  const given = given_labels ?? [];
+  return { given: given.join(", "), said: labels.filter((label) => !given.includes(label)).join(", ") };
+}
+
+/** GPUs on which no worker computes, each with its use where that is known. */
+export function cardsOf({ cards }: Pick<Host, "cards">): string[] {
+  return (cards ?? []).map(({ card, name, utilization_ratio: used }) => {
+    const known = used === null || used === undefined ? "" : `, ${percent(used)} used`;
+    return `${card}: ${name}${known}`;
+  });
 }
