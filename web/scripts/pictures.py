@@ -25,7 +25,7 @@ from PIL import Image  # noqa: E402
 from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 from tests.browser.conftest import FLAGS, settled  # noqa: E402
-from tests.integration.live import Live  # noqa: E402
+from tests.integration.live import Live, until  # noqa: E402
 
 IMAGES = TOP / "docs" / "images"
 DIST = TOP / "web" / "dist"
@@ -164,6 +164,70 @@ def hosts(browser: Browser, live: Live) -> None:
         live.kill(name, signal.SIGTERM)
 
 
+#: An engine that is no model: it says what a service is, a word each 25 ms, however often it is asked.
+SPEAKER = """
+import http.server, json, sys, time
+TEXT = ("A service keeps replicas of an engine up. Each replica is a job without an end, so it has a lease, a log "
+        "and an entry in the audit log as every job.\\n\\nA request goes to the ready replica with the fewest "
+        "requests. A replica that dies is followed by another; the others go on meanwhile.")
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_): pass
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200); self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close"); self.end_headers()
+        words = TEXT.split(" ")
+        for word in words:
+            time.sleep(0.025)
+            chunk = {"choices": [{"index": 0, "delta": {"content": word + " "}}]}
+            self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\\n\\n"); self.wfile.flush()
+        usage = {"choices": [], "usage": {"prompt_tokens": 6, "completion_tokens": len(words)}}
+        self.wfile.write(b"data: " + json.dumps(usage).encode() + b"\\n\\ndata: [DONE]\\n\\n")
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+TOKEN = "t" * 40
+
+
+def services(browser: Browser, _live: Live) -> None:
+    """A service of two replicas and a talk with it, on a cluster of its own: serving takes a token."""
+    folder = Path(tempfile.mkdtemp(prefix="runner-"))
+    folder.chmod(0o711)
+    own = Live(
+        Path(tempfile.mkdtemp()), workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts",
+        HOST_ID="attic", PAGES_DIR=str(DIST),
+    )  # fmt: skip
+    try:
+        own.start_redis()
+        own.start_coordinator()
+        own.start_runner(0, 4, RUNNER_DIR=str(folder / "runner"), HOST_ID="attic")
+        own.wait_ready(1)
+        parameters = {"command": ["{python}", "-u", "-c", SPEAKER, "{port}"], "health": "/"}
+        own.post("/api/services", {"name": "speaker", "engine": "http", "replicas": 2, "parameters": parameters})
+        until(lambda: own.get("/api/services/speaker")["ready"] == 2)
+        for theme in THEMES:
+            talked(browser, own, theme)
+    finally:
+        own.stop()
+
+
+def talked(browser: Browser, own: Live, theme: str) -> None:
+    code = own.post("/api/login-codes").json()["code"]
+    page = opened(browser, f"{own.url()}/cluster.html#login={code}", theme, {"width": 1280, "height": 820})
+    page.goto(f"{own.url()}/cluster.html#tab=services&service=speaker")
+    for _ in range(2):
+        for clear in page.get_by_role("button", name="Clear").all():
+            clear.click()
+        page.get_by_label("Message").fill("What is a service?")
+        page.get_by_role("button", name="Send").click()
+        page.get_by_text("Answered", exact=True).wait_for()
+        page.wait_for_timeout(2500)
+    page.evaluate("scrollTo(0, 0)")
+    keep(page, "services", theme)
+
+
 # -- playback ---------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +271,7 @@ def mixed(frames: list[Image.Image]) -> Image.Image:
 
 PICTURES: dict[str, Callable[[Browser, Live], None]] = {
     "threads": threads, "sweep": sweep, "collatz": collatz, "coral": coral, "kinds": kinds, "cluster": fleet,
-    "hosts": hosts, "playback": playback,
+    "hosts": hosts, "services": services, "playback": playback,
 }  # fmt: skip
 
 
