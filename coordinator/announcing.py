@@ -44,7 +44,7 @@ async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
     if not is_wanted(settings):
         return _nothing
     if importlib.util.find_spec("zeroconf") is None:
-        log.info(
+        log.debug(
             "not announced by mDNS: pip install --require-hashes -r requirements/discovery.txt, or DISCOVERABLE=false"
         )
         return _nothing

@@ -122,7 +122,7 @@ def test_without_the_package_nothing_is_announced_and_the_command_says_what_to_i
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     assert asyncio.run(announcing.begin(settings())) is announcing._nothing
     assert "requirements/discovery.txt" in caplog.text
     code, _, err = ran(capsys)
