@@ -21,8 +21,8 @@ Json: TypeAlias = dict[str, Any]
 TYPE = "_threads-cluster._tcp.local."
 #: Announcements that are looked at, and characters of a text in one.
 _MOST, _LONGEST = 200, 64
-#: Milliseconds for which one that is not whole is asked for the rest.
-_REST_MS = 500
+#: Seconds for which all that are not whole are asked for the rest, one after the other, and one of them.
+_REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one cluster a line.")  # type: ignore[valid-type]
 
@@ -73,7 +73,8 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         # An answer to one asker alone would reach any of the programs of this machine that listen at this port.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
-        rows = [row for name in sorted(heard.names)[:_MOST] if (row := _row(network, name))]
+        until = time.monotonic() + _REST_SECONDS
+        rows = [row for name in sorted(heard.names)[:_MOST] if (row := _row(network, name, until))]
     finally:
         network.close()
     return sorted(rows, key=lambda row: str(row["url"]))
@@ -93,13 +94,15 @@ class _Heard:
             self.names.add(name)
 
 
-def _row(network: Any, name: str) -> Json | None:
-    """Return one announcement; None for what is no address."""
+def _row(network: Any, name: str, until: float) -> Json | None:
+    """Return one announcement, asked for until then at most; None for what is no address."""
     from zeroconf import DNSQuestionType, Error, ServiceInfo
 
     try:
         info = ServiceInfo(TYPE, name)
-        if not (info.load_from_cache(network) or info.request(network, _REST_MS, DNSQuestionType.QM)):
+        left = min(_EACH_SECONDS, until - time.monotonic())
+        whole = info.load_from_cache(network)
+        if not (whole or (left > 0 and info.request(network, 1000 * left, DNSQuestionType.QM))):
             return None
     except Error:  # it is no name
         return None

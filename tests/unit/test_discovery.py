@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -167,9 +168,33 @@ def test_a_name_that_is_none_is_left_out() -> None:
     network = Zeroconf(interfaces=list(LOOPBACK))
     try:
         for name in (f"evil\x1b[31m.{discovery.TYPE}", f"{'x' * 64}.{discovery.TYPE}", "", "x"):
-            assert discovery._row(network, name) is None
+            assert discovery._row(network, name, time.monotonic() + 60) is None
     finally:
         network.close()
+
+
+def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is waited for no longer than what is left."""
+    waited: list[float] = []
+    now = [100.0]
+
+    class Nothing:
+        """An announcement of which nothing more is heard."""
+
+        def __init__(self, _type: str, _name: str) -> None: ...
+
+        def load_from_cache(self, _network: object) -> bool:
+            return False
+
+        def request(self, _network: object, milliseconds: float, _how: object) -> bool:
+            waited.append(milliseconds / 1000)
+            now[0] += milliseconds / 1000
+            return False
+
+    monkeypatch.setattr(discovery.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("zeroconf.ServiceInfo", Nothing)
+    found = [discovery._row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
+    assert found == [None] * 200 and sum(waited) == pytest.approx(2.0) and len(waited) == 4
 
 
 class Change(Enum):
