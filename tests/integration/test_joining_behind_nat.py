@@ -21,6 +21,7 @@ import pytest
 
 from deploy.local import processes
 from tests import kernels
+from tests.integration.live import TOP
 from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -144,7 +145,7 @@ def machines(networks: Networks, tmp_path_factory: pytest.TempPathFactory) -> It
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMBA_CACHE_DIR", str(kernels.CACHE))
         try:
-            here.start("local", "--no-samples", "--port", str(API))
+            here.start("local", "--no-samples", "--runner", "--port", str(API))
             until(lambda: here.says("cluster is up"), START_SECONDS)
             yield here, there
         finally:
@@ -184,11 +185,17 @@ def computed_by(here: Machine, job: str, worker: str) -> int:
     return int(share["units"]) if share else 0
 
 
+def computing(here: Machine) -> int:
+    """Return the process that computes on the host."""
+    rows = here.asked("host", "attic")["worker_rows"]
+    return int(next(row["pid"] for row in rows if row["id"] == "attic-cpu-1"))
+
+
 def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     networks: Networks, machines: tuple[Machine, Machine]
 ) -> None:
     here, there = machines
-    join = invited(here)
+    join = invited(here, "--runner")
     # What is wrong joins nothing, and uses nothing up.
     for pattern, to, words in (
         ("[A-Za-z0-9_-]{43}$", "x" * 43, "was used, or has expired"),
@@ -202,9 +209,10 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     until(lambda: there.says("all work for the cluster"), START_SECONDS)
     _only_the_door_is_reached(networks, here, there)
 
-    before = until(lambda: host(here), 60)
-    assert before["live"] and before["workers"] == ["attic-cpu-1"]
-    pid = here.asked("host", "attic")["worker_rows"][0]["pid"]
+    before = until(lambda: (row := host(here)) and len(row["workers"]) == 2 and row, 60)
+    assert before["live"] and sorted(before["workers"]) == ["attic-cpu-1", "attic-runner-1"]
+    _a_service_there_answers(here)
+    pid = computing(here)
     small = 2_000_000_000
     first = collatz(here, small)
     result(here, first)
@@ -225,7 +233,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     again = collatz(here, count)
     assert result(here, again) == exact and int(exact["count"]) == count
     assert computed_by(here, again, "attic-cpu-1") > 0, "it works again"
-    assert here.asked("host", "attic")["worker_rows"][0]["pid"] == pid, "the same process has come back"
+    assert computing(here) == pid, "the same process has come back"
 
     left = there.script("leave")
     assert left.returncode == 0 and "has left" in left.stderr, left.stderr
@@ -234,6 +242,22 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     for used, words in ((join, "was used, or has expired"), (short, "was used, or has expired")):
         refused = there.script(*used)
         assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+
+
+def _a_service_there_answers(here: Machine) -> None:
+    """Whose requests this machine's coordinator sends through its door, to which the host has opened a tunnel."""
+    url = f"http://127.0.0.1:{API}"
+    program = ["{python}", str(TOP / "benchmarks" / "paced_engine.py"), "{port}"]
+    serve = ["serve", "--engine", "http", "--name", "far", "--host", "attic", "--wait", "--", *program]
+    served = here.run(*here.checkout.client("--url", url, *serve), seconds=300)
+    assert served.returncode == 0, served.stderr
+    token = here.asked("token", "create", "asker", "--scopes", "infer")["token"]
+    answer = here.run(
+        "curl", "-sS", f"{url}/v1/completions", "-H", f"Authorization: Bearer {token}", "-H",
+        "Content-Type: application/json", "-d", '{"model": "far", "prompt": "once", "max_tokens": 1}',
+    )  # fmt: skip
+    assert json.loads(answer.stdout).get("choices") == [{"text": " tok"}], (answer.stdout, answer.stderr)
+    here.asked("service", "delete", "far")
 
 
 def _only_the_door_is_reached(networks: Networks, here: Machine, there: Machine) -> None:
