@@ -10,15 +10,15 @@ from coordinator.queries import Queries
 _NEWEST = 100
 
 
-def snapshot(queries: Queries, stream: str, tenant: str | None) -> SnapshotRow:
+def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> SnapshotRow:
     """Return the fleet and the newest jobs of one tenant, or of all, each read once.
 
-    `stream` is the place of the last event read before.
+    `stream` is the place of the last event read before, `time` Redis' in seconds since 1970.
     """
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
     page = queries.jobs.page(None, None, None, _NEWEST, tenant)
     return {
-        "stream": stream, "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
+        "stream": stream, "time": time, "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
         "nodes": workers,  # their name one version ago
         "gpus": rows.gpus(workers), "alerts": queries.telemetry.alerts(),
         "jobs": page["jobs"], "cursor": page["cursor"],

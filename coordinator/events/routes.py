@@ -67,7 +67,7 @@ def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, asker: Aske
 @routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
 def snapshot(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
-    return shown(queries.snapshot(cluster.queries, cluster.hub.last, asker.only_tenant))
+    return shown(queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), asker.only_tenant))
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)

@@ -11,6 +11,7 @@ class SnapshotRow(JobsPage):
     """The fleet at one moment, and the newest jobs."""
 
     stream: str
+    time: float
     status: StatusRow
     queues: list[QueueRow]
     workers: list[WorkerRow]

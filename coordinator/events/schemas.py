@@ -12,6 +12,7 @@ class Snapshot(Jobs):
     """The fleet at one moment; the newest 100 jobs."""
 
     stream: str = required("Last-Event-ID from which /api/events goes on without a gap.")
+    time: float = required("Seconds since 1970 by the clock of which all times of jobs are.")
     status: Status
     queues: list[Queue]
     workers: list[Worker]

@@ -201,9 +201,22 @@ async function call(path: string, options: RequestInit): Promise<Response> {
   return answer;
 }
 
+/** What is said of an answer that no coordinator gives, such as the page of a proxy. */
+export function unreadable(path: string): Problem {
+  return new Problem(0, "Unreadable", `what answers ${path} is not the cluster; look at what stands before it`);
+}
+
+async function parsed<T>(answer: Response): Promise<T> {
+  try {
+    return (await answer.json()) as T;
+  } catch (error) {
+    throw error instanceof SyntaxError ? told(unreadable(new URL(answer.url).pathname)) : error;
+  }
+}
+
 /** JSON of a GET, whatever comes of it. */
 export async function ask<T>(path: string): Promise<T> {
-  return (await call(path, {})).json() as Promise<T>;
+  return parsed(await call(path, {}));
 }
 
 /**
@@ -211,7 +224,7 @@ export async function ask<T>(path: string): Promise<T> {
  * Where a token is needed, it waits until one is given.
  */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return (await answered(path, query, signal)).json() as Promise<T>;
+  return parsed(await answered(path, query, signal));
 }
 
 /** Bytes of a GET; waits through 202 like `get`. */
@@ -256,13 +269,13 @@ export async function post<T>(path: string, body?: unknown, headers: Record<stri
     headers: { "Content-Type": "application/json", ...headers },
     ...sent,
   });
-  return answer.json() as Promise<T>;
+  return parsed(answer);
 }
 
 /** JSON of a POST of a text. */
 export async function postText<T>(path: string, text: string, type: string, headers = {}): Promise<T> {
   const answer = await call(path, { method: "POST", headers: { "Content-Type": type, ...headers }, body: text });
-  return answer.json() as Promise<T>;
+  return parsed(answer);
 }
 
 export async function del(path: string): Promise<void> {

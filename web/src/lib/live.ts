@@ -12,6 +12,7 @@ import {
   Problem,
   problemOf,
   signedIn,
+  unreadable,
   type Alert,
   type Gpu,
   type Job,
@@ -216,10 +217,8 @@ async function countNow(): Promise<void> {
   countTimer = 0;
 }
 
-/** ms by which the cluster's clock is ahead of this machine's: a job that runs has shown it, else an answer's date. */
+/** ms by which the cluster's clock is ahead of this machine's: a snapshot tells, and a job that runs shows it since. */
 let ahead = 0;
-/** A date has whole seconds and is as old as its answer: it tells of clocks that differ by more than this, in ms. */
-const DATE_MS = 3000;
 
 /** The cluster's clock at a moment of this machine's, both in ms since 1970. */
 export function clusterTime(at: number): number {
@@ -229,12 +228,6 @@ export function clusterTime(at: number): number {
 /** Reads the cluster's clock from a view that has just come. */
 function readClock(job: Job): void {
   ahead = clockAhead(job, Date.now()) ?? ahead;
-}
-
-/** Reads it from the date of an answer, where no job that runs has shown it, or this machine's clock was set since. */
-function readDate(date: string | null): void {
-  const shown = Date.parse(date ?? "") - Date.now();
-  if (Math.abs(shown - ahead) > DATE_MS) ahead = shown;
 }
 
 /** Takes a job's view as the API gave it. */
@@ -276,6 +269,8 @@ function remember(newest: readonly Job[]): void {
 /** Takes the snapshot again, such as after an act of this page. */
 export async function refresh(): Promise<void> {
   const fresh = await askOnce<Snapshot>("/api/snapshot");
+  // Not the date of an answer: that is a coordinator's own clock. One of the version before tells no time.
+  if (Number.isFinite(fresh.time)) ahead = fresh.time * 1000 - Date.now();
   take(model, fresh);
   for (const job of fresh.jobs) {
     readClock(job);
@@ -309,6 +304,22 @@ function receive(frame: Frame): Change {
   return change;
 }
 
+function framesOf(parser: Parser, piece: string): Frame[] {
+  try {
+    return parser.push(piece);
+  } catch {
+    throw unreadable("/api/events");
+  }
+}
+
+function understood(frame: Frame): Change {
+  try {
+    return receive(frame);
+  } catch {
+    throw unreadable("/api/events");
+  }
+}
+
 /** Reads one connection to its end. */
 async function follow(control: AbortController): Promise<void> {
   const since = model.at;
@@ -318,7 +329,7 @@ async function follow(control: AbortController): Promise<void> {
     signal: control.signal,
   });
   if (!answer.ok || !answer.body) throw await problemOf(answer);
-  readDate(answer.headers.get("Date"));
+  if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) throw unreadable("/api/events");
   const opened = Date.now();
   becomeLive();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -329,8 +340,8 @@ async function follow(control: AbortController): Promise<void> {
     heard.value = Date.now();
     if (connection.value !== "live") becomeLive();
     if (Date.now() - opened > 5000) attempt = 0;
-    for (const frame of parser.push(value)) {
-      if (receive(frame).resync) await refresh();
+    for (const frame of framesOf(parser, value)) {
+      if (understood(frame).resync) await refresh();
     }
   }
 }
@@ -387,6 +398,7 @@ async function run(): Promise<never> {
       await follow(control);
       throw new Problem(0, "Ended", "the cluster closed the connection");
     } catch (error) {
+      control.abort(); // a stream that nobody reads keeps its connection, and browsers allow six a host
       if (asleep) continue;
       batch(() => {
         const denied = needsToken.value || (error instanceof Problem && error.status === 403);

@@ -7,15 +7,19 @@ export interface Frame {
   id: string;
 }
 
+/** Characters of a frame at most: who sends more is no coordinator. */
+const MOST = 1 << 22;
+
 export class Parser {
   private rest = "";
   private event = "";
   private id = "";
   private data: string[] = [];
+  private size = 0;
   /** Milliseconds that the server asks us to wait before coming back; 0: not said. */
   retry = 0;
 
-  /** Frames that this piece completes. */
+  /** Frames that this piece completes. Throws where one is longer than any of a coordinator's. */
   push(piece: string): Frame[] {
     const frames: Frame[] = [];
     const text = this.rest + piece;
@@ -27,6 +31,7 @@ export class Parser {
       const frame = this.line(line);
       if (frame) frames.push(frame);
     }
+    if (this.rest.length + this.size > MOST) throw new Error("a frame of the stream is too long");
     return frames;
   }
 
@@ -36,11 +41,16 @@ export class Parser {
     const colon = line.indexOf(":");
     const name = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-    if (name === "data") this.data.push(value);
+    if (name === "data") this.take(value);
     else if (name === "event") this.event = value;
     else if (name === "id") this.id = value;
     else if (name === "retry" && /^\d+$/.test(value)) this.retry = Number(value);
     return undefined;
+  }
+
+  private take(value: string): void {
+    this.data.push(value);
+    this.size += value.length;
   }
 
   private finish(): Frame | undefined {
@@ -48,6 +58,7 @@ export class Parser {
     const whole = this.data.length > 0;
     this.event = this.id = "";
     this.data = [];
+    this.size = 0;
     return whole ? frame : undefined;
   }
 }
