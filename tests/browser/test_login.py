@@ -88,12 +88,12 @@ def bearer(method: str, live: Live, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {MASTER}"}
     answer = httpx.request(method, live.url() + path, json=body, headers=headers, timeout=30)
     assert answer.is_success, answer.text
-    return answer.json()
+    return answer.json() if answer.content else None
 
 
-def log_in(page: Page) -> None:
+def log_in(page: Page, token: str = MASTER) -> None:
     dialog = page.get_by_role("dialog", name="This cluster needs a token")
-    dialog.get_by_role("textbox", name="Token").fill(MASTER)
+    dialog.get_by_role("textbox", name="Token").fill(token)
     dialog.get_by_role("button", name="Log in").click()
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
 
@@ -131,6 +131,21 @@ def test_a_wrong_token_and_a_missing_scope_are_said_in_words(open_page: Open, lo
     dialog.get_by_role("textbox", name="Token").fill(bearer("POST", locked, "/api/tokens", asked)["token"])
     dialog.get_by_role("button", name="Log in").click()
     expect(page.locator(".banner")).to_contain_text("The cluster refuses this page: this needs the scope read")
+
+
+def test_a_page_whose_token_is_revoked_asks_for_another_and_for_nothing_else(open_page: Open, locked: Live) -> None:
+    minted = bearer("POST", locked, "/api/tokens", {"name": "passing", "scopes": ["read"]})
+    page = open_page(url=locked.url())
+    log_in(page, minted["token"])
+    expect(page.get_by_role("region", name="The cluster now")).to_be_visible()
+    bearer("DELETE", locked, f"/api/tokens/{minted['id']}")
+    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    expect(page.locator("[data-age]")).to_have_attribute("data-age", "lost")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(2000)
+    assert len(asked) <= 1, asked  # what was on its way
+    log_in(page)
 
 
 def test_a_one_time_link_logs_in_once_and_leaves_no_trace(open_page: Open, locked: Live) -> None:
