@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import sys
 import time
@@ -27,8 +28,8 @@ class Step(NamedTuple):
 STEPS = {
     "coordinator": (
         Step("coordinator.protocol:BoundedProtocol.data_received", "coordinator reads the request"),
-        Step("coordinator.cluster:Cluster.submit", "a thread has it"),
-        Step("jobs.store.jobs:Jobs.submit", "SUBMIT is asked", "SUBMIT is answered"),
+        Step("coordinator.cluster:Cluster.submit_one", "the body is read"),
+        Step("jobs.store.jobs:Jobs.submit_by", "SUBMIT is asked", "SUBMIT is answered"),
         Step("coordinator.events.ends:Ends.take", "the loop hears the end"),
         Step("uvicorn.protocols.http.httptools_impl:RequestResponseCycle.send", "the answer is written"),
     ),
@@ -60,6 +61,14 @@ def follow(part: str) -> None:
 
 def _noting(method: Callable[..., Any], step: Step) -> Callable[..., Any]:
     @functools.wraps(method)
+    async def waiting(*given: Any, **more: Any) -> Any:
+        note(step.before)
+        answer = await method(*given, **more)
+        if step.after:
+            note(step.after)
+        return answer
+
+    @functools.wraps(method)
     def noting(*given: Any, **more: Any) -> Any:
         note(step.before)
         answer = method(*given, **more)
@@ -67,7 +76,7 @@ def _noting(method: Callable[..., Any], step: Step) -> Callable[..., Any]:
             note(step.after)
         return answer
 
-    return noting
+    return waiting if inspect.iscoroutinefunction(method) else noting
 
 
 if __name__ == "__mp_main__":
