@@ -106,8 +106,6 @@ class Wire:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._replies = _Replies()
-        #: What the socket belongs to: it would be closed with it.
-        self._owner: Any = None
         self._connecting: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._tried = -RETRY_SECONDS
@@ -159,8 +157,9 @@ class Wire:
                 await asyncio.to_thread(owner.disconnect)
                 return
             made.setblocking(False)
-            _, self._replies = await loop.create_connection(_Replies, sock=made.dup())
-            self._owner = owner
+            # Taken away from its owner, which would end the connection with itself.
+            taken = socket.socket(fileno=made.detach())
+            _, self._replies = await loop.create_connection(_Replies, sock=taken)
 
     async def close(self) -> None:
         """End the connection, and make none any more."""

@@ -18,6 +18,13 @@ from tests.contract.lease_model import new_job
 LONG = 60.0
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with much to do is not silent, and a connection is made anew soon."""
+    monkeypatch.setattr(wire, "SILENCE_SECONDS", LONG)
+    monkeypatch.setattr(wire, "RETRY_SECONDS", 0.02)
+
+
 @pytest.fixture
 def store(redis_url: str) -> Iterator[Store]:
     client = connection.connect(redis_url, retries=1, timeout=10)
@@ -43,6 +50,15 @@ async def ready(wire: Wire) -> None:
     async with asyncio.timeout(LONG):
         while True:
             if wire.ready:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def gone(store: Store, connection: int) -> None:
+    """Return once the server has no such connection any more."""
+    async with asyncio.timeout(LONG):
+        while True:
+            if str(connection) not in [one["id"] for one in await asyncio.to_thread(store.client.client_list)]:
                 return
             await asyncio.sleep(0.01)
 
@@ -102,15 +118,27 @@ def test_a_connection_that_is_lost_fails_its_calls_and_is_made_anew(store: Store
 
 
 def test_a_redis_that_is_silent_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SILENCE_SECONDS", 0.3)
-
-    async def go(wire: Wire) -> None:
-        calls = [asyncio.ensure_future(wire.call(("BLPOP", "nothing", 0))) for _ in range(3)]
+    async def go(given: Wire) -> None:
+        monkeypatch.setattr(wire, "SILENCE_SECONDS", 0.3)
+        calls = [asyncio.ensure_future(given.call(("BLPOP", "nothing", 0))) for _ in range(3)]
         assert [type(one) for one in await asyncio.gather(*calls, return_exceptions=True)] == [Away] * 3
-        await ready(wire)
-        assert await wire.call(("ECHO", "a")) == [b"a"]
+        monkeypatch.setattr(wire, "SILENCE_SECONDS", LONG)
+        await ready(given)
+        assert await given.call(("ECHO", "a")) == [b"a"]
+        blocked = [one for one in await asyncio.to_thread(store.client.client_list) if one["cmd"] == "blpop"]
+        for one in blocked:
+            await gone(store, int(one["id"]))
 
     within(store, go)
+
+
+def test_a_connection_that_is_closed_is_closed_at_the_server(store: Store) -> None:
+    async def go(wire: Wire) -> Any:
+        [own] = await wire.call(("CLIENT", "ID"))
+        return own
+
+    own = within(store, go)
+    asyncio.run(gone(store, own))
 
 
 def test_a_call_that_lasts_long_but_is_followed_by_none_does_not_end_later_ones(store: Store) -> None:
