@@ -39,7 +39,7 @@ def test_contracts_name_every_service() -> None:
 @pytest.mark.parametrize("server", SERVERS)
 def test_an_image_is_built_of_what_may_be_copied(server: str) -> None:
     copied = set(re.findall(r"^COPY ([a-z_]+) ", (TOP / server / "Dockerfile").read_text(), re.MULTILINE))
-    assert copied == {"jobs", server} | ({"engines"} if server == "coordinator" else set())
+    assert copied == {"jobs", server} | ({"engines"} if server in ("coordinator", "runner") else set())
     let_through = {line[1:] for line in (TOP / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied <= let_through, "an empty folder would be copied"
     assert let_through & set(ALL) == {"jobs", "engines", *SERVERS}, "what no image copies is not sent to the engine"
