@@ -18,7 +18,7 @@ def test_in_compose_nginx_publishes_it_where_the_port_says_so() -> None:
     written = yaml.safe_load((ROOT / "deploy/grpc.yml").read_text())["services"]
     assert written == {
         "coordinator": {"environment": {"GRPC_PORT": str(PORT)}},
-        "nginx": {"ports": [f"${{BIND:-127.0.0.1}}:${{GRPC_PORT:-{PORT}}}:{PORT}"]},
+        "nginx": {"ports": [f"${{BIND:-127.0.0.1}}:${{GRPC_PORT:?set it in .env, such as {PORT}}}:{PORT}"]},
     }
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert set(services["nginx"]["networks"]) & set(services["coordinator"]["networks"]) == {"frontend"}
