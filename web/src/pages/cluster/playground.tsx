@@ -82,7 +82,11 @@ function useTalk(model: string) {
       draw();
     });
   };
-  const stop = () => control.current?.abort();
+  const stop = () => {
+    control.current?.abort();
+    turns.peek().at(-1)?.answer.end("stopped");
+    drawn.value += 1;
+  };
   const clear = () => (turns.value = []);
   return { turns: turns.value, drawn: drawn.value, ask, stop, clear };
 }
