@@ -17,7 +17,7 @@ PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 #: Keys that only Python names. The scripts leave them alone.
 PYTHON_ALONE = {
     "history", "history:now", "alerts", "durable", "rewritten", "disturbed:kept", "desired", "filestore",
-    "workflowfigures",
+    "workflowfigures", "tunnel:{}",
     "rq:queues",
 }  # fmt: skip
 #: Functions of keys.py that read a key's name, or name a field, instead of making one.
