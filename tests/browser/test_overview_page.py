@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations, wrapped
-from tests.browser.fleets import SPEEDS, Fleet, busy, host, job, span, worker
+from tests.browser.fleets import SPEEDS, Fleet, busy, host, job, moment, span, worker
 from tests.browser.programs import served
 
 PAST = 500
@@ -204,10 +204,13 @@ def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitS
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=WIDE)
     expect(page.get_by_role("region", name="The cluster now")).to_contain_text("1 of 1 lane busy")
     expect(page.locator("figure", has_text="Worker stream").get_by_role("img")).to_be_visible()
+    fleet.move(ALERT)
     seen: set[str] = set()
     for tab in ("Overview", "Hosts", "Workers", "Jobs", "Monitoring"):
         page.get_by_role("tab", name=re.compile(tab)).click()
         settled(page)
+        if tab == "Monitoring":
+            expect(page.get_by_role("region", name="Alerts").first).to_contain_text("1 job, 0 jobs")
         words = re.sub(r"[\u202f\u00a0]", " ", page.evaluate(WORDS))
         ones = re.findall(rf"(?<![\d.,/])(?<!\d )1 (?:more |live |small )?(?:{THINGS})\b", words)
         seen |= {*ones}
@@ -216,6 +219,11 @@ def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitS
     assert {"1 lane", "1 job", "1 unit"} <= seen
 
 
+ALERT = {
+    "type": "alert", "id": "no-worker gpu.normal", "rule": "no-worker", "subject": "gpu.normal", "severity": "critical",
+    "state": "firing", "since": moment(0), "until": None, "value": 1, "threshold": 0, "unit": "jobs",
+    "text": "1 job waits",
+}  # fmt: skip
 UNIT = {"done": 1, "total": 1, "progress": 1.0}
 
 

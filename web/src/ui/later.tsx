@@ -9,7 +9,7 @@ import { Skeleton } from "./table";
 const UNSEEN_MS = 5000;
 
 /** Resolves once the first content is on the screen: what is fetched before would hold that up. */
-const painted = new Promise<void>((done) => {
+export const painted = new Promise<void>((done) => {
   new PerformanceObserver((seen, self) => {
     // The first paint may be the background alone.
     if (!seen.getEntriesByName("first-contentful-paint").length) return;

@@ -51,7 +51,8 @@ export function Monitoring() {
 function figure(value: number, unit: string): string {
   if (unit === "seconds") return seconds(value);
   if (unit === "ratio") return percent(value);
-  return `${compact(value)} ${unit}`;
+  // Units of what is counted are plurals: jobs, workers, entries.
+  return `${compact(value)} ${value === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit}`;
 }
 
 function Silence({ alert }: { alert: Alert }) {

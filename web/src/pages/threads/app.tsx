@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { percent } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
-import { later } from "../../ui/later";
+import { later, painted } from "../../ui/later";
 import { Page } from "../../ui/page";
 import EXAMPLE from "./example.json?url";
 import { Setup } from "./setup";
@@ -21,14 +21,6 @@ function titled(): void {
   document.title =
     `${active ? `${percent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads ` +
     `- Threads Cluster`;
-}
-
-/** Once something was painted, or after a second: nothing that is fetched from then on holds the first paint up. */
-function painted(): Promise<void> {
-  return new Promise((done) => {
-    new PerformanceObserver(() => done()).observe({ type: "paint", buffered: true });
-    setTimeout(done, 1000);
-  });
 }
 
 let brought: Promise<Example> | undefined;
@@ -49,7 +41,7 @@ export function ThreadsPage() {
   }, []);
   useEffect(() => effect(titled), []);
   useEffect(() => {
-    void painted().then(() => effect(exemplify));
+    void painted.then(() => effect(exemplify));
   }, []);
   return (
     <Page current="threads">
