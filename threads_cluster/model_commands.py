@@ -170,6 +170,6 @@ def delete(
     host: Node = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a model with all its names, or at one place; refused while a service has it."""
+    """Delete a model, or at one place; refused while a service has it."""
     ctx.obj.cluster.models.delete(name, at=None if device is None else places.on(host, device))
     show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

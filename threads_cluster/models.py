@@ -75,7 +75,7 @@ class Models:
         return self._begin(name, "move", fields)
 
     def delete(self, name: str, *, at: str | None = None) -> None:
-        """Delete a model with all its names, or let it lie `at` a place no more. ApiError 409 while one serves it."""
+        """Delete a model, or let it lie `at` a place no more. ApiError 409 while one serves it."""
         self._ask("DELETE", f"/{_checked(name)}", None, device=at)
 
     def _begin(self, name: str, verb: str, body: Json) -> Json:

@@ -122,13 +122,14 @@ class Trees:
         """Return the paths of an artifact. Errors as `manifest`."""
         return manifest.entries(self.manifest(tenant, row))
 
-    def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False) -> None:
+    def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False, name: str = "") -> None:
         """Delete an artifact with its names and places. Conflict names what else holds it.
 
-        `beside_jobs`: jobs that hold it are no hindrance; what they need of it goes with them.
+        `beside_jobs`: jobs that hold it are no hindrance; what they need of it goes with them. `name`: where it has
+        others, too, it loses this name alone.
         """
         row = self.find(tenant, asked)
-        how, *rest = self._store.artifacts.delete(tenant, row.id, actor, beside_jobs=beside_jobs)
+        how, *rest = self._store.artifacts.delete(tenant, row.id, actor, beside_jobs=beside_jobs, name=name)
         if how == "held":
             raise errors.Conflict(f"{rest[0]} holds artifact {row.id[:12]}; delete that first", field="artifact")
         try:

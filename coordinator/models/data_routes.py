@@ -64,7 +64,7 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.Asker
 
     def work() -> None:
         row = queries.chunk(cluster, asker.tenant, chunk)
-        cluster.artifacts.delete(asker.tenant, row["artifact_id"], asker.actor, beside_jobs=True)
+        cluster.artifacts.delete(asker.tenant, row["artifact_id"], asker.actor, beside_jobs=True, name=chunk)
 
     await threads.run(work)
     return Response(status_code=204)

@@ -60,12 +60,12 @@ async def delete_model(
     model: Name, cluster: http.ClusterDep, asker: http.AskerDep,
     device: Annotated[str, Query(max_length=100, description="This place alone, such as HOST:disk.")] = "",
 ) -> Response:  # fmt: skip
-    """Delete a model with all its names; with `device`, let it lie there no more. 409 while a service has it."""
+    """Delete a model; with `device`, let it lie there no more. 409 while a service has it that no other name keeps."""
 
     def work() -> None:
         found = cluster.models.find(asker.tenant, model).artifact
         if device in ("", str(places.STORE)):
-            cluster.artifacts.delete(asker.tenant, found.id, asker.actor, beside_jobs=True)
+            cluster.artifacts.delete(asker.tenant, found.id, asker.actor, beside_jobs=True, name=model)
         elif not cluster.store.artifacts.let_go(asker.tenant, found.id, _held(found, device)):
             raise errors.NotFound(f"device: {model} is gone", field="device")
 

@@ -74,13 +74,14 @@ class Artifacts(Part):
         return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
-        self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False
-    ) -> list[str]:
+        self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
+    ) -> list[str]:  # fmt: skip
         """Delete an artifact with its names and places: [ok]; else [missing]; [held, by whom]. Works in a full Redis.
 
         `beside_jobs`: what only jobs hold besides loses its names and places, and goes with the last of these jobs.
+        `name`: where it has others, too, it loses this name alone.
         """
-        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs))
+        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name)
 
     def ids(self, tenant: str) -> list[str]:
         """Return the ids of a tenant's artifacts, newest first."""

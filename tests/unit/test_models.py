@@ -274,6 +274,19 @@ def test_a_model_is_deleted_at_one_place_or_whole_and_not_while_something_has_it
     assert both.store.artifacts.read("default", [artifact]) == [None], "nothing is left of it"
 
 
+def test_what_has_the_same_files_under_another_name_stays(both: Pool) -> None:
+    """Artifacts are known by what is in them: two models, or chunks, that are alike are one artifact with two names."""
+    for names in (("one", "two"), ("chunk-000000000001", "chunk-000000000002")):
+        kind = "data" if names[0].startswith("chunk-") else "models"
+        artifacts = {both.put_model(name, path=f"{kind}.gguf") for name in names}
+        both.store.artifacts.hold("default", *artifacts, "service:s")
+        assert len(artifacts) == 1
+        assert both.ask("DELETE", f"/api/v1/{kind}/{names[0]}").status_code == 204
+        assert both.ask("GET", f"/api/v1/{kind}/{names[0]}").status_code == 404
+        assert both.ask("GET", f"/api/v1/{kind}/{names[1]}").status_code == 200
+        assert both.ask("DELETE", f"/api/v1/{kind}/{names[1]}").status_code == 409, "the last one, which a service has"
+
+
 def test_a_model_that_is_downloaded_anew_leaves_nothing_of_the_one_before(pool: Pool) -> None:
     old = pool.put_model("tiny", b"old weights")
     copied = pool.begin("models/tiny/copy", {"target_device": "a:disk"})
