@@ -156,6 +156,7 @@ def create(settings: Settings) -> FastAPI:
         stop_metrics = exporter.serve(settings)
         stop_calls = await _serve_calls(app, settings)
         stop_announcing = await announcing.begin(settings)
+        main.wire.open()
         yield
         await stop_announcing()
         await stop_calls()

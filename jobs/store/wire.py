@@ -109,6 +109,10 @@ class Wire:
         self._connecting: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._tried = -RETRY_SECONDS
+        self._closed = True
+
+    def open(self) -> None:
+        """Allow a connection. Without it none is made: its loop might end before it does."""
         self._closed = False
 
     @property

@@ -47,6 +47,7 @@ def within(store: Store, what: Callable[[Wire], Awaitable[Any]]) -> Any:
 
 async def ready(wire: Wire) -> None:
     """Return once calls may be made."""
+    wire.open()
     async with asyncio.timeout(LONG):
         while True:
             if wire.ready:
@@ -151,9 +152,23 @@ def test_a_call_that_lasts_long_but_is_followed_by_none_does_not_end_later_ones(
     within(store, go)
 
 
+def test_a_wire_that_nobody_opened_connects_to_nothing(store: Store) -> None:
+    """An application without its lifespan, whose loop ends with each call."""
+
+    async def go() -> None:
+        before = len(store.client.client_list())
+        for _ in range(3):
+            assert not store.wire.ready
+            await asyncio.sleep(0.02)
+        assert len(store.client.client_list()) <= before
+
+    asyncio.run(go())
+
+
 def test_nothing_is_connected_where_nothing_listens() -> None:
     async def go() -> None:
         away = Wire(connection.connect("redis://127.0.0.1:1/0", retries=0, timeout=1))
+        away.open()
         for _ in range(3):
             assert not away.ready
             with pytest.raises(Away):
@@ -256,6 +271,7 @@ def test_a_result_is_read_in_a_thread_where_redis_cannot_be_asked_here() -> None
     away = Store(connection.connect("redis://127.0.0.1:1/0", retries=0, timeout=1))
 
     async def go() -> Any:
+        away.wire.open()
         read = await away.job_reads.short_result(away.wire, "one", 100)
         return read, await away.jobs.submit_by(away.wire, new_job("one", 10, "any.normal"))
 
