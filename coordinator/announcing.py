@@ -80,12 +80,8 @@ async def _announce(settings: Settings, interfaces: Sequence[str]) -> None:
         log.warning("not announced by mDNS: %s: %s", type(error).__name__, error)
     finally:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_end(responder), _FAREWELL_SECONDS)
-
-
-async def _end(responder: Any) -> None:
-    await responder.async_unregister_all_services()
-    await responder.async_close()
+            await asyncio.wait_for(responder.async_unregister_all_services(), _FAREWELL_SECONDS)
+        await responder.async_close()
 
 
 def _places(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:

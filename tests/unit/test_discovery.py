@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from zeroconf import ServiceInfo, Zeroconf
+from zeroconf.asyncio import AsyncZeroconf
 
 from coordinator import announcing
 from jobs import VERSION
@@ -144,6 +145,22 @@ def test_a_network_that_takes_no_part_stops_no_coordinator(
     monkeypatch.setattr("zeroconf.asyncio.AsyncZeroconf", fails)
     asyncio.run(go())
     assert "not announced by mDNS: [Errno 19] No such device" in caplog.text
+
+
+def test_an_announcement_that_cannot_say_farewell_in_time_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    close = AsyncZeroconf.async_close
+
+    async def closes(responder: AsyncZeroconf) -> None:
+        await close(responder)
+        closed.append(True)
+
+    monkeypatch.setattr(announcing, "_FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr(AsyncZeroconf, "async_close", closes)
+    of = settings()
+    with announced(of):
+        until(lambda: heard(of.coordinator_port), 60)
+    assert closed == [True]
 
 
 def test_a_liar_is_shown_without_what_a_terminal_obeys() -> None:
