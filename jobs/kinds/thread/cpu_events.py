@@ -7,17 +7,50 @@ the cores are the leaves.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE
 from jobs.kinds.thread.cpu_layout import NEVER
 
 _1 = np.uint64(1)
+_WORD = ir.IntType(64)
+
+
+@intrinsic
+def _decided(_context, _event):
+    """The event. What chooses it stays a branch: LLVM cannot go past an empty piece of assembly without one."""
+
+    def generate(_target, builder, _signature, arguments):
+        return builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", arguments, side_effect=True)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _lesser(_context, _left, _right):
+    """The lesser of two events, never by a branch, which LLVM would make of a comparison here."""
+
+    def generate(_target, builder, _signature, arguments):
+        less = builder.sub(*arguments)
+        sign = builder.ashr(less, ir.Constant(_WORD, 63))
+        sign = builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", [sign], side_effect=False)
+        return builder.add(arguments[1], builder.and_(less, sign))
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @njit(**INTERNAL_INLINE)
-def _put(events, core, event):
-    node = np.uint64(events.shape[0] // 2 + core)
+def _put(replica, events, core, event):
+    if replica.stealing:
+        _put_behind(events, np.uint64(events.shape[0] // 2 + core), event)
+    else:
+        _put_at(events, np.uint64(events.shape[0] // 2 + core), event)
+
+
+@njit(**INTERNAL_INLINE)
+def _put_at(events, node, event):
     events[node] = event
     while node > _1:
         event = min(event, events[node ^ _1])
@@ -26,17 +59,34 @@ def _put(events, core, event):
 
 
 @njit(**INTERNAL_INLINE)
+def _put_behind(events, node, event):
+    """`_put_at` where the event is rarely the least of all. The CPU goes on with the least of the others, before it
+    knows this one, which depends on what its thread draws.
+    """
+    others = NEVER
+    events[node] = event
+    while node > _1:
+        others = min(others, events[node ^ _1])
+        node >>= _1
+        events[node] = _lesser(event, others)
+    if event < others:
+        events[_1] = _decided(event)
+    else:
+        events[_1] = others
+
+
+@njit(**INTERNAL_INLINE)
 def schedule(replica, machine, core, time):
     """Set a core's event."""
-    _put(machine.events, core, time << 6 | core)
+    _put(replica, machine.events, core, time << 6 | core)
     if core == replica.last:
         replica.last = -1
 
 
 @njit(**INTERNAL_INLINE)
-def cancel(machine, core):
+def cancel(replica, machine, core):
     """Leave a core without an event."""
-    _put(machine.events, core, NEVER)
+    _put(replica, machine.events, core, NEVER)
 
 
 @njit(**INTERNAL_INLINE)
@@ -58,7 +108,7 @@ def advance(replica, machine):
 def replace_last(replica, machine):
     """Take away the event that is past if its core has no new one."""
     if replica.last >= 0:
-        cancel(machine, replica.last)
+        cancel(replica, machine, replica.last)
         replica.last = -1
 
 

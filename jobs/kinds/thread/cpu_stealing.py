@@ -49,7 +49,7 @@ def park_or_wake(replica, machine):
         thief = trailing_zeros(rest)
         rest &= rest - _1
         if replica.parked:
-            cancel(machine, thief)
+            cancel(replica, machine, thief)
         else:
             _wake(replica, machine, thief)
 
