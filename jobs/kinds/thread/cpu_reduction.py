@@ -11,7 +11,7 @@ from numba import njit
 from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import rows
-from jobs.kinds.thread.cpu_draws import JIT, bin_of
+from jobs.kinds.thread.cpu_draws import INTERNAL, JIT, bin_of
 
 MOST_ROWS = 65_536
 LIMBS = 4
@@ -64,7 +64,7 @@ def wide_ratio(high, low, under):
     return quotient
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def derive(row, aside, cores, values):
     """Copy the row into `values` and append rows.RATIOS."""
     for column in range(_ROW):
@@ -80,7 +80,7 @@ def derive(row, aside, cores, values):
     values[_ROW + 6] = ratio(row[layout.THREADS] * 1_000_000_000, makespan)
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def digest(cell, replica, row, aside, by_depth):
     """The hash of rows.digest; wide sums enter by their low 64 bits."""
     word = sub(mix(np.uint64(cell)), replica)
@@ -96,7 +96,7 @@ def digest(cell, replica, row, aside, by_depth):
     return word
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def violations(row, again, cores, greedy, counts):
     alone = row[layout.WORK] + row[layout.OVERHEAD]
     makespan, span = row[layout.MAKESPAN], row[layout.LONGEST]
@@ -108,7 +108,7 @@ def violations(row, again, cores, greedy, counts):
         counts[2] += 1
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def add_wide(low, high, limbs, sums, squares):
     """Add high * 2^62 + low to a row of sums and its square to a row of squares."""
     limbs[0] = low & _LIMB
@@ -123,7 +123,7 @@ def add_wide(low, high, limbs, sums, squares):
             place += 1
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def remember(replica, makespan, outcome, examples):
     """Keep the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
     makespan and replica, the replica -1 where there is none yet. Replicas come in ascending order.
@@ -138,7 +138,7 @@ def remember(replica, makespan, outcome, examples):
         examples[2], examples[3] = makespan, replica
 
 
-@njit(**JIT)
+@njit(**INTERNAL)
 def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, totals):
     """Add one replica to `totals`, the arrays that `empty` makes."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
