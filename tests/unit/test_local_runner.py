@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,11 @@ class FakeTokens:
     def revoke(self, token_id: str) -> None:
         del self.rows[token_id]
 
-    def create(self, minted: Credential, *, name: str, scopes: tuple[str, ...]) -> None:
+    def create(self, minted: Credential, *, name: str, scopes: tuple[str, ...], labels: Sequence[str] = ()) -> None:
         self.rows[minted.id] = Token(
-            id=minted.id, name=name, tenant="default", scopes=scopes, digest=minted.digest, created=0, expires=0, used=0
-        )
+            id=minted.id, name=name, tenant="default", scopes=scopes, digest=minted.digest, created=0, expires=0, used=0,
+            labels=tuple(labels),
+        )  # fmt: skip
 
 
 def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_users_alone(
