@@ -71,8 +71,8 @@ class FakeTokens:
 
     def create(self, minted: Credential, *, name: str, scopes: tuple[str, ...], labels: Sequence[str] = ()) -> None:
         self.rows[minted.id] = Token(
-            id=minted.id, name=name, tenant="default", scopes=scopes, digest=minted.digest, created=0, expires=0, used=0,
-            labels=tuple(labels),
+            id=minted.id, name=name, tenant="default", scopes=scopes, digest=minted.digest, created=0, expires=0,
+            used=0, labels=tuple(labels),
         )  # fmt: skip
 
 
