@@ -177,7 +177,7 @@ def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_add
     assert violations(page) == []
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Validate").click()
-    expect(form.get_by_role("status")).to_contain_text("2 actions, 1 dependencies, 2 layers")
+    expect(form.get_by_role("status")).to_contain_text("2 actions, 1 dependency, 2 layers")
     form.get_by_role("button", name="Submit").click()
     expect(page).to_have_url(re.compile(f"workflow={WORKFLOW}"))
     assert [each for each in workflows.posted if each == "/api/workflows"] == ["/api/workflows"]
