@@ -6,13 +6,13 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 import engines
 from engines import safetensors
 from engines.contract import Batch, Definition, Model
 from engines.memory import Need
+from engines.texts import PACKAGES, text
 from jobs import errors
 
 
@@ -51,8 +51,8 @@ def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
 @lru_cache
 def packages(engine: str) -> str:
     """Return the packages that a replica's Python needs, as a file of requirements lists them; empty: none."""
-    text = (Path(engines.__path__[0]) / engine / "requirements.txt").read_text()
-    return text if any(line and not line.startswith("#") for line in text.splitlines()) else ""
+    listed = text(engine, PACKAGES)
+    return listed if any(line and not line.startswith("#") for line in listed.splitlines()) else ""
 
 
 def is_large(engine: str) -> bool:

@@ -66,7 +66,7 @@ def bind(**always: str) -> None:
     structlog.contextvars.bind_contextvars(**always)
 
 
-def info(name: str, message: str, **fields: str | float | None) -> None:
+def info(name: str, message: str, /, **fields: str | float | None) -> None:
     """Write the line that the logger of this name would write at level info, at a fifth of its cost.
 
     For what is logged many times a second.

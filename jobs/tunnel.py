@@ -13,6 +13,13 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
+#: In a runner's word about a replica, the address of one that is reached through its tunnels alone. The first version
+#: of coordinators that does not know it asks nothing there.
+ADDRESS = "0.0.0.0"
+#: Where coordinators take tunnels in, below /api/worker/.
+PATH = "tunnel"
+#: Seconds between two words of the end that opened it, and after which the other end believes it gone.
+BEAT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 _HEAD = struct.Struct(">BI")
 _COUNT = struct.Struct(">I")
 #: Bytes that are on their way to one stream at most, and bytes of one message.
@@ -73,6 +80,13 @@ class Tunnel:
     async def beat(self) -> None:
         """Say that this end is alive."""
         await self.send(Kind.BEAT, 0)
+
+    async def keep_alive(self) -> None:
+        """Say so again and again, until the tunnel is closed."""
+        with suppress(Exception):  # that it broke is told to who reads from it
+            while True:
+                await self.beat()
+                await asyncio.sleep(BEAT_SECONDS)
 
     async def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
         """Send one message. ConnectionError where the tunnel is closed."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from jobs import tunnel
 from jobs.kinds.service import launch
 from jobs.store.connection import CoordinatorRejects
 from jobs.worker.lanes import Task
@@ -28,8 +29,6 @@ from runner.workplace import Workplace
 log = logging.getLogger(__name__)
 
 KIND = "service"
-#: What stands for the address of a replica that coordinators reach through a tunnel alone.
-THROUGH_A_TUNNEL = "0.0.0.0"
 #: Name of the file, in the program's folder, that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
 #: Seconds between two looks whether the replica that leads is ready.
@@ -128,7 +127,7 @@ class ServiceRun(Run):
         return self._host.tunnels.to(at.address, at.port) if self._tunnelled and self._host.tunnels else nullcontext()
 
     def _report(self, at: Endpoint, state: str, why: str) -> None:
-        address = THROUGH_A_TUNNEL if self._tunnelled else at.address
+        address = tunnel.ADDRESS if self._tunnelled else at.address
         said: dict[str, str | int] = {"state": state, "why": why, "address": address, "port": at.port, "key": at.key}
         more: dict[str, str | int] = {}
         if self._tells_more:

@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.tunnel import MAX_MESSAGE, PIECE, Garbled, Stream, Tunnel, first_of
+from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, PIECE, Garbled, Stream, Tunnel, first_of
 from jobs.worker.api_calls import Api
 
 log = logging.getLogger(__name__)
 
-_PATH = "tunnel"
-#: Seconds between two words that it is there, and for which the other side may be silent.
-BEAT_SECONDS, SILENT_SECONDS = 5.0, 10.0
+#: Seconds for which a coordinator may leave a question of the connection unanswered.
+_PONG_SECONDS = 10.0
 #: Connections in a row to coordinators that it knows, after which it knows all; and seconds between two of those.
 _REPEATS, _QUICK_SECONDS = 4, 0.05
 #: Seconds until it looks again for one that is new, and for opening a connection.
@@ -102,13 +101,13 @@ class _Links:
 
     async def _meet(self) -> bool:
         """Connect to a coordinator; False for one to which there is a tunnel."""
-        url, headers, trust = self._api.opening(_PATH)
+        url, headers, trust = self._api.opening(PATH)
         socket = await connect(
             url, additional_headers=headers, ssl=trust, compression=None, max_size=MAX_MESSAGE, proxy=None,
-            open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=SILENT_SECONDS, close_timeout=1,
+            open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=_PONG_SECONDS, close_timeout=1,
         )  # fmt: skip
         try:
-            name = str(json.loads(await asyncio.wait_for(socket.recv(), SILENT_SECONDS))["coordinator"])
+            name = str(json.loads(await asyncio.wait_for(socket.recv(), _PONG_SECONDS))["coordinator"])
         except (ValueError, KeyError, TypeError) as error:
             await socket.close()
             raise Garbled(f"what answers is no coordinator: {error}") from None
@@ -126,7 +125,7 @@ class _Links:
     async def _hold(self, socket: ClientConnection) -> None:
         """Serve one tunnel until it breaks."""
         tunnel = Tunnel(socket.send, self._opened)
-        beating = asyncio.create_task(_beat(tunnel))
+        beating = asyncio.create_task(tunnel.keep_alive())
         try:
             async for message in socket:
                 tunnel.hear(message if isinstance(message, bytes) else message.encode())
@@ -154,13 +153,6 @@ class _Links:
                     writer.close()
         with contextlib.suppress(*_BROKEN):
             await stream.close()
-
-
-async def _beat(tunnel: Tunnel) -> None:
-    with contextlib.suppress(*_BROKEN):
-        while True:
-            await tunnel.beat()
-            await asyncio.sleep(BEAT_SECONDS)
 
 
 async def _passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

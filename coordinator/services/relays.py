@@ -10,26 +10,25 @@ import asyncio
 import ipaddress
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from coordinator.services.tunnels import Tunnels
 from jobs.settings import Settings
 from jobs.store.services import TunnelEnd
-from jobs.tunnel import MAX_MESSAGE, Accept, Garbled, Stream, Tunnel, joined
+from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
 
 log = logging.getLogger(__name__)
 
-PATH = "/api/worker/tunnel"
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Header that names the worker for whose tunnel another coordinator comes.
 WORKER_HEADER = "X-Tunnel-Of"
-#: Seconds between two words that it is there, for an answer, and until another try after one that failed.
-_BEAT_SECONDS, _OPEN_SECONDS, _AGAIN_SECONDS = 5.0, 3.0, 2.0
+#: Seconds for an answer, and until another try after one that failed.
+_OPEN_SECONDS, _AGAIN_SECONDS = 3.0, 2.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
 
 
@@ -38,7 +37,7 @@ def end(settings: Settings, tunnels: Tunnels) -> TunnelEnd:
     secure = "s" if settings.tls_certificate else ""
     bind = "127.0.0.1" if settings.bind in _EVERYWHERE else settings.bind
     host = f"[{bind}]" if ":" in bind else bind
-    url = f"ws{secure}://{host}:{settings.coordinator_port}{PATH}"
+    url = f"ws{secure}://{host}:{settings.coordinator_port}/api/worker/{PATH}"
     return TunnelEnd(url=url, key=tunnels.key, host=settings.host_name())
 
 
@@ -91,17 +90,17 @@ class Relays:
     async def _use(self, worker: str, there: TunnelEnd) -> None:
         headers = {"Authorization": f"Bearer {there.key}", WORKER_HEADER: worker}
         async with connect(
-            there.url, additional_headers=headers, ssl=_trust(there.url), compression=None, max_size=MAX_MESSAGE,
-            proxy=None, open_timeout=_OPEN_SECONDS, ping_interval=_BEAT_SECONDS, ping_timeout=2 * _BEAT_SECONDS,
+            there.url, additional_headers=headers, ssl=self._trust(there), compression=None, max_size=MAX_MESSAGE,
+            proxy=None, open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=2 * BEAT_SECONDS,
             close_timeout=1,
         ) as socket:  # fmt: skip
             await asyncio.wait_for(socket.recv(), _OPEN_SECONDS)
-            tunnel = Tunnel(socket.send)
+            tunnel = Tunnel(_sending(socket))
             await tunnel.beat()
             if self._tunnels.name(worker):
                 return
             name = self._tunnels.add(worker, tunnel, own=False)
-            beating = asyncio.create_task(_beat(tunnel))
+            beating = asyncio.create_task(tunnel.keep_alive())
             try:
                 async for message in socket:
                     tunnel.hear(message if isinstance(message, bytes) else message.encode())
@@ -110,18 +109,20 @@ class Relays:
                 tunnel.close()
                 self._tunnels.remove(worker, name)
 
+    def _trust(self, there: TunnelEnd) -> ssl.SSLContext | None:
+        """Return whom to believe: on this host whoever answers, elsewhere whom this system knows."""
+        if not there.url.startswith("wss:"):
+            return None
+        context = ssl.create_default_context()
+        if there.host == self._host:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
     async def close(self) -> None:
         """Close all ways."""
         for way in self._ways.values():
             way.cancel()
         await asyncio.gather(*self._ways.values(), return_exceptions=True)
-
-
-async def _beat(tunnel: Tunnel) -> None:
-    with suppress(*_BROKEN):
-        while True:
-            await asyncio.sleep(_BEAT_SECONDS)
-            await tunnel.beat()
 
 
 def _is_loopback(host: str) -> bool:
@@ -131,10 +132,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _trust(url: str) -> ssl.SSLContext | None:
-    """Return whom to believe. Nobody is verified: the key is one process' own, and opens nothing else."""
-    if not url.startswith("wss:"):
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+def _sending(socket: ClientConnection) -> Callable[[bytes], Awaitable[None]]:
+    async def send(data: bytes) -> None:
+        try:
+            await socket.send(data)
+        except ConnectionClosed as error:
+            raise ConnectionResetError("the other coordinator has gone") from error
+
+    return send

@@ -23,6 +23,7 @@ from coordinator.services.openai import NoReplica, UnknownModel
 from coordinator.services.relays import Relays
 from coordinator.services.tunnels import Tunnels
 from engines import registry
+from jobs import tunnel
 from jobs.store import Store, connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 
@@ -249,14 +250,14 @@ class Routes:
             address = ipaddress.ip_address(report.address)
         except ValueError:
             return f"{report.worker} names no address"
-        if address.is_unspecified:
+        if _is_tunnelled(report):
             return "" if self.tunnels.name(report.worker) else f"{report.worker} has no tunnel to this coordinator yet"
         if address.is_loopback:
             if report.host == self._host:
                 return ""
             why = "answers on its own host alone, and this coordinator is elsewhere: set SERVICE_ADDRESS for it"
             return f"{report.worker} {why}"
-        if address.is_link_local or address.is_multicast:
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
             return f"{report.worker} names {address}, at which nothing is asked"
         return ""
 
@@ -276,7 +277,7 @@ class Routes:
 
 def _is_tunnelled(report: Report) -> bool:
     """Return True where a runner has connected out, because nobody reaches its host."""
-    return report.address in ("0.0.0.0", "::")
+    return report.address == tunnel.ADDRESS
 
 
 def _comes(ready: Collection[Replica], reached: Collection[Replica]) -> bool:

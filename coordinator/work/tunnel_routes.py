@@ -24,20 +24,15 @@ from coordinator.services.tunnels import Tunnels
 from coordinator.work.identity import named
 from jobs import errors
 from jobs.store import connection
-from jobs.tunnel import Garbled, Tunnel
+from jobs.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 
 log = logging.getLogger(__name__)
 
 #: Not http.router(), whose dependencies are those of requests: the scope is looked at below.
 routes = APIRouter(prefix="/api")
 
-#: Seconds within which something must come; runners say every five that they are there.
-SILENT_SECONDS = 20.0
-#: Seconds between two words to other coordinators.
-_TELL_SECONDS = 5.0
 
-
-@routes.websocket("/worker/tunnel")
+@routes.websocket(f"/worker/{PATH}")
 async def tunnel(socket: WebSocket) -> None:
     """Serve one tunnel. It says which coordinator this is; the runner's first message makes it the one to use."""
     cluster: Cluster = socket.app.state.cluster
@@ -130,4 +125,4 @@ async def _watch(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str,
             return
         except connection.Unreachable as error:  # what goes through it goes on
             log.info("other coordinators are not told of the tunnel of %s: %s", worker, error)
-        await asyncio.sleep(_TELL_SECONDS)
+        await asyncio.sleep(BEAT_SECONDS)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines.contract import Launch, Model
 from engines.dask.server import certificate
+from engines.texts import PACKAGES, SERVER, text
 from jobs import errors
 
 SUMMARY = "Workers of Dask, which call functions of a Python elsewhere."
 ROUTES: Literal["openai", "http"] = "http"
 
-_FOLDER = Path(__file__).parent
+_NAME = "dask"
 #: Its processes answer questions for their health over HTTP, and no others.
 _HEALTH_ALONE = '["distributed.http.health"]'
 _ENVIRONMENT = {
@@ -37,19 +36,14 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     if model is not None:
         raise errors.InvalidRequest("model: the engine dask has none; leave it out", field="model")
     words = [
-        "{python}", "-c", _text("server.py"), "--threads", str(parameters.threads),
+        "{python}", "-c", text(_NAME, SERVER), "--threads", str(parameters.threads),
         "--memory", str(parameters.memory_mib),
     ]  # fmt: skip
     return Launch(
-        command=words, env=_ENVIRONMENT, packages=_text("requirements.txt"), module="distributed", group=True
+        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="distributed", group=True
     )  # fmt: skip
 
 
 def credentials(key: str) -> tuple[str, str]:
     """Return certificate and key, in PEM, for whoever may speak to the scheduler of the replica with this key."""
     return certificate(key)
-
-
-@lru_cache
-def _text(name: str) -> str:
-    return (_FOLDER / name).read_text()

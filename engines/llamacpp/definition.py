@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines import gguf_metadata, memory
 from engines.contract import Batch, Launch, Model
+from engines.texts import BATCH, PACKAGES, SERVER, text
 from jobs import errors
 
 SUMMARY = "Models in GGUF, on any CPU and on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
 
-_FOLDER = Path(__file__).parent
+_NAME = "llamacpp"
 _SUFFIX = ".gguf"
 
 
@@ -34,13 +33,13 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one GGUF file is started."""
     path = _file(parameters.file, model)
     words = [
-        "{python}", "-c", _server(), "--model", path, "--alias", model.name if model else path,
+        "{python}", "-c", text(_NAME, SERVER), "--model", path, "--alias", model.name if model else path,
         "--context", str(parameters.context), "--parallel", str(parameters.parallel),
         "--threads", str(parameters.threads), "--gpu-layers", str(parameters.gpu_layers),
     ]  # fmt: skip
     if parameters.embeddings:
         words.append("--embeddings")
-    return Launch(command=words, packages=_packages(), module="xllamacpp")
+    return Launch(command=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
@@ -55,8 +54,8 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 def batch(model: Model, *, max_tokens: int, temperature: float) -> Batch:
     """Return the program that answers prompts with one GGUF file. InvalidRequest where there is not one."""
     words = [f"model/{_file(None, model)}", str(max_tokens), str(temperature)]
-    program = (_FOLDER / "batch.py").read_text()
-    return Batch(program=program, arguments=words, packages=_packages(), module="xllamacpp")
+    program = text(_NAME, BATCH)
+    return Batch(program=program, arguments=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
 
 
 def _file(asked: str | None, model: Model | None) -> str:
@@ -77,13 +76,3 @@ def _file(asked: str | None, model: Model | None) -> str:
         raise errors.InvalidRequest("model: the artifact has no file that ends with .gguf", field="model")
     detail = f"parameters.file: the artifact has {len(found)} files that end with .gguf; name one, such as {found[0]}"
     raise errors.InvalidRequest(detail, field="parameters.file")
-
-
-@lru_cache
-def _server() -> str:
-    return (_FOLDER / "server.py").read_text()
-
-
-@lru_cache
-def _packages() -> str:
-    return (_FOLDER / "requirements.txt").read_text()

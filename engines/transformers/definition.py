@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines import memory, safetensors
 from engines.contract import Launch, Model
+from engines.texts import PACKAGES, SERVER, text
 
 SUMMARY = "Weights in safetensors, on CPUs and GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
-_FOLDER = Path(__file__).parent
+_NAME = "transformers"
 #: Nothing is fetched and nothing is told while it runs.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
@@ -43,14 +42,14 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("transformers", parameters.folder, model)
     words = [
-        "{python}", "-c", _text("server.py"), "--model", place, "--name", model.name if model else place,
+        "{python}", "-c", text(_NAME, SERVER), "--model", place, "--name", model.name if model else place,
         "--dtype", parameters.dtype, "--context", str(parameters.context), "--parallel", str(parameters.parallel),
         "--threads", str(parameters.threads), "--gpus", str(gpus),
     ]  # fmt: skip
     if parameters.trust_remote_code:
         words.append("--trust-remote-code")
     return Launch(
-        command=words, env=_ENVIRONMENT, packages=_text("requirements.txt"), module="transformers",
+        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="transformers",
         runs_models_code=parameters.trust_remote_code,
     )  # fmt: skip
 
@@ -67,8 +66,3 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
 
 def _where(gpus: int) -> memory.Where:
     return "gpus" if gpus else "host"
-
-
-@lru_cache
-def _text(name: str) -> str:
-    return (_FOLDER / name).read_text()

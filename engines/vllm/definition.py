@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines import memory, safetensors
 from engines.contract import Launch, Model
+from engines.texts import PACKAGES, SERVER, text
 from jobs import errors
 
 SUMMARY = "Weights in safetensors, on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
-_FOLDER = Path(__file__).parent
+_NAME = "vllm"
 #: Nothing is fetched and nothing is told while it runs.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
@@ -50,7 +49,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("vllm", parameters.folder, model)
     words = [
-        "{python}", "-c", _server(), "--model", place, "--served-model-name", model.name if model else place,
+        "{python}", "-c", text(_NAME, SERVER), "--model", place, "--served-model-name", model.name if model else place,
         "--tensor-parallel-size", str(_tensor_parallel(parameters, gpus)),
         "--pipeline-parallel-size", str(parameters.pipeline_parallel), "--dtype", parameters.dtype,
         "--gpu-memory-utilization", f"{parameters.gpu_memory_utilization:g}", "--load-format", "safetensors",
@@ -60,7 +59,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     if parameters.trust_remote_code:
         words.append("--trust-remote-code")
     return Launch(
-        command=words, env=_ENVIRONMENT, packages=_packages(), module="vllm", grace_seconds=20.0,
+        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="vllm", grace_seconds=20.0,
         runs_models_code=parameters.trust_remote_code,
     )  # fmt: skip
 
@@ -94,13 +93,3 @@ def _tensor_parallel(parameters: Any, gpus: int) -> int:
         )
         raise errors.InvalidRequest(detail, field="parameters.tensor_parallel")
     return tensor
-
-
-@lru_cache
-def _server() -> str:
-    return (_FOLDER / "server.py").read_text()
-
-
-@lru_cache
-def _packages() -> str:
-    return (_FOLDER / "requirements.txt").read_text()

@@ -68,7 +68,8 @@ def test_a_name_that_is_known_later_stands_on_the_lines_of_every_thread_from_the
 
 def test_a_line_that_is_written_at_little_cost_is_the_one_that_its_logger_writes() -> None:
     fields = (
-        "path='/api/tokens/tc_0123456789_' + 'x' * 43, job_id='j\\u00e9', duration_seconds=0.25, status=200, other=None"
+        "path='/api/tokens/tc_0123456789_' + 'x' * 43, job_id='j\\u00e9', duration_seconds=0.25, status=200,"
+        " other=None, name='chat'"
     )
     program = WRITES.partition("logging.getLogger")[0] + (
         f"structlog.get_logger('coordinator').info('request', {fields})\n"
