@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import resource
 import sys
@@ -22,6 +23,10 @@ log = logging.getLogger("coordinator")
 
 #: Open files of a coordinator at most; a connection that has not spoken yet takes 20 KiB.
 _MOST_FILES = 16384
+#: Settings of glibc's malloc (mallopt(3)) and their bytes: larger blocks are mapped, and free memory beyond goes back.
+#: Set, they stay: otherwise malloc keeps up to 64 MiB after the first large body.
+_M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
+_M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
 def main() -> int:
@@ -44,6 +49,7 @@ def main() -> int:
         log.error("%s", error)
         return exposure.REFUSED
     _take_files()
+    _give_back_memory()
     uvicorn.run(
         app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
@@ -63,6 +69,14 @@ def _take_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _give_back_memory() -> None:
+    """Let malloc give the memory of large bodies back. Other C libraries than glibc have no such setting."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 if __name__ == "__main__":

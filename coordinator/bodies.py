@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from io import BytesIO
 from typing import Any
 
 from fastapi import Request
@@ -107,24 +108,24 @@ def announced(request: Request, limit: int) -> int:
 
 
 async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytes:
-    kept, size = bytearray(), 0
+    kept, size = BytesIO(), 0
     seconds = seconds or READ_SECONDS
     try:
         async with asyncio.timeout(seconds):
             async for piece in request.stream():
                 size += len(piece)
                 if size <= limit:
-                    kept += piece
+                    kept.write(piece)
                 elif size > _SWALLOW:
                     break
                 else:
-                    kept.clear()
+                    kept = BytesIO()
     except TimeoutError:
         detail = f"the body did not arrive within {seconds:g} s; send less at once"
         raise errors.TooSlow(detail, field="body") from None
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
-    return bytes(kept)  # of which the parser makes no copy
+    return kept.getvalue()  # the buffer itself; of a bytearray the parser would make a copy
 
 
 def parsed(text: bytes, values: int) -> Any:

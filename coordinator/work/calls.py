@@ -148,7 +148,7 @@ def _is_gpu(row: Any) -> bool:
 
 def _is_row(text: str) -> str:
     """Return a JSON text. ValueError unless it is nothing, or an object of facts, of at most MAX_UNIT_ROW bytes."""
-    row = _loaded(text) if len(text.encode()) <= MAX_UNIT_ROW else None
+    row = _loaded(text) if len(text) <= MAX_UNIT_ROW and len(text.encode()) <= MAX_UNIT_ROW else None
     if text and (not isinstance(row, dict) or not all(_is_fact(name, value) for name, value in row.items())):
         raise ValueError(f"must be a JSON object of at most {MAX_UNIT_ROW} bytes, of facts of one attempt")
     return text
