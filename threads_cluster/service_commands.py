@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import artifact_commands, engine_commands, errors, program_commands, show
+from threads_cluster import artifact_commands, engine_commands, errors, model_files, program_commands, show
 from threads_cluster.session import as_json_option
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ def serve(
     if not install and (large := engine or _weighty(ctx, model, gpus)):
         engine_commands.agreed(ctx, large)
     row = ctx.obj.cluster.services.serve(
-        name, engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
+        name, engine, model=_sent(ctx, model, "" if engine == "http" else name, as_json=as_json), replicas=replicas,
         parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
         idle_seconds=idle, autoscale=scaled, force=force or None,
     )  # fmt: skip
@@ -211,10 +211,15 @@ def _check_there(model: str | None) -> None:
         raise errors.BadArgument(f"there is no file {model}; artifacts: cluster artifact list")
 
 
-def _put(ctx: typer.Context, model: str | None, *, as_json: bool) -> str | None:
-    """Return the artifact of a model: one that there is, or the file or folder, which is sent."""
+def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
+    """Return the artifact of a model: one that there is, or the file or folder, which is sent.
+
+    It is called as the service is; without one it has no name.
+    """
     if model is None or not Path(model).exists():
         return model
+    if service:
+        return model_files.send(ctx.obj.cluster, Path(model), service, quiet=as_json)
     with artifact_commands.progress("sent", quiet=as_json) as progressing:
         answer = ctx.obj.cluster.artifacts.put(Path(model), progress=progressing)
     return str(answer["artifact"]["artifact_id"])

@@ -8,10 +8,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator import places
+from coordinator.artifacts import weights
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import Actor
@@ -21,16 +23,15 @@ from jobs.store.files import PART_BYTES
 from jobs.trees import manifest
 from jobs.trees.manifest import Entry
 
-#: Endings of files with weights that are no code, and of files whose weights are.
-WEIGHTS = (".gguf", ".safetensors")
+#: Endings of files whose weights are code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
-#: Schemes of sources, the file of a model that says where it comes from, and its most bytes.
+#: Schemes of sources, and most bytes of the file of a model that says where it comes from.
 SCHEMES = ("https://", "http://", "hf://", "s3://")
-ABOUT, _MAX_ABOUT = ".cluster-model.json", 16 << 10
+_MAX_ABOUT = 16 << 10
 #: Beginnings of the names of chunks of data, and of batches that run, which are no models.
 CHUNK, BATCH = "chunk-", "batch-"
-#: Largest manifest that is looked into for weights, and manifests of which is kept what they have.
-_MAX_MANIFEST, _KEPT = 256 << 10, 10_000
+#: Largest manifest that is looked into for weights, those of which is kept what they have, and those read at once.
+_MAX_MANIFEST, _KEPT, _AT_ONCE = 256 << 10, 10_000, 8
 _MAX_SOURCE, _MAX_TYPE = 2048, 32
 _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
 
@@ -81,7 +82,9 @@ class Catalog:
         names = sorted(self._store.names(tenant).items())
         asked = [one for one in names if one[0] > after][:most]
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
-        found = [self._look(tenant, name, row) for (name, _), row in zip(asked, rows, strict=True) if row]
+        there = [(name, row) for (name, _), row in zip(asked, rows, strict=True) if row]
+        self._read_ahead(tenant, there)
+        found = [self._look(tenant, name, row) for name, row in there]
         last = asked[-1][0] if asked and asked[-1] != names[-1] else ""
         return [one for one in found if one], last
 
@@ -101,25 +104,38 @@ class Catalog:
 
     def _look(self, tenant: str, name: str, row: Artifact) -> Model | None:
         """Return an artifact as a model; None for one that is none."""
-        if name.startswith((CHUNK, BATCH)) or row.manifest_bytes > _MAX_MANIFEST:
+        if not _may_be(name, row):
             return None
-        key = tenant, row.id
-        with self._lock:
-            known = self._kept.get(key)
-        if known is None:
-            known = self._inside(tenant, name, row)
-            with self._lock:
-                self._kept[key] = known
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
+        known = self._known(tenant, row) or self._learned(tenant, name, row)
         return replace(known, name=name, artifact=row) if known.weights or known.source else None
+
+    def _known(self, tenant: str, row: Artifact) -> Model | None:
+        with self._lock:
+            return self._kept.get((tenant, row.id))
+
+    def _learned(self, tenant: str, name: str, row: Artifact) -> Model:
+        known = self._inside(tenant, name, row)
+        with self._lock:
+            self._kept[tenant, row.id] = known
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return known
+
+    def _read_ahead(self, tenant: str, rows: Sequence[tuple[str, Artifact]]) -> None:
+        """Read the manifests that were not read yet, several at once: a bucket takes its time for each."""
+        new = {row.id: (name, row) for name, row in rows if _may_be(name, row) and self._known(tenant, row) is None}
+        if len(new) > 1:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(new))) as pool:
+                list(pool.map(lambda one: self._learned(tenant, *one), new.values()))
 
     def _inside(self, tenant: str, name: str, row: Artifact) -> Model:
         entries = self._trees.entries(tenant, row)
-        weights = tuple(one.path for one in entries if one.is_file and one.path.lower().endswith(WEIGHTS))
-        noted = next((one for one in entries if one.path == ABOUT and one.is_file and one.size <= _MAX_ABOUT), None)
+        there = tuple(one.path for one in entries if one.is_file and weights.has(one.path))
+        noted = next(
+            (one for one in entries if one.path == weights.ABOUT and one.is_file and one.size <= _MAX_ABOUT), None
+        )
         about = self._about(tenant, noted) if noted else {}
-        return Model(name=name, artifact=row, weights=weights, **about)
+        return Model(name=name, artifact=row, weights=there, **about)
 
     def _about(self, tenant: str, entry: Entry) -> dict[str, str]:
         try:
@@ -148,8 +164,8 @@ class Catalog:
         known = self.maybe(tenant, name)
         entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
         inner = _below(entries, folder)
-        if not any(one.path.lower().endswith(WEIGHTS) for one in inner):
-            raise errors.Conflict(f"{source} has no file that ends with {' or '.join(WEIGHTS)}", field="source")
+        if not any(weights.has(one.path) for one in inner):
+            raise errors.Conflict(f"{source} has no file that ends with {' or '.join(weights.WEIGHTS)}", field="source")
         about = self._written(tenant, known.type if known else "", source)
         return self._commit(tenant, name, [*_without_about(inner), about], actor)
 
@@ -169,7 +185,7 @@ class Catalog:
             replace(one, path=f"{folder}/{one.path}")
             for folder, row in both
             for one in self._trees.entries(tenant, row)
-            if one.is_file and one.path != ABOUT
+            if one.is_file and one.path != weights.ABOUT
         ]
         written = [self.store(tenant, path, text.encode()) for path, text in texts.items() if text]
         return self._commit(tenant, name, [*entries, *written], actor)
@@ -184,19 +200,19 @@ class Catalog:
 
     def _written(self, tenant: str, kind: str, source: str) -> Entry:
         row = {"type": kind or "llm", "source": source}
-        return self.store(tenant, ABOUT, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        return self.store(tenant, weights.ABOUT, json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
     def _commit(self, tenant: str, name: str, entries: Sequence[Entry], actor: Actor) -> Artifact:
-        before = self._store.named(tenant, name)
-        made = self._trees.commit(tenant, manifest.written(entries), name, actor)[1]
-        [old] = self._store.read(tenant, [before]) if before else [None]
-        if old and old.id != made.id and not old.names:
-            places.leave(self._store, tenant, old)
-        return made
+        return self._trees.commit(tenant, manifest.written(entries), name, actor)[1]
+
+
+def _may_be(name: str, row: Artifact) -> bool:
+    """Return False for what is no model, whatever its manifest has."""
+    return row.is_model is not False and not name.startswith((CHUNK, BATCH)) and row.manifest_bytes <= _MAX_MANIFEST
 
 
 def _without_about(entries: Sequence[Entry]) -> list[Entry]:
-    return [one for one in entries if one.path != ABOUT]
+    return [one for one in entries if one.path != weights.ABOUT]
 
 
 def _below(entries: Sequence[Entry], folder: str) -> list[Entry]:

@@ -7,6 +7,8 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 
+from coordinator import places
+from coordinator.artifacts import weights
 from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
 from coordinator.artifacts.transfers import Transfers
 from jobs import errors
@@ -85,8 +87,17 @@ class Trees:
         """
         if _is_id(name):
             raise errors.InvalidRequest(f"name: {name} could be the beginning of an artifact's id", field="name")
+        before = self._store.artifacts.named(tenant, name) if name else None
         how, new = self.commit_by(tenant, text, lambda new: self._store.artifacts.commit(tenant, new, actor), name)
+        if before and before != new.id:
+            self._leave_places(tenant, before)
         return how, self.find(tenant, new.id)
+
+    def _leave_places(self, tenant: str, before: str) -> None:
+        """Let an artifact that has no name any more lie at no place of a host, by which it would be held for ever."""
+        [old] = self._store.artifacts.read(tenant, [before])
+        if old and not old.names:
+            places.leave(self._store.artifacts, tenant, old)
 
     def commit_by(
         self, tenant: str, text: bytes, commit: Callable[[NewArtifact], list[str]], name: str = ""
@@ -101,7 +112,7 @@ class Trees:
         transfers.blobs.write(tenant, {stored: text})
         new = NewArtifact(
             id=tree.id, name=name, bytes=tree.bytes, files=tree.files, manifest=stored, manifest_bytes=len(text),
-            sizes=tree.sizes,
+            sizes=tree.sizes, is_model=any(map(weights.tells, tree.paths)),
         )  # fmt: skip
         how, *rest = commit(new)
         if how not in ("new", "there"):

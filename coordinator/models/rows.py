@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from typing import TypedDict
 
@@ -39,8 +38,7 @@ class ChunkRow(TypedDict):
 def model_row(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> ModelRow:
     """Return a model; `services` are all of its tenant, `loaded` artifacts that replicas have on GPUs, and where."""
     artifact = model.artifact
-    known = {artifact.id, *artifact.names}
-    served = [one.name for one in services if not one.deleted and json.loads(one.asked).get("model") in known]
+    served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]
     on_gpus = sorted(place for one, place in loaded if one == artifact.id)
     return {
         "model_name": model.name, "type": model.type, "source": model.source,

@@ -35,6 +35,8 @@ class Artifact:
     #: Object that has the manifest, and its size.
     manifest: str
     manifest_bytes: int
+    #: A path of it is one of a model's; None: a coordinator of an earlier version or a job stored it.
+    is_model: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class NewArtifact:
     manifest_bytes: int
     #: Size of each file by its SHA-256.
     sizes: Mapping[str, int]
+    #: A path of it is one of a model's.
+    is_model: bool = False
 
 
 class Artifacts(Part):
@@ -62,8 +66,9 @@ class Artifacts(Part):
         [full], beyond MAX_ARTIFACTS; [gone]: the manifest's object is not unowned any more.
         """
         about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
+        model = int(new.is_model)
         rows = (item for row in new.sizes.items() for item in row)
-        return self._scripts.kept_words("commit_artifact", tenant, *about, *actor, *rows)
+        return self._scripts.kept_words("commit_artifact", tenant, *about, *actor, model, *rows)
 
     def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
         """Keep an artifact for a holder, such as job:ID; False when there is none."""
@@ -136,4 +141,5 @@ def _artifact(artifact_id: str, row: Mapping[bytes, bytes], holders: Sequence[by
         names=tuple(text.removeprefix(_NAMED) for text in texts if text.startswith(_NAMED)),
         holders=tuple(text for text in texts if not text.startswith(_NAMED)),
         manifest=row[b"manifest"].decode(), manifest_bytes=int(row[b"manifest_bytes"]),
+        is_model={b"1": True, b"0": False}.get(row.get(b"model", b"")),
     )  # fmt: skip

@@ -69,18 +69,22 @@ class Manifest:
     #: Files, and their bytes, each path counted.
     files: int
     bytes: int
+    #: Paths of the files.
+    paths: tuple[str, ...]
 
 
 def parsed(text: bytes) -> Manifest:
     """Return the manifest. InvalidRequest names the line and what is wrong with it; TooLarge beyond the bounds."""
-    sizes, files, total = dict[str, int](), 0, 0
+    sizes, paths, total = dict[str, int](), list[str](), 0
     for number, (kind, path, *rest) in enumerate(_checked(text), 2):
         if kind in "fx":
             size, sha = rest
             if sizes.setdefault(sha, size) != size:
                 raise _wrong(number, f"{short(path)} has another size than a file with the same hash")
-            files, total = files + 1, total + size
-    return Manifest(id=hashlib.sha256(text).hexdigest(), sizes=sizes, files=files, bytes=total)
+            paths.append(path)
+            total += size
+    made = hashlib.sha256(text).hexdigest()
+    return Manifest(id=made, sizes=sizes, files=len(paths), bytes=total, paths=tuple(paths))
 
 
 def entries(text: bytes) -> list[Entry]:

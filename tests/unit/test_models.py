@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator import places
-from coordinator.artifacts import catalog
+from coordinator.artifacts import weights
 from coordinator.places import Place
 from coordinator.workflows import expansions, validation
 from tests.unit.models_bench import WEIGHTS, Pool
@@ -130,7 +130,7 @@ def test_a_model_is_registered_and_downloaded_from_there(pool: Pool) -> None:
     assert pool.row(workflow)["state"] == "done", pool.errors(workflow)
     row = pool.model("qwen")
     assert (row["status"], row["weights"], row["source"]) == ("ready", ["tiny.gguf"], SOURCE)
-    assert pool.files("qwen") == [catalog.ABOUT, "config.json", "tiny.gguf"], "its files lie plainly"
+    assert pool.files("qwen") == [weights.ABOUT, "config.json", "tiny.gguf"], "its files lie plainly"
     again = pool.ask("POST", "/api/v1/models", {"model_name": "qwen", "type": "mlm", "source": SOURCE + "2"}).json()
     assert (again["status"], again["type"], again["source"], again["weights"]) == (
         "ready", "mlm", SOURCE + "2", ["tiny.gguf"],
@@ -166,7 +166,7 @@ def test_a_name_of_something_else_is_not_taken_over(pool: Pool) -> None:
 
 def test_a_file_that_somebody_else_wrote_in_the_place_of_ours_is_nothing(pool: Pool) -> None:
     for number, text in enumerate((b"[", b"7", b'{"source": 7}', b'{"source": "file:///x"}', b'{"type": {}}', b"{}")):
-        pool.put(f"m{number}", {catalog.ABOUT: text, "w.gguf": WEIGHTS})
+        pool.put(f"m{number}", {weights.ABOUT: text, "w.gguf": WEIGHTS})
     assert {(row["source"], row["status"]) for row in pool.models()} == {("", "ready")} and len(pool.models()) == 6
 
 
