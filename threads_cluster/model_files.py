@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import httpx
 
 from threads_cluster import artifact_commands, show
 from threads_cluster.errors import ApiError, BadArgument
@@ -68,6 +67,6 @@ def _found(read: Callable[[str], Any], name: str) -> Any | None:
     try:
         return read(name)
     except ApiError as error:
-        if error.status == httpx.codes.NOT_FOUND:
+        if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
