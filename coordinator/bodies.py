@@ -95,7 +95,8 @@ async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> 
     TooLarge over `limit` bytes; TooSlow.
     """
     among: Bodies = bodies or request.app.state.file_bodies
-    async with among.room(announced(request, limit)):
+    size = announced(request, limit)
+    async with among.room(size) if size > _SMALL else nullcontext():
         body = await _read(request, limit, FILE_SECONDS)
         async with among.turn(len(body)) if bodies else nullcontext():
             yield body

@@ -28,6 +28,8 @@ class Stage(Enum):
 
 #: Within which it must arrive; a body's wait for room is in it.
 SECONDS = {Stage.HEAD: 15.0, Stage.BODY: 150.0}
+#: Within which a client must take some 48 KiB of an answer that waits for it; what answers it would wait for ever.
+TAKE_SECONDS = 120.0
 
 
 class HeadTooLarge(HttpParserError):
@@ -41,6 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
         #: Bytes of the head that the parser has reported, and those that it was fed since without reporting an end.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,7 +51,22 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(Stage.NOTHING)
+        self._taken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taken()
+        self._taking = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def _taken(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
 
     def data_received(self, data: bytes) -> None:
         before = self._stage
@@ -57,6 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self.transport.get_protocol() is not self:  # it is a tunnel now
             self._expect(Stage.NOTHING)
+            self._taken()
             return
         if self._stage is Stage.NOTHING and (self.cycle is None or self.cycle.response_complete):
             self._stage = Stage.HEAD  # empty lines before a request

@@ -89,14 +89,20 @@ class Tunnel:
                 await asyncio.sleep(BEAT_SECONDS)
 
     async def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
-        """Send one message. ConnectionError where the tunnel is closed."""
-        async with self._sending:
-            if self.closed:
-                raise ConnectionResetError("the tunnel is closed")
-            await self._write(_HEAD.pack(kind, number) + content)
+        """Send one message. ConnectionError where the tunnel is closed, as it is once nobody reads at its other end."""
+        try:
+            async with asyncio.timeout(SILENT_SECONDS), self._sending:
+                if self.closed:
+                    raise ConnectionResetError("the tunnel is closed")
+                await self._write(_HEAD.pack(kind, number) + content)
+        except TimeoutError:
+            self.close()
+            raise ConnectionResetError("the other end of the tunnel does not read") from None
 
     def hear(self, message: bytes) -> None:
-        """Take in a message. Raises Garbled."""
+        """Take in a message. Raises Garbled, also where the tunnel was closed meanwhile."""
+        if self.closed:
+            raise Garbled("the tunnel is closed")
         try:
             kind, number = _HEAD.unpack_from(message)
             self._hear(Kind(kind), number, message[_HEAD.size :])

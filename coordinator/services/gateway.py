@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, cast
 
@@ -38,6 +38,8 @@ _TYPES = ("application/json", "text/plain", "text/event-stream")
 #: Answers after which another replica is asked.
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
+#: Encoding of answers: some KiB of a compressed one may be gigabytes.
+_PLAIN = "identity"
 _BROKEN = (httpx.TransportError, httpx.StreamError)
 
 
@@ -97,18 +99,29 @@ class Gateway:
     ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
         """Send a request to a replica; its answer has its headers alone."""
         assert replica.report
-        headers = {"Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json"}
+        headers = {
+            "Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json",
+            "Accept-Encoding": _PLAIN,
+        }  # fmt: skip
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
         return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
 
 
 class Passed(StreamingResponse):
-    """Stream that lets go of what it holds as soon as nobody reads it any more."""
+    """Stream that lets go of what it holds as soon as nobody reads it any more, also where nobody ever began to."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], let_go: Callable[[], Awaitable[None]]) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(pieces, media_type="text/event-stream", headers=headers)
+        self._let_go = let_go
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
-            await super().__call__(scope, receive, send)
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
+                await super().__call__(scope, receive, send)
+        finally:  # a generator that was never begun has no end of its own
+            await self._let_go()
 
 
 async def _gone(request: Request) -> None:
@@ -142,11 +155,19 @@ class _Call:
             self._held.enter_context(self._gateway.routes.asking(self._route.service))
             await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._left))
             if self._route.wakes and self._streams:
-                return _streamed(self._with_comments())
+                return Passed(self._with_comments(), self._let_go)
             return await self._once_awake()
         except BaseException:
             await self._held.aclose()
             raise
+
+    async def _let_go(self) -> None:
+        """End the exchange of a stream; where nothing else ended it before, its client has left."""
+        try:
+            self._exchange.status = self._exchange.status or 499
+            self._gateway.end(self._exchange)
+        finally:
+            await self._held.aclose()
 
     async def _once_awake(self) -> Response:
         self._route = await self._gateway.routes.awake(self._route, self._left)
@@ -170,9 +191,7 @@ class _Call:
             await asyncio.wait({asked})
             if not asked.cancelled():
                 asked.exception()  # it was told, or nobody is there any more
-            await self._held.aclose()
-            self._exchange.status = self._exchange.status or 499  # the client has left
-            self._gateway.end(self._exchange)
+            await self._let_go()
 
     async def _from_some_replica(self) -> Response:
         tried: list[str] = []
@@ -199,6 +218,8 @@ class _Call:
                 )
                 if answer.status_code in _TRY_ANOTHER:
                     raise _Another(f"it answers {answer.status_code}")
+                if answer.headers.get("content-encoding", _PLAIN) != _PLAIN:
+                    raise BadUpstream("the replica compresses its answer, which nobody asked for")
                 kind = answer.headers.get("content-type", "")
                 if self._streams and answer.status_code < 300 and kind.startswith("text/event-stream"):
                     return await self._stream(answer, held)
@@ -221,12 +242,12 @@ class _Call:
                 raise BadUpstream(f"the answer has over {MAX_ANSWER} bytes")
         await held.aclose()
         await self._held.aclose()
-        if 300 <= answer.status_code < 400 or answer.status_code == 401:
+        if not _is_passed_on(answer.status_code):
             raise BadUpstream(f"the replica answers {answer.status_code}")  # it is counted where that is caught
-        self._note(answer.status_code, _usage(content))
+        self._note(answer.status_code, openai.usage(content))
         self._gateway.end(self._exchange)
         kind = answer.headers.get("content-type", "")
-        safe = kind if kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
+        safe = kind if kind.isascii() and kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
         return Response(bytes(content), answer.status_code, media_type=safe)
 
     def _note(self, status: int, usage: Any) -> None:
@@ -244,7 +265,7 @@ class _Call:
                 raise _Another("its stream ended before it began") from None
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
-        return _streamed(self._passed_on(first, frames, pieces))
+        return Passed(self._passed_on(first, frames, pieces), self._let_go)
 
     async def _passed_on(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         status = 499  # unless it comes to its end, the client has left
@@ -252,9 +273,8 @@ class _Call:
             yield first
             try:
                 while True:
-                    piece = await asyncio.wait_for(anext(pieces), self._left)
-                    for frame in frames.feed(piece):
-                        yield frame
+                    if several := b"".join(frames.feed(await self._next(pieces))):
+                        yield several
             except StopAsyncIteration:
                 status = 200 if frames.done else 502
                 if not frames.done:  # that a connection was closed says nothing
@@ -264,18 +284,18 @@ class _Call:
                 yield openai.error_frame(self._broken(error))
         finally:
             self._note(status, frames.usage)
-            self._gateway.end(self._exchange)
-            await self._held.aclose()
+            await self._let_go()
+
+    async def _next(self, pieces: AsyncIterator[bytes]) -> bytes:
+        """Return what comes next. TimeoutError once the answer has taken too long, also where more is always there."""
+        if time.monotonic() >= self._until:
+            raise TimeoutError
+        return await asyncio.wait_for(anext(pieces), self._left)
 
     def _broken(self, error: Exception) -> errors.ClusterError:
         if isinstance(error, TimeoutError):
             return TooLate(f"the answer took longer than request_timeout_seconds, {self._route.seconds:g}")
         return BadUpstream(f"the replica broke off: {str(error) or type(error).__name__}")
-
-
-def _streamed(pieces: AsyncIterator[bytes]) -> Passed:
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return Passed(pieces, media_type="text/event-stream", headers=headers)
 
 
 async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
@@ -288,9 +308,6 @@ async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
             yield piece
 
 
-def _usage(content: bytes | bytearray) -> Any:
-    try:
-        answer = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return answer.get("usage") if isinstance(answer, dict) else None
+def _is_passed_on(status: int) -> bool:
+    """Return False for what is no answer to a client: a redirect, a refused key, a status that there is not."""
+    return (200 <= status < 300 or 400 <= status < 600) and status != 401

@@ -34,6 +34,8 @@ _DTYPES = {
 }  # fmt: skip
 _MEBIBYTES = {"MB": 1, "MIB": 1, "GB": 1024, "GIB": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
+#: Values of an engine's answer at most.
+_MOST_VALUES = 20_000
 _OTHERS = re.compile(r"[^a-z0-9]+")
 Deployment = Annotated[str, Path(pattern=NAME, description="A deployment's id: the name of its service.")]
 
@@ -165,11 +167,11 @@ async def infer(
 def _text(content: bytes, status: int) -> dict[str, Any]:
     """Return text and counts of an engine's answer. InvalidRequest for one that refuses, BadUpstream for any other."""
     try:
-        answer = json.loads(content)
+        answer = bodies.parsed(content, _MOST_VALUES)
         if status >= http.FIRST_ERROR:
             raise errors.InvalidRequest(f"the engine answers {status}: {str(answer['error']['message'])[:500]}")
         return {"text": str(answer["choices"][0]["text"]), "usage": dict(answer.get("usage") or {})}
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, errors.MalformedBody, errors.TooLarge):
         raise BadUpstream(f"the engine answers {status} and no text") from None
 
 

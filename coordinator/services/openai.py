@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -23,6 +24,10 @@ _TYPES = {
     422: "invalid_request_error", 429: "rate_limit_error",
 }  # fmt: skip
 _SERVER = "server_error"
+#: Name of the counts of an answer and what follows it, bytes of them at most, and the largest count that is believed.
+_USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
+#: Places from the end at which they are looked for.
+_TRIES = 100
 
 
 class UnknownModel(errors.NotFound):
@@ -95,11 +100,30 @@ def model(body: Any) -> str:
     return name
 
 
+def usage(answer: bytes | bytearray) -> Any:
+    """Return the counts of an answer, the last that there are; None for none. The rest of it, up to MiB, is not parsed."""
+    at = len(answer)
+    for _ in range(_TRIES):
+        if (at := answer.rfind(_USAGE, 0, at)) < 0:
+            return None
+        if found := _COUNTS.match(answer[at + len(_USAGE) : at + _MOST_USAGE]):
+            return _first_value(found[1].decode(errors="replace"))
+    return None
+
+
+def _first_value(text: str) -> Any:
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
 def tokens(usage: Any) -> tuple[int, int]:
     """Return tokens of prompt and answer; 0 for what is no count."""
     known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
     prompt, answer = known.get("prompt_tokens"), known.get("completion_tokens")
-    return (
-        prompt if type(prompt) is int and prompt >= 0 else 0,
-        answer if type(answer) is int and answer >= 0 else 0,
-    )  # fmt: skip
+    return _count(prompt), _count(answer)
+
+
+def _count(given: Any) -> int:
+    return given if type(given) is int and 0 <= given <= _MOST_TOKENS else 0

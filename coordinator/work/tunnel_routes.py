@@ -28,6 +28,8 @@ from jobs.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 
 log = logging.getLogger(__name__)
 
+#: Seconds in which a tunnel's end is said to its runner.
+_FAREWELL_SECONDS = 5.0
 #: Not http.router(), whose dependencies are those of requests: the scope is looked at below.
 routes = APIRouter(prefix="/api")
 
@@ -57,12 +59,12 @@ async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any,
     try:
         await socket.send_text(json.dumps({"coordinator": tunnels.me}))
         await serving
-    except (WebSocketDisconnect, RuntimeError, TimeoutError):
+    except (WebSocketDisconnect, RuntimeError, TimeoutError, Garbled):
         pass
     finally:
         serving.close()
-    with contextlib.suppress(RuntimeError):
-        await socket.close()
+    with contextlib.suppress(RuntimeError, TimeoutError):  # one that does not read takes in no farewell
+        await asyncio.wait_for(socket.close(), _FAREWELL_SECONDS)
 
 
 def _bearer(socket: WebSocket) -> str:
@@ -81,13 +83,23 @@ def _sending(socket: WebSocket) -> Callable[[bytes], Awaitable[None]]:
     return send
 
 
+async def _next(socket: WebSocket) -> bytes:
+    """Return the next message, soon. TimeoutError, WebSocketDisconnect; Garbled for one that is text."""
+    message = await asyncio.wait_for(socket.receive(), SILENT_SECONDS)
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    if not (data := message.get("bytes")):
+        raise Garbled("a message is text")
+    return bytes(data)
+
+
 async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
     """Pass the streams of another coordinator on to a worker, while that has a tunnel to here."""
     tasks: set[asyncio.Task[None]] = set()
     made = Tunnel(_sending(socket), relays.accepting(tunnels, worker, tasks))
     try:
         while tunnels.own(worker) is not None:
-            made.hear(await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS))
+            made.hear(await _next(socket))
     except Garbled as error:
         log.warning("a relay to %s is closed: %s", worker, error)
     finally:
@@ -96,14 +108,14 @@ async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
 
 async def _serve(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str, tunnels: Tunnels) -> None:
     """Use the tunnel until its runner goes, says nothing or nonsense, or is not let in any more."""
-    message = await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS)
+    message = await _next(socket)
     made = Tunnel(_sending(socket))
     name = tunnels.add(worker, made)
     watching = asyncio.create_task(_watch(socket, cluster, asker, worker, tunnels))
     try:
         while not made.closed:
             made.hear(message)
-            message = await asyncio.wait_for(socket.receive_bytes(), SILENT_SECONDS)
+            message = await _next(socket)
     except Garbled as error:
         log.warning("the tunnel of %s is closed: %s", worker, error)
     finally:

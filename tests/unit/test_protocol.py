@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,10 +31,10 @@ async def _echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving() -> AsyncIterator[int]:
+async def _serving(app: Any = _echo) -> AsyncIterator[int]:
     port = free_port()
     config = uvicorn.Config(
-        _echo, host="127.0.0.1", port=port, http=protocol.BoundedProtocol, lifespan="off", log_config=None
+        app, host="127.0.0.1", port=port, http=protocol.BoundedProtocol, lifespan="off", log_config=None
     )
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())
@@ -110,3 +111,34 @@ def test_a_large_head_and_a_large_body_pass() -> None:
 
 def test_what_is_no_request_is_a_400() -> None:
     assert heard(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_client_that_does_not_take_its_answer_is_cut_off_and_one_that_does_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    piece, count = b"x" * (1 << 18), 64
+
+    async def go() -> None:
+        ended = asyncio.Event()
+
+        async def long(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(count):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+            ended.set()
+
+        async with _serving(long) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(GET + b"Connection: close\r\n\r\n")
+            assert len(await asyncio.wait_for(reader.read(-1), 60)) > count * len(piece)
+            writer.close()
+            ended.clear()
+            monkeypatch.setattr(protocol, "TAKE_SECONDS", 0.3)
+            silent = socket.create_connection(("127.0.0.1", port))
+            silent.sendall(GET + b"\r\n")
+            await asyncio.wait_for(ended.wait(), 60)
+            silent.close()
+
+    asyncio.run(go())

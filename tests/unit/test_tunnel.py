@@ -188,3 +188,19 @@ def test_a_coordinator_takes_in_no_stream_and_what_belongs_to_none_is_passed_ove
             await pair.left.beat()
 
     run(passed_over())
+
+
+def test_an_end_that_does_not_read_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.tunnel.SILENT_SECONDS", 0.1)
+
+    async def stuck(_data: bytes) -> None:
+        await asyncio.Event().wait()
+
+    async def all_of_them() -> None:
+        tunnel = Tunnel(stuck)
+        several = await asyncio.gather(*(tunnel.open(port) for port in range(1, 5)), return_exceptions=True)
+        assert all(isinstance(one, ConnectionResetError) for one in several) and tunnel.closed
+        with pytest.raises(Garbled, match="closed"):
+            tunnel.hear(bytes(5))
+
+    run(all_of_them())

@@ -1,0 +1,154 @@
+"""The gateway against engines that lie and clients that do not read: each is answered or cut off, and holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+from fastapi import Response
+
+from coordinator.services import openai
+from coordinator.services.gateway import Passed
+from coordinator.services.openai import BadUpstream
+from tests.unit.engine_fake import Asked, Behaviour, Engine, tokens
+from tests.unit.test_service_gateway import STREAM, Client, drip, with_engines
+
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
+_HUGE = 10**400
+
+
+def says(*pieces: bytes) -> Behaviour:
+    async def behave(asked: Asked) -> None:
+        for piece in pieces:
+            await asked.send(piece)
+        asked.writer.close()
+
+    return behave
+
+
+def whole(text: bytes, *head: bytes, status: int = 200) -> bytes:
+    lines = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(text), *head, b"", text]
+    return b"\r\n".join(lines)
+
+
+async def nothing_is_held(client: Client) -> None:
+    route = await client.gateway.routes.find("default", "chat")
+    assert (route.gate.active, route.gate.waiting) == (0, 0)
+    assert not any(client.gateway.routes.busy.values()) and not any(client.gateway.routes.asked.values())
+
+
+def answered(behaviour: Behaviour, body: dict[str, Any] | None = None) -> tuple[Response, bytes, Client]:
+    """Return an engine's answer, its text and the client that got it; BadUpstream where there is none."""
+    got: list[tuple[Response, bytes, Client]] = []
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        try:
+            answer = await client.ask(body or {"model": "chat"})
+            sent: list[bytes] = []
+            await answer(_SCOPE, _stays, _into(sent))  # type: ignore[arg-type]
+            got.append((answer, b"".join(sent), client))
+        finally:
+            await nothing_is_held(client)
+            assert len(client.ended) == 1, "counted once"
+
+    with_engines(1, work, behaviour, request_timeout_seconds=20)
+    return got[0]
+
+
+_SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}}
+
+
+async def _stays() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def _into(sent: list[bytes]) -> Any:
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(bytes(message.get("body", b"")))
+
+    return send
+
+
+_BOMB = gzip.compress(bytes(1 << 20))
+
+
+@pytest.mark.parametrize(("said", "body"), [
+    (whole(_BOMB, b"Content-Encoding: gzip"), {}),
+    (_STREAM_HEAD + b"Content-Encoding: gzip\r\n\r\n" + _BOMB, STREAM),
+    (whole(b"{}", status=600), {}), (whole(b"{}", status=999), {}), (whole(b"{}", status=305), {}),
+    (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello", {}),
+    (whole(b"{}x", b"Content-Length: 2"), {}), (b"HTTP/1.1 200 X\r\nContent-Length: -2\r\n\r\n{}", {}),
+    (b"HTTP/1.1 200 X\r\nA: " + b"x" * (1 << 20) + b"\r\n\r\n", {}),
+    (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}", {}),
+], ids=lambda value: repr(value[:60]) if isinstance(value, bytes) else "")  # fmt: skip
+def test_an_answer_that_is_none_is_a_502_and_holds_nothing(said: bytes, body: dict[str, Any]) -> None:
+    with pytest.raises(BadUpstream):
+        answered(says(said), {"model": "chat", **body})
+
+
+def test_a_type_with_letters_that_no_header_may_have_is_bytes() -> None:
+    answer, text, _ = answered(says(whole(b"{}", "Content-Type: application/json; x=ł".encode())))
+    assert (answer.headers["content-type"], text) == ("application/octet-stream", b"{}")
+
+
+@pytest.mark.parametrize("count", [_HUGE, 10**30, -1, 1.5, True, None, "7", float("nan")])
+@pytest.mark.parametrize("streams", [False, True])
+def test_counts_that_are_none_count_nothing(count: Any, *, streams: bool) -> None:
+    last = json.dumps({"choices": [], "usage": {"prompt_tokens": count, "completion_tokens": 3}}).encode()
+    said = _STREAM_HEAD + b"\r\ndata: %s\n\ndata: [DONE]\n\n" % last if streams else whole(last)
+    *_, client = answered(says(said), {"model": "chat", "stream": streams})
+    assert (client.ended[0].prompt_tokens, client.ended[0].answer_tokens, client.ended[0].status) == (0, 3, 200)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    (b'{"choices": [{"text": "say \\"usage\\": {"}], "usage": {"prompt_tokens": 1}}', {"prompt_tokens": 1}),
+    (b'{"usage": {"prompt_tokens": 1}, "data": [' + b"{}," * 100_000 + b'{}], "of": "usage"}', {"prompt_tokens": 1}),
+    (b'{"usage" : null}', None), (b'{"usage":' + b"[" * 10_000, None), (b'{"usage":' + b'{"a":' * 10_000, None),
+    (b'"usage"' * 10_000, None), (b'{"usage": {' + b'"a": 1, ' * 10_000, None), (b"", None), (b"\xff", None),
+], ids=range(9))  # fmt: skip
+def test_counts_are_found_without_reading_the_answer(text: bytes, found: Any) -> None:
+    assert openai.usage(text) == found
+
+
+def test_a_stream_that_always_has_more_ends_in_time() -> None:
+    async def floods(asked: Asked) -> None:
+        await asked.begin_stream()
+        while not asked.writer.is_closing():
+            await asked.send(b"data: {}\n\n" * 1000)
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        text = await client.text(STREAM)
+        assert b"took longer than" in text.split(b"\n\n")[-2]
+        await nothing_is_held(client)
+
+    with_engines(1, work, floods, request_timeout_seconds=1)
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_who_leaves_before_the_stream_begins_holds_nothing(*, sleeps: bool) -> None:
+    async def left() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        there = client.stored.list
+        for _ in range(5):
+            client.stored.list = [] if sleeps else there
+            answer = await client.ask(STREAM)
+            assert isinstance(answer, Passed)
+            await answer(_SCOPE, left, _into([]))  # type: ignore[arg-type]
+            await nothing_is_held(client)
+        assert [one.status for one in client.ended] == [499] * 5
+
+    with_engines(1, work, drip, max_concurrent_requests=2, **({"idle_seconds": 60} if sleeps else {}))
+
+
+def test_an_engine_is_asked_for_plain_answers() -> None:
+    async def plain(asked: Asked) -> None:
+        assert "accept-encoding: identity" in asked.head.lower()
+        await tokens(asked)
+
+    assert b"abc" in answered(plain)[1]
