@@ -101,7 +101,7 @@ def model(body: Any) -> str:
 
 
 def usage(answer: bytes | bytearray) -> Any:
-    """Return the counts of an answer, the last that there are; None for none. The rest of it, up to MiB, is not read."""
+    """Return the counts of an answer, the last that there are; None for none. The rest of it, MiB, is not read."""
     at = len(answer)
     for _ in range(_TRIES):
         if (at := answer.rfind(_USAGE, 0, at)) < 0:
