@@ -1,13 +1,14 @@
-"""Token of a runner, made in a coordinator, into which ./deploy-cluster.sh pipes this: `python3 - NAME ID`.
+"""Token of a runner, made in a coordinator, into which ./deploy-cluster.sh pipes this: `python3 - NAME ID LABELS`.
 
-Prints nothing where the cluster has a token of this id and name with the scope worker; else a new one, and those of the
-same name end.
+Prints nothing where the cluster has a token of this id and name with the scope worker and these labels; else a new one,
+and those of the same name end. Labels have commas or blanks between them, as in WORKER_LABELS.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,24 @@ def ask(method: str, path: str, body: Any = None) -> Any:
     return json.loads(text) if text else None
 
 
-def renewed(name: str, kept: str) -> str:
-    """Return a new token of that name; empty where the one that is kept counts."""
+def renewed(name: str, kept: str, labels: str = "") -> str:
+    """Return a new token of that name with these labels; empty where the one that is kept counts and has them."""
+    wanted = sorted(set(labels.replace(",", " ").split()))
     same = [row for row in ask("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
-    if any(row["id"] == kept for row in same):
+    if any(row["id"] == kept and row["labels"] == wanted for row in same):
         return ""
     for row in same:
         ask("DELETE", f"/tokens/{row['id']}")
-    return str(ask("POST", "/tokens", {"name": name, "scopes": ["worker"]})["token"])
+    return str(ask("POST", "/tokens", {"name": name, "scopes": ["worker"], "labels": wanted})["token"])
 
 
 def main(arguments: list[str]) -> int:
     try:
         token = renewed(*arguments)
+    except urllib.error.HTTPError as error:
+        with error:
+            print(f"the API refuses it: {error}: {error.read(500).decode(errors='replace')}", file=sys.stderr)
+        return 1
     except (OSError, ValueError) as error:
         print(f"the API does not answer: {error}", file=sys.stderr)
         return 1

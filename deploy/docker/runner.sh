@@ -30,11 +30,11 @@ start_runner() { # after the coordinators
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${made[@]}" "${RUNNER_SERVICES[@]}"
 }
 
-renew_token() { # writes secrets/runner_token; 1 when the cluster knows the one that is there
+renew_token() { # writes secrets/runner_token; 1 when the cluster knows the one that is there, with WORKER_LABELS
   local id
   id=$(cut -d _ -f 2 secrets/runner_token 2>/dev/null) || id=''
   # Never in a variable, which DEBUG=1 would show.
-  in_coordinator deploy/runner_token.py runner-1 "${id:-none}" >"$WORK/runner_token" 2>"$WORK/log" ||
+  in_coordinator deploy/runner_token.py runner-1 "${id:-none}" "$(setting WORKER_LABELS '')" >"$WORK/runner_token" 2>"$WORK/log" ||
     fail 1 "no token for the runner could be made: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   [[ -s $WORK/runner_token ]] || return 1
   # As the others: the folder is closed, and the container has a user of its own.

@@ -35,11 +35,17 @@ fetch_runner_tokens() { # those of the cluster, into $WORK/runner_tokens
   rm "$WORK/tokens"
 }
 
-renew_runner_token() { # renew_runner_token NAME: 1 when the cluster knows the one that is there
+# Read here: the coordinator that is asked may be one of before, with other settings.
+worker_labels() { # the setting WORKER_LABELS of the overlay's workers
+  awk '$0 == "---" { labels = "" } sub(/^  WORKER_LABELS: /, "") { labels = $0 } /^  name: settings(-|$)/ { print labels }' \
+    "$WORK/plain.yaml" | tr -d "\"'"
+}
+
+renew_runner_token() { # renew_runner_token NAME: 1 when the cluster knows the one that is there, with WORKER_LABELS
   local file=$WORK/runner_tokens/$1 id=''
   [[ ! -f $file ]] || id=$(cut -d _ -f 2 "$file")
   # Never in a variable, which DEBUG=1 would show.
-  in_a_coordinator deploy/runner_token.py "$1" "${id:-none}" >"$file.new" 2>"$WORK/log" ||
+  in_a_coordinator deploy/runner_token.py "$1" "${id:-none}" "$(worker_labels)" >"$file.new" 2>"$WORK/log" ||
     fail 1 "no token for $1 could be made: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   if [[ ! -s $file.new ]]; then
     rm "$file.new"

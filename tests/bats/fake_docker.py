@@ -269,7 +269,7 @@ class Engine:
             if words[3:4] and words[3] in ("step", "look", "release"):
                 return self.autoscale(words[3:])
             if words[3:4] == ["runner-1"]:
-                return self.runner_token(words[4])
+                return self.runner_token(*words[4:])
             status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
             return str(status.get(words[-1], self.state["figures"]))
         if words[1:3] == ["sh", "-s"]:
@@ -277,13 +277,13 @@ class Engine:
             return self.state["dump"]
         return "Redis server v=7.4.2"
 
-    def runner_token(self, kept: str) -> str:
-        """Make a token, unless the one that is kept is known; remember what containers of the runner were there."""
-        if kept in self.state["tokens"]:
+    def runner_token(self, kept: str, labels: str) -> str:
+        """Make a token, unless the one that is kept is known with these; remember what containers of it were there."""
+        if self.state["tokens"].get(kept) == labels:
             return ""
-        self.state["tokens"] = [f"{len(self.state['tokens']):010d}"]
+        self.state["tokens"] = {f"{len(self.state['tokens']):010d}": labels}
         self.state["before_token"] = [one["service"] for one in self.of("runner", "runner-token")]
-        return f"tc_{self.state['tokens'][0]}_{'secret-of-a-runner-' * 2}\n"
+        return f"tc_{next(iter(self.state['tokens']))}_{'secret-of-a-runner-' * 2}\n"
 
     def autoscale(self, words: list[str]) -> str:
         """Answer as the checkout's script does on the workers of these containers."""
@@ -334,7 +334,7 @@ def start_state() -> dict[str, Any]:
         "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
         "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
         "need": 1, "busy": [], "draining": [],
-        "tokens": [], "before_token": [], "audit": "", "audit_answer": "put back", "loaded_audit": "",
+        "tokens": {}, "before_token": [], "audit": "", "audit_answer": "put back", "loaded_audit": "",
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ case $words in
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
     printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: redis:7.4.2-bookworm\n        image: threads/web:0.1.0\n'
     [[ ! -f $FAKE/replicas ]] || echo '            secretName: runner-tokens'
+    [[ ! -f $FAKE/labels ]] || printf -- '---\ndata:\n  WORKER_LABELS: %s\nkind: ConfigMap\nmetadata:\n  name: settings-x\n' "$(<"$FAKE/labels")"
     [[ ! -f $FAKE/left ]] || printf -- '---\nkind: PersistentVolume\n'
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;
@@ -54,8 +55,8 @@ case $words in
   *' get pods '*name=redis' '*conditions*) echo redis-0 ;;
   *' get pods '*conditions*) echo coordinator-x ;;
   *' get pods --selector '*) ;;
-  *' exec --stdin coordinator-x '*' python3 - runner-'*) # NAME ID: nothing for a token that the cluster knows
-    grep -qx -- "${*: -1}" "$FAKE/known" 2>/dev/null || echo "tc_id-of-${*: -2:1}_secret"
+  *' exec --stdin coordinator-x '*' python3 - runner-'*) # NAME ID LABELS: nothing for a token that the cluster knows
+    grep -qx -- "${*: -2:1}${*: -1}" "$FAKE/known" 2>/dev/null || echo "tc_id-of-${*: -3:1}_secret"
     ;;
   *' exec --stdin coordinator-x '*) echo '{}' ;;
   *' exec --stdin redis-0 '*)

@@ -516,9 +516,26 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   called "delete pod runner-0 runner-1 --ignore-not-found --wait=false"
   printf 'id-of-runner-0\nid-of-runner-1\n' >"$FAKE/known"
   before=$(<"$FAKE/runner-tokens")
-  up 3 0
+  : >"$FAKE/calls"
+  cluster kubernetes
+  exits 0
   [[ $(<"$FAKE/runner-tokens") == "$before" ]] || broken "a token that counts was replaced"
   ! grep -q ' delete pod ' "$FAKE/calls" || broken "a runner that has its token is not started again"
+}
+
+@test "runners have the labels that WORKER_LABELS gives to hosts, and another token where those change" {
+  echo 2 >"$FAKE/replicas"
+  echo '"eu,trusted"' >"$FAKE/labels"
+  up 3 0
+  printf 'id-of-runner-0eu,trusted\nid-of-runner-1eu,trusted\n' >"$FAKE/known"
+  cluster kubernetes
+  exits 0
+  called "python3 - runner-0 id-of-runner-0 eu,trusted" "python3 - runner-1 id-of-runner-1 eu,trusted"
+  ! grep -q ' delete pod ' "$FAKE/calls" || broken "a runner that has its token is not started again"
+  echo eu >"$FAKE/labels"
+  cluster kubernetes
+  exits 0
+  called "python3 - runner-0 id-of-runner-0 eu" "delete pod runner-0 runner-1 --ignore-not-found --wait=false"
 }
 
 @test "one more runner, and one whose token was revoked" {

@@ -49,6 +49,20 @@ runners() { # runners STATES: as Python lists them
   [[ $(<secrets/runner_token) == tc_0000000001_secret* ]]
 }
 
+@test "the runner has the labels that WORKER_LABELS gives to hosts, and another token where those change" {
+  cluster docker 1 0 --runner
+  token=$(<secrets/runner_token)
+  printf 'WORKER_LABELS=eu,trusted\n' >>.env
+  cluster docker
+  exits 0
+  called "python3 - runner-1 0000000000 eu,trusted" "--force-recreate runner-token runner"
+  [[ $(<secrets/runner_token) != "$token" ]]
+  forget
+  cluster docker
+  exits 0
+  not_called force-recreate
+}
+
 @test "no token of the runner is printed, not even with DEBUG=1" {
   DEBUG=1 cluster docker 1 0 --runner
   exits 0

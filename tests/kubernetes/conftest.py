@@ -34,6 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert shutil.which("kubectl"), "KUBECONFIG is set, and kubectl is not installed"
     folder = tmp_path_factory.mktemp("checkout")
     copy_of_the_checkout(folder)
+    (folder / ".env").write_text("ENGINES=llamacpp\n")
     one = Cluster(folder)
     try:
         one.start(3, load=LOAD)

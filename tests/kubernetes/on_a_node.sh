@@ -30,7 +30,7 @@ share_kernels() {
 }
 
 start() { # the node, and meanwhile what is missing of the images
-  docker compose --profile runner build --quiet coordinator cpu-worker runner web nginx &
+  ENGINES=llamacpp docker compose --profile runner build --quiet coordinator cpu-worker runner web nginx &
   "$KUBERNETES_NODE" up
   wait "$!"
 }
