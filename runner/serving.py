@@ -14,6 +14,7 @@ from typing import Any
 
 from jobs import tunnel
 from jobs.kinds.service import launch
+from jobs.settings import usable_cores
 from jobs.store.connection import CoordinatorRejects
 from jobs.worker.lanes import Task
 from runner import processes
@@ -64,6 +65,7 @@ class ServiceRun(Run):
         lead = self._lead(at) if self._spec.get("group") else {}
         filled = {"port": str(at.port), "address": at.address, "python": self._python}
         own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
+        own["CLUSTER_CPUS"] = str(usable_cores())
         order = super()._order(unit)
         return replace(order, environment=order.environment | own | lead)
 

@@ -27,9 +27,15 @@ def chosen(asked: argparse.Namespace) -> CommonParams:
     found.hostnames, found.port = [os.environ["CLUSTER_ADDRESS"]], int(os.environ["CLUSTER_PORT"])
     found.api_keys = [os.environ["CLUSTER_KEY"]]
     found.endpoint_metrics = found.endpoint_slots = found.ui = False
-    if asked.threads:
-        found.cpuparams.n_threads = found.cpuparams_batch.n_threads = asked.threads
+    if threads := asked.threads or limit():
+        found.cpuparams.n_threads = found.cpuparams_batch.n_threads = threads
     return found
+
+
+def limit() -> int:
+    """Return the cores of a container that may use fewer than its machine has, of which llama.cpp knows; else 0."""
+    cores = int(os.environ.get("CLUSTER_CPUS", "0"))
+    return cores if cores < (os.cpu_count() or 1) else 0
 
 
 def main() -> None:

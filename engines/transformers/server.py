@@ -86,8 +86,9 @@ class Served:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.name, self.context = asked.name, asked.context
-        if asked.threads:
-            torch.set_num_threads(asked.threads)
+        # Torch knows the machine's cores, not what a container may use of them.
+        cores = torch.get_num_threads()
+        torch.set_num_threads(asked.threads or min(cores, int(os.environ.get("CLUSTER_CPUS", cores))))
         local = {"local_files_only": True, "trust_remote_code": asked.trust_remote_code}
         place = {"device_map": "auto"} if asked.gpus > 1 else {}
         self.tokenizer = AutoTokenizer.from_pretrained(asked.model, **local)

@@ -42,14 +42,14 @@ def parsed(text: str) -> Object:
     return found
 
 
-def combined(folder: Path, overlay: str, *components: str) -> list[Object]:
-    """Objects of `k8s/OVERLAY` with components, by a kustomization that is written into `folder`."""
+def combined(folder: Path, overlay: str, *components: str, **more: object) -> list[Object]:
+    """Objects of `k8s/OVERLAY` with components, by a kustomization written into `folder`; `more` of its fields."""
 
     def path(name: str) -> str:
         return os.path.relpath(ROOT / "k8s" / name, folder)
 
     parts = [path(f"components/{name}") for name in components]
-    wanted = {"namespace": "threads-cluster", "resources": [path(overlay)], "components": parts}
+    wanted = {"namespace": "threads-cluster", "resources": [path(overlay)], "components": parts, **more}
     (folder / "kustomization.yaml").write_text(json.dumps(wanted))
     return built(folder)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,35 @@ def test_a_stand_in_with_vllms_flags_is_started_asked_and_lets_nobody_in_without
         assert answer.json()["choices"] == [{"text": "abc"}]
         assert client.get("/v1/models", headers={"Authorization": "Bearer x"}).status_code == 401
         assert key not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+_LLAMA = """
+import os, sys
+from types import SimpleNamespace
+os.cpu_count = lambda: 64
+
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams, self.cpuparams_batch = (SimpleNamespace(n_threads=-1) for _ in range(3))
+
+class Server:
+    def __init__(self, chosen):
+        sys.exit(f"{chosen.cpuparams.n_threads} {chosen.cpuparams_batch.n_threads}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "used"), [("4", 0, 4), ("64", 0, -1), ("96", 0, -1), (None, 0, -1), ("4", 6, 6)]
+)
+def test_llamacpp_starts_no_more_threads_than_its_container_has_cores(
+    cores: str | None, threads: int, used: int, tmp_path: Path
+) -> None:
+    """On a machine with 64; -1 is llama.cpp's own choice, and a runner of before says no number."""
+    (tmp_path / "xllamacpp.py").write_text(_LLAMA)
+    definition = registry.definition("llamacpp")
+    launch = definition.launch(definition.Parameters(threads=threads), model({"a.gguf": 1}), 0)
+    words = [sys.executable, *launch.command[1:]]
+    told = {"CLUSTER_ADDRESS": "127.0.0.1", "CLUSTER_PORT": "1", "CLUSTER_KEY": "k", "PYTHONPATH": str(tmp_path)}
+    env = told | ({"CLUSTER_CPUS": cores} if cores else {})
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.stderr.strip(), done.returncode) == (f"{used} {used}", 1)

@@ -295,6 +295,61 @@ def test_settings_are_known_and_start_like_composes() -> None:
     assert environment("alerts") == {name: value for name, value in theirs.items() if name.startswith("ALERT_")}
 
 
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
+    """The overlay prod with GPU workers, a runner and all that docs/kubernetes.md shows for overlays of one's own."""
+    shown = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
+    whole, *parts = [yaml.safe_load(text) for text in shown]
+    assert (whole["resources"], whole["components"]) == (["../prod"], ["../../components/ingress"]) and len(parts) == 3
+    patches = [patch for block in (whole, *parts) for patch in block.get("patches", [])]
+    literals = [
+        text for block in (whole, *parts) for one in block.get("configMapGenerator", []) for text in one["literals"]
+    ]
+    settings = whole["configMapGenerator"][0] | {"literals": literals}
+    folder = tmp_path_factory.mktemp("k")
+    return combined(folder, "overlays/prod", "ingress", "gpu", "runner", patches=patches, configMapGenerator=[settings])
+
+
+def variables(container: Object) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container.get("env", []) if "value" in one}
+
+
+def test_labels_of_hosts_reach_coordinators_and_all_workers_but_those_of_a_variable(documented: list[Object]) -> None:
+    """A runner has those of its token, which the script reads in the same place."""
+    [settings] = [item for name, item in of_kind(documented, "ConfigMap").items() if name.startswith("settings-")]
+    assert (settings["data"]["WORKER_LABELS"], settings["data"]["RESULT_TTL"]) == ("trusted,eu", "86400")
+    parts = {name: one for name, one in containers(documented) if one["name"] != "runner-token"}
+    for name in ("coordinator", "cpu-workers", "gpu-workers"):
+        read = [source["configMapRef"]["name"] for source in parts[name]["envFrom"]]
+        assert settings["metadata"]["name"] in read, name
+    given = {
+        name: variables(parts[name])["WORKER_LABELS"] for name in parts if "WORKER_LABELS" in variables(parts[name])
+    }
+    assert given == {"cpu-workers": ""}
+
+
+def test_the_host_of_an_ingress_is_that_of_the_document(documented: list[Object]) -> None:
+    spec = of_kind(documented, "Ingress")["threads-cluster"]["spec"]
+    assert [spec["rules"][0]["host"], *spec["tls"][0]["hosts"]] == ["cluster.mine", "cluster.mine"]
+
+
+def test_an_ingress_lets_every_body_through_that_nginx_does(everything: list[Object]) -> None:
+    bounds = re.findall(r"client_max_body_size (\d+)m;", (ROOT / "nginx/conf/api.conf").read_text())
+    said = of_kind(everything, "Ingress")["threads-cluster"]["metadata"]["annotations"]
+    assert said["nginx.ingress.kubernetes.io/proxy-body-size"] == f"{max(map(int, bounds))}m"
+
+
+def test_a_runner_for_models_has_what_the_document_gives_it(documented: list[Object]) -> None:
+    workload = workloads(documented)["runner"]
+    runner, keeper = pod(workload)["containers"]
+    assert runner["resources"]["limits"] == {"cpu": "8", "memory": "24Gi"}
+    assert keeper["resources"]["limits"]["memory"] == "128Mi"
+    volume = workload["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+    assert int(variables(runner)["CACHE_BYTES"]) < int(volume.removesuffix("Gi")) << 30, (
+        "copies of replicas lie there too"
+    )
+
+
 def test_every_call_of_the_api_needs_a_token() -> None:
     ours = environment("settings") | environment("coordinator-settings")
     settings = Settings.model_validate({name.lower(): value for name, value in ours.items()} | {"bind": "0.0.0.0"})
