@@ -48,6 +48,9 @@ from coordinator.secrets.vault import Vault
 from coordinator.services import openai
 from coordinator.services.census import Census
 from coordinator.services.gateway import Gateway
+from coordinator.services.page_layer import ROUTE as PAGE_ROUTE
+from coordinator.services.page_layer import PageLayer
+from coordinator.services.page_names import PageNames
 from coordinator.services.reconciler import Keeper, Reconciler
 from coordinator.services.routing import Routes
 from coordinator.services.tally import Tally
@@ -195,6 +198,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     app.state.gateway, app.state.tunnels = gateway, tunnels
+    app.state.page_names = page_names = PageNames(settings.services_domain)
     by_call = on_behalf_of(main, settings, cluster.queries, cluster.artifacts)
     app.state.runs = Runs(main.schedules, main.workflows, settings, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
@@ -209,8 +213,9 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(
         RequestSpans, tracing=cluster.tracing, add=sender_of_spans.add if sender_of_spans else _keep_nothing
     )
-    app.add_middleware(Stopping)
     app.add_middleware(Admission, settings=settings)
+    app.add_middleware(PageLayer, names=page_names, gateway=gateway, cluster=cluster)
+    app.add_middleware(Stopping)
     app.add_middleware(Figures, exporter=exporter, denials=denials)
     app.add_middleware(ClientAddress, settings=settings)
     _answer_errors(app)
@@ -333,6 +338,7 @@ class Figures:
         if (
             not route.endswith(("/events", "/worker/next", "/follow"))
             and not route.startswith(openai.PREFIX)
+            and matched is not PAGE_ROUTE
             and not route.startswith(_CARRY_FILES)
             and b"wait_seconds=" not in scope.get("query_string", b"")
         ):

@@ -87,10 +87,14 @@ class Credentials:
     async def bearer(self, token_id: str, bootstrap: str) -> Asker | None:
         """Return who has a token by its id, or CLUSTER_TOKEN by its digest; None when that counts no more."""
         if token_id == BOOTSTRAP:
-            known = bootstrap in map(tokens.digest, self._cluster_tokens)
+            known = bootstrap in self.bootstraps()
             return replace(OWNER, bootstrap=bootstrap) if known else None
         token = await self._find(token_id, Token)
         return _asker(token) if token else None
+
+    def bootstraps(self) -> list[str]:
+        """Return the digests of the CLUSTER_TOKENs that count."""
+        return [tokens.digest(one) for one in self._cluster_tokens]
 
     async def holds(self, asker: Asker) -> bool:
         """Return True while what the asker showed still counts; CLUSTER_TOKEN does until this process ends."""

@@ -64,7 +64,8 @@ class Definition(Protocol):
 
     One whose packages are gigabytes says LARGE. One whose models have a size also has `need(parameters, model, gpus)`,
     which returns a `memory.Need`; one whose replicas are a group, `credentials(key)`: the certificate and its key, in
-    PEM, of whoever has a replica's key.
+    PEM, of whoever has a replica's key. One whose leading replica answers browsers, GET and WebSockets that come with
+    its key, says PAGE: the path at which people begin to look.
     """
 
     #: One sentence for people.

@@ -70,6 +70,11 @@ def routes(engine: str) -> str:
     return definition(engine).ROUTES if engine in names() else ""
 
 
+def page(engine: str) -> str:
+    """Return the path at which people begin to look at an engine; empty for one that shows browsers nothing."""
+    return str(getattr(definition(engine), "PAGE", "")) if engine in names() else ""
+
+
 def batching(engine: str) -> Callable[..., Batch] | None:
     """Return the engine's `batch(model, max_tokens=, temperature=)`; None for one that answers by a server alone."""
     found: Any = getattr(definition(engine), "batch", None)

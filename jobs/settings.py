@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     metrics_token: str = ""
     #: Host names beside loopback's under which a cluster without a token is reached, with commas between.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
+    #: A domain whose names, of one label more, are pages of services. Empty: only names below localhost are.
+    services_domain: str = Field(default="", max_length=180, pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$")
     #: What an image runs: coordinator, cpu-worker, gpu-worker or runner.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the machine's name and the process number.

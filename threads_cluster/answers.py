@@ -671,6 +671,11 @@ class Access(Answer):
     private_key: str
 
 
+class PageLink(Answer):
+    url: str
+    seconds: int | None
+
+
 class Model(Answer):
     model_name: str
     type: str

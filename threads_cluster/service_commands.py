@@ -125,7 +125,8 @@ def serve(
 
 def _how_asked(name: str, engine: str, url: str) -> str:
     if engine == DASK:
-        return f'it is asked from Python: with Cluster().dask(name="{name}") as client: ...; see: cluster services'
+        asked = f'it is asked from Python: with Cluster().dask(name="{name}") as client: ...'
+        return f"{asked}; its dashboard: cluster service open {name}; see: cluster services"
     return f"it is asked at {url}/v1 with a token that has the scope infer; see: cluster services"
 
 
@@ -281,6 +282,18 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
     """Show a service."""
     row = ctx.obj.cluster.services.get(name, tenant=tenant)
     show.json_line(row) if as_json else _table([row])
+
+
+@app.command("open")
+def open_page(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Print a link to its page for browsers, such as Dask's dashboard; it lets in whoever follows it, as you."""
+    link = ctx.obj.cluster.services.open(name, tenant=tenant)
+    if as_json:
+        show.json_line(link)
+        return
+    show.line(link["url"])
+    if link["seconds"]:
+        show.say(f"it can be followed for {link['seconds'] // 60} minutes, and shows the page for 12 hours")
 
 
 @app.command()

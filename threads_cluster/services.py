@@ -95,6 +95,10 @@ class Services:
         """`{job_id, address, port, certificate, private_key}` of the replica that leads; of Dask alone."""
         return self._ask("POST", f"/{_quoted(name)}/access", answers.Access, tenant=tenant)
 
+    def open(self, name: str, *, tenant: str | None = None) -> Json:
+        """`{url, seconds}`: a link to a service's page for browsers, such as Dask's dashboard."""
+        return self._ask("POST", f"/{_quoted(name)}/open", answers.PageLink, tenant=tenant)
+
     def deploy(self, model_name: str, **how: Any) -> Json:
         """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
         body = {"model_name": model_name, **how}

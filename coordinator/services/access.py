@@ -7,7 +7,6 @@ from coordinator.services.rows import AccessRow
 from engines import registry
 from jobs import errors
 from jobs.store import Store
-from jobs.store.services import Replica, Service
 
 
 def of(store: Store, tenant: str, name: str) -> AccessRow:
@@ -17,7 +16,7 @@ def of(store: Store, tenant: str, name: str) -> AccessRow:
     if credentials is None:
         detail = f"replicas of {name}, of the engine {service.engine}, are asked at /v1, and nowhere else"
         raise errors.Conflict(detail, field="name")
-    leader = _leader(service, store.services.replicas([service.service_id])[service.service_id])
+    leader = planning.leader(service, store.services.replicas([service.service_id])[service.service_id])
     if leader is None or leader.report is None:
         raise errors.Unavailable(f"no replica of {name} leads yet; see: cluster service show {name}")
     certificate, private_key = credentials(leader.report.key)
@@ -25,7 +24,3 @@ def of(store: Store, tenant: str, name: str) -> AccessRow:
         "job_id": leader.job_id, "address": leader.report.address, "port": leader.report.port,
         "certificate": certificate, "private_key": private_key,
     }  # fmt: skip
-
-
-def _leader(service: Service, replicas: list[Replica]) -> Replica | None:
-    return next((one for one in replicas if one.number == service.leads and planning.is_ready(one)), None)

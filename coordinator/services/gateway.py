@@ -107,6 +107,19 @@ class Gateway:
         url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
         return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
 
+    def look(
+        self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+        """Ask a replica for a part of its page; it may be silent for so long. InvalidRequest for what is no path."""
+        assert replica.report
+        at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
+        try:
+            url = at.copy_with(raw_path=target)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise errors.InvalidRequest(f"the path cannot be asked for: {error}") from None
+        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        return self._http.stream(method, url, headers=dict(headers), timeout=timeout)
+
 
 class Passed(StreamingResponse):
     """Stream that lets go of what it holds as soon as nobody reads it any more, also where nobody ever began to."""

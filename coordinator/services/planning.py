@@ -100,6 +100,11 @@ def wait_ms(failures: int) -> int:
     return int(min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** min(failures - 1, 30)))
 
 
+def leader(service: Service, replicas: Sequence[Replica]) -> Replica | None:
+    """Return the replica that leads a group; None while none does, or it is not ready."""
+    return next((one for one in replicas if one.number == service.leads and is_ready(one)), None)
+
+
 def is_ready(replica: Replica) -> bool:
     """Return True for a replica that requests may go to."""
     return bool(

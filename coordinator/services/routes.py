@@ -12,8 +12,10 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import access, additions, queries, scaling, schemas
+from coordinator.services import access, additions, page_links, queries, scaling, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services.gateway import Gateway
+from coordinator.services.page_names import PageNames
 from coordinator.services.rows import ServiceRow
 from jobs.kinds.service.parameters import NAME
 
@@ -99,6 +101,19 @@ def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     cluster.store.services.note_shown(tenant, name, asker.actor)
     answer.headers["Cache-Control"] = "no-store"
     return answer
+
+
+@routes.post(
+    "/services/{name}/open", tags=["services"], dependencies=[http.needs(Scope.READ)], **http.answers(schemas.PageLink)
+)  # fmt: skip
+async def open_page(
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+) -> Response:
+    """Make a link with which a browser looks at a service's page, such as Dask's dashboard."""
+    service = await run_in_threadpool(queries.found, cluster.store, tenant, name)
+    gateway: Gateway = request.app.state.gateway
+    names: PageNames = request.app.state.page_names
+    return shown(await page_links.link(request, service, asker, gateway.routes, names))
 
 
 @routes.post("/services/{name}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))

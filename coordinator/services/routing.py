@@ -72,6 +72,18 @@ class Route:
         return float(self.asked.get("request_timeout_seconds", 300))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Service whose leading replica answers browsers."""
+
+    service: Service
+    #: The one that leads and is ready, where this coordinator reaches it; else why not.
+    leader: Replica | None
+    because: str
+    #: It is ready, and its runner opens its tunnel to here.
+    comes: bool
+
+
 Key = tuple[str, str]
 
 
@@ -90,6 +102,7 @@ class Routes:
         self.relays = Relays(self.tunnels, host)
         self._me = uuid.uuid4().hex[:12]
         self._known: dict[Key, Route] = {}
+        self._pages: dict[str, Page] = {}
         self._read_at = -1e9
         self._reading: asyncio.Task[None] | None = None
         self._gates: dict[str, Gate] = {}
@@ -145,6 +158,16 @@ class Routes:
             await asyncio.sleep(LOOK_SECONDS)
             route = await self.find(route.service.tenant, route.service.name)
         return route
+
+    async def page(self, service_id: str) -> Page | None:
+        """Return a service's page, once its leading replica is reached, or some seconds later; None: it has none."""
+        began = time.monotonic()
+        while True:
+            await self._refresh()
+            page = self._pages.get(service_id)
+            if page is None or not page.comes or time.monotonic() - began > TUNNEL_SECONDS:
+                return page
+            await asyncio.sleep(LOOK_SECONDS)
 
     def name(self, replica: Replica) -> str:
         """Return the host of a replica's URL."""
@@ -213,6 +236,11 @@ class Routes:
         services, replicas, elsewhere = await run_in_threadpool(self._read_all)
         self.relays.reach(elsewhere)
         known: dict[Key, Route] = {}
+        self._pages = {
+            one.service_id: self._page(one, replicas[one.service_id])
+            for one in services
+            if not one.deleted and registry.page(one.engine)
+        }
         for service in services:
             if not service.deleted and registry.routes(service.engine) == "openai":
                 route = self._route(service, replicas[service.service_id])
@@ -241,6 +269,13 @@ class Routes:
             because=self._because(service, replicas), wakes=not ready and _wakes(service), comes=_comes(ready, reached),
             gate=self._gates.get(service.service_id) or Gate(),
         )  # fmt: skip
+
+    def _page(self, service: Service, replicas: list[Replica]) -> Page:
+        leader = planning.leader(service, replicas)
+        because = self._because(service, replicas)
+        reached = leader if leader and not self._unreachable(leader) else None
+        comes = leader is not None and _comes([leader], [reached] if reached else [])
+        return Page(service=service, leader=reached, because=because, comes=comes)
 
     def _unreachable(self, replica: Replica) -> str:
         """Return why this coordinator cannot reach a replica; empty where nothing speaks against it."""

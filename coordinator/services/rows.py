@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict
 from coordinator import decoding
 from coordinator.services import figures, planning, scaling
 from coordinator.services.figures import LastMinuteRow
+from engines import registry
 from jobs.models import TERMINAL
 from jobs.store.services import Lately, Replica, Service
 
@@ -45,6 +46,7 @@ class ServiceRow(TypedDict):
     last_failure: str | None
     running: list[ReplicaRow]
     last_minute: LastMinuteRow
+    page: bool
     asked: NotRequired[dict[str, Any]]
     last_dead_job_id: NotRequired[str | None]
 
@@ -66,6 +68,11 @@ class AccessRow(TypedDict):
     private_key: str
 
 
+class PageLinkRow(TypedDict):
+    url: str
+    seconds: int | None
+
+
 def service_row(
     service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
 ) -> ServiceRow:
@@ -85,6 +92,7 @@ def service_row(
         "created": _moment(service.created), "failures": service.failures,
         "next_start": _moment(service.retry_at) if service.retry_at > now else None,
         "last_failure": service.said or None, "running": rows, "last_minute": figures.row(lately),
+        "page": bool(registry.page(service.engine)),
     }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Service(Answer):
     last_failure: str | None = required("Why the last replica died.")
     running: list[ServiceReplica] = required("Its replicas.")
     last_minute: LastMinute = required("What it did lately.")
+    page: bool = required("It has a page for browsers: POST /api/services/NAME/open.")
     asked: dict[str, Any] | None = optional("What was asked for; of one service alone.")
     last_dead_job_id: str | None = optional("The job of the last replica that died, for its log.")
 
@@ -73,6 +74,11 @@ class Access(Answer):
     port: int
     certificate: str = required("PEM: of both sides, and of who signed it. Whoever has it and its key is let in.")
     private_key: str = required("PEM.")
+
+
+class PageLink(Answer):
+    url: str = required("Where a browser looks at it: under a host of the service's own.")
+    seconds: int | None = required("For which the link can be followed; null: no token is needed, nor a link.")
 
 
 class ServiceList(Answer):

@@ -13,6 +13,7 @@ from jobs import errors
 
 SUMMARY = "Workers of Dask, which call functions of a Python elsewhere."
 ROUTES: Literal["openai", "http"] = "http"
+PAGE = "/status"
 
 _NAME = "dask"
 #: Its processes answer questions for their health over HTTP, and no others.

@@ -1,13 +1,15 @@
 """Runs a worker of Dask until SIGTERM, and the scheduler beside it in the replica that leads.
 
 The environment says where, with which key, and where the replica that leads answers. All sides speak TLS with one
-certificate, which follows from that replica's key: whoever does not know the key is let in nowhere.
+certificate, which follows from that replica's key: whoever does not know the key is let in nowhere. The dashboard
+answers at the port of the replica that leads, for whoever sends its key.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hmac
 import os
 import signal
 import sys
@@ -17,6 +19,8 @@ from urllib.request import ProxyHandler, build_opener
 
 #: Seconds between two looks at the replica that leads, and looks in a row that fail until a worker ends.
 LOOK_SECONDS, LOOKS = 2.0, 4
+#: Where the dashboard's pages without plots come from: those that show, none that changes anything.
+_SHOWN = ["distributed.http.scheduler.info", "distributed.http.scheduler.json", "distributed.http.statics"]
 
 
 def certificate(key: str) -> tuple[str, str]:
@@ -75,6 +79,8 @@ class Replica:
         self._security = security(tls_ca_file=signed, require_encryption=True, **sides)
         self._worker: Any = None
         self.address = ""
+        #: Answers for the dashboard, where it leads and has bokeh.
+        self.pages: Any = None
 
     async def start(self) -> None:
         """Start the scheduler where it leads, and the worker."""
@@ -83,7 +89,7 @@ class Replica:
         here: dict[str, Any] = {"host": self._host, "protocol": "tls://", "security": self._security}
         if self.leads:
             scheduler = await Scheduler(**here, port=0, dashboard_address=f"{self._host}:0", dashboard=False)
-            self.address = scheduler.address
+            self.address, self.pages = scheduler.address, _pages(scheduler)
         else:
             self.address = (await self._asked_for("/address")).decode()
         self._worker = await Nanny(
@@ -118,8 +124,26 @@ class Replica:
         return await asyncio.to_thread(ask)
 
 
+def _pages(scheduler: Any) -> Any:
+    """Return what answers for the dashboard of a scheduler; None without bokeh."""
+    from distributed.http import routing, utils
+
+    try:
+        from distributed.dashboard import scheduler as dashboard
+    except ImportError as error:
+        print(f"there is no dashboard: {error}", file=sys.stderr, flush=True)
+        return None
+    pages: Any = routing.RoutingApplication  # untyped
+    made = pages(utils.get_handlers(scheduler, _SHOWN), log_function=lambda _: None)
+    connect: Any = dashboard.connect
+    connect(made, scheduler.http_server, scheduler)
+    return made
+
+
 def listen(replica: Replica) -> None:
-    """Answer whether it is well, and where its scheduler is: the address alone lets nobody in."""
+    """Answer whether it is well, where its scheduler is (the address alone lets nobody in), and for the dashboard."""
+    from tornado.httpserver import HTTPServer
+    from tornado.routing import Router
     from tornado.web import Application, RequestHandler
 
     class Health(RequestHandler):
@@ -131,8 +155,27 @@ def listen(replica: Replica) -> None:
             self.set_status(200 if replica.leads and replica.address else 404)
             self.write(replica.address if replica.leads else "")
 
-    application = Application([("/health", Health), ("/address", Address)], log_function=lambda _: None)
-    application.listen(int(os.environ["CLUSTER_PORT"]), os.environ["CLUSTER_ADDRESS"])
+    class Missing(RequestHandler):
+        def get(self) -> None:
+            self.set_status(501)
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.write("The Python of this runner has no bokeh, which the dashboard needs: pip install bokeh\n")
+
+    own = Application([("/health", Health), ("/address", Address)], log_function=lambda _: None)
+    missing = Application([(".*", Missing)], log_function=lambda _: None)
+    key = f"Bearer {os.environ['CLUSTER_KEY']}".encode()
+
+    class Front(Router):
+        """Leads to what everybody may ask, and whoever sends the key to the dashboard."""
+
+        def find_handler(self, request: Any, **more: Any) -> Any:
+            given = request.headers.get("Authorization", "").encode()
+            is_own = request.path in ("/health", "/address") or not (replica.leads and replica.address)
+            if is_own or not hmac.compare_digest(given, key):
+                return own.find_handler(request, **more)
+            return (replica.pages or missing).find_handler(request, **more)
+
+    HTTPServer(Front()).listen(int(os.environ["CLUSTER_PORT"]), os.environ["CLUSTER_ADDRESS"])
 
 
 async def run() -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -14,6 +16,9 @@ from typing import Any
 import distributed
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
@@ -91,3 +96,71 @@ def _security(key: str) -> Any:
     signed, private = certificate(key)
     security: Any = distributed.security.Security
     return security(tls_ca_file=signed, tls_client_cert=signed, tls_client_key=private, require_encryption=True)
+
+
+# -- its dashboard ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shown(live: Live) -> Iterator[str]:
+    """The name of a service whose dashboard answers."""
+    with Cluster(live.url(), TOKEN) as cluster:
+        cluster.services.serve("shown", "dask", replicas=1)
+        cluster.services.wait("shown", 120)
+        yield "shown"
+        cluster.services.delete("shown")
+
+
+@pytest.fixture
+def opened(cluster: Cluster, shown: str) -> Iterator[httpx.Client]:
+    """A browser that has followed a link."""
+    url = httpx.URL(cluster.services.open(shown)["url"])
+    with httpx.Client(base_url=f"http://127.0.0.1:{url.port}", headers={"Host": f"{url.host}:{url.port}"}) as browser:
+        followed = browser.get(url.raw_path.decode())
+        assert (followed.status_code, followed.headers["location"]) == (303, "/status")
+        name, _, value = followed.headers["set-cookie"].partition(";")[0].partition("=")
+        browser.headers["Cookie"] = f"{name}={value}"
+        yield browser
+
+
+def test_a_browser_sees_the_dashboard_and_a_task_that_begins(opened: httpx.Client, cluster: Cluster, shown: str) -> None:
+    page = opened.get("/individual-progress")
+    assert page.status_code == 200 and "frame-ancestors 'self'" in page.headers["content-security-policy"]
+    [script] = set(re.findall(r'"(static/js/bokeh\.min\.js[^"]*)"', page.text)) or {""}
+    assert script and opened.get(f"/{script}").headers["content-type"].startswith("text/javascript")
+    [token] = re.findall(r'"token":"([^"]+)"', page.text)
+    with socket(opened, "/individual-progress/ws", [Subprotocol("bokeh"), Subprotocol(token)]) as plot:
+        assert plot.subprotocol == "bokeh" and '"ACK"' in str(plot.recv(60))
+        for part in ({"msgid": "1", "msgtype": "PULL-DOC-REQ"}, {}, {}):
+            plot.send(json.dumps(part))
+        with cluster.dask(name=shown) as client:
+            assert client.submit(lambda: 21, key="seen_in_the_plot-1").result() == 21
+            until(lambda: "seen_in_the_plot" in str(plot.recv(60)))
+
+
+def test_nobody_else_is_shown_the_dashboard(opened: httpx.Client, cluster: Cluster, live: Live, shown: str) -> None:
+    page = "/individual-progress"
+    with pytest.raises(InvalidStatus, match="403"):
+        socket(opened, f"{page}/ws", [Subprotocol("bokeh")], origin="http://elsewhere.localhost")
+    assert opened.get(page, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}).status_code == 403
+    assert opened.post("/api/v1/retire_workers", json={}).status_code == 405
+    asked = httpx.get(f"{live.url()}/api/services", headers={"Origin": f"http://{opened.headers['Host']}"})
+    assert asked.status_code == 403 and "page of a service" in asked.text
+    cookie = opened.headers.pop("Cookie")
+    for wrong in ("", cookie[:-2] + "xx"):
+        opened.headers["Cookie"] = wrong
+        refused = opened.get(page)
+        assert refused.status_code == 401 and "cluster service open" in refused.text
+        with pytest.raises(InvalidStatus, match="401"):
+            socket(opened, f"{page}/ws", [Subprotocol("bokeh")])
+    reached = cluster.services.access(shown)  # on loopback, without the replica's key
+    assert httpx.get(f"http://{reached['address']}:{reached['port']}/status").status_code == 404
+
+
+def socket(browser: httpx.Client, path: str, protocols: list[Subprotocol], origin: str = "") -> Any:
+    """Return a WebSocket that a browser opens from a page of its host, or of another origin."""
+    host, headers = browser.headers["Host"], {"Cookie": browser.headers.get("Cookie", "")}
+    return connect(
+        f"ws://{host}{path}", address=(browser.base_url.host, browser.base_url.port), additional_headers=headers,
+        subprotocols=protocols, origin=Origin(origin or f"http://{host}"), proxy=None, open_timeout=60,
+    )  # fmt: skip

@@ -1,0 +1,303 @@
+"""Pages of services, such as Dask's dashboard: passed on from the replica that leads, each under a host of its own.
+
+What comes for such a name never reaches the cluster's own routes and pages, and the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import SimpleNamespace
+
+import httpx
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from coordinator import pages
+from coordinator.asker import Asker
+from coordinator.asker import Scope as Right
+from coordinator.cluster import Cluster
+from coordinator.services import page_sockets, tickets
+from coordinator.services.gateway import Gateway, Passed
+from coordinator.services.openai import BadUpstream
+from coordinator.services.page_names import PageNames
+from coordinator.services.routing import Page
+from coordinator.services.tickets import Place, Use
+from engines import registry
+from jobs import errors, exposure
+from jobs.numbers import short
+from jobs.store.connection import Unreachable, reason
+from jobs.store.services import Replica
+from jobs.tunnel import first_of
+
+log = logging.getLogger(__name__)
+
+#: Path of the link that lets a browser in; no engine has it.
+LINK = "/.cluster/open"
+#: The name of these requests in metrics.
+ROUTE = SimpleNamespace(path_format="page of a service")
+#: Requests and WebSockets of one service that a coordinator passes on at once.
+MOST = 100
+#: Seconds for which a replica may be silent, and between two looks at a ticket.
+_SILENT_SECONDS, _WATCH_SECONDS = 60.0, 5.0
+#: Headers that pass to a replica, and back.
+_ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
+_ANSWERED = (
+    "content-type", "content-length", "content-encoding", "content-range", "accept-ranges", "cache-control", "etag",
+    "last-modified", "vary", "location",
+)  # fmt: skip
+#: A page of these uses scripts and styles as it likes, and reaches nobody but its own origin.
+HEADERS = {
+    **pages.HEADERS,
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Frame-Options": "SAMEORIGIN",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_POLICY_VIOLATED = 1008
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Let:
+    """Browser that was let in: who it is, to which page, and the replica that answers."""
+
+    asker: Asker
+    page: Page
+    replica: Replica
+    #: Its ticket; empty where none is needed.
+    ticket: str
+
+    @property
+    def place(self) -> Place:
+        return place(self.page, self.replica)
+
+
+def place(page: Page, replica: Replica) -> Place:
+    """Return what tickets to a page are for."""
+    assert replica.report
+    return Place(service_id=page.service.service_id, key=replica.report.key)
+
+
+class PageLayer:
+    """ASGI layer that answers for the names of services' pages, and passes all other requests on untouched."""
+
+    def __init__(self, app: ASGIApp, names: PageNames, gateway: Gateway, cluster: Cluster) -> None:
+        self._app, self._names, self._gateway, self._cluster = app, names, gateway, cluster
+        self._open: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        service_id = self._names.service_id(_header(scope, b"host"))
+        origin = _header(scope, b"origin").partition("://")[2]
+        if not service_id and not (origin and self._names.service_id(origin)):
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = ROUTE
+        connection = HTTPConnection(scope)
+        try:
+            if not service_id:
+                raise errors.Forbidden(f"a page of a service, {short(origin, 80)}, asks the cluster", field="Origin")
+            _check_asker(connection)
+            if scope["type"] == "http":
+                await self._answer(service_id, Request(scope, receive), receive, send)
+            else:
+                await self._socket(service_id, WebSocket(scope, receive, send))
+        except errors.ClusterError as error:
+            await _refuse(error, scope, receive, send)
+        except Unreachable as error:
+            await _refuse(errors.Unavailable(f"{reason(error)}; try again in a moment"), scope, receive, send)
+
+    # -- who is let in ----------------------------------------------------------------------------------------------
+
+    async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> _Let:
+        """Return who looks at a page. Unauthorized without a ticket where one is needed; NotFound; Unavailable."""
+        credentials = self._cluster.credentials
+        if not given and credentials.needed:
+            raise errors.Unauthorized("this browser was not let in; make a link to it: cluster service open NAME")
+        page = await self._gateway.routes.page(service_id)
+        if page is None:
+            raise errors.NotFound("there is no such service any more; see: cluster services")
+        name = page.service.name
+        if page.leader is None:
+            why = f"no replica of {name} answers for its page now: {page.because}"
+            raise errors.Unavailable(f"{why}; see: cluster service show {name}")
+        asker = await tickets.holder(given, place(page, page.leader), use, credentials) if given else None
+        if asker is None and credentials.needed:
+            why = "it is too old, its token or login has ended, or another replica leads"
+            raise errors.Unauthorized(f"what let this browser in counts no more ({why}): cluster service open {name}")
+        seen = asker or await credentials.asker("")
+        seen.require(Right.READ)
+        if seen.only_tenant not in (None, page.service.tenant):
+            raise errors.NotFound("there is no such service; see: cluster services")
+        return _Let(asker=seen, page=page, replica=page.leader, ticket=given if asker else "")
+
+    async def _watch(self, let: _Let) -> None:
+        """Return when who looks is let in no more."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            credentials = self._cluster.credentials
+            with contextlib.suppress(*Unreachable):
+                if let.ticket and not await tickets.holder(let.ticket, let.place, Use.COOKIE, credentials):
+                    return
+
+    @contextmanager
+    def _counted(self, service_id: str) -> Iterator[None]:
+        if self._open[service_id] >= MOST:
+            raise errors.OverLimit(f"{MOST} requests of this page are being answered; reload it later", seconds=1)
+        self._open[service_id] += 1
+        try:
+            yield
+        finally:
+            self._open[service_id] -= 1
+            if not self._open[service_id]:
+                del self._open[service_id]
+
+    # -- what it is shown -------------------------------------------------------------------------------------------
+
+    async def _answer(self, service_id: str, request: Request, receive: Receive, send: Send) -> None:
+        if request.method not in ("GET", "HEAD"):
+            raise _NotAllowed(f"{request.method}: pages of services are looked at with GET and HEAD alone")
+        if request.url.path == LINK:
+            await (await self._followed(service_id, request))(request.scope, receive, send)
+            return
+        let = await self._let_in(service_id, request, request.cookies.get(_cookie(request), ""), Use.COOKIE)
+        with self._counted(service_id):
+            await self._passed_on(let, request, receive, send)
+
+    async def _followed(self, service_id: str, request: Request) -> Response:
+        """Return the answer to a link: a cookie for this host alone, and the page's address."""
+        given = request.query_params.get("ticket", "")
+        let = await self._let_in(service_id, request, given, Use.LINK)
+        answer = RedirectResponse(registry.page(let.page.service.engine), 303, HEADERS | {"Cache-Control": "no-store"})
+        if let.ticket:
+            text = tickets.issue(let.place, Use.COOKIE, let.asker, tickets.LOOK_SECONDS)
+            answer.set_cookie(
+                _cookie(request), text, max_age=tickets.LOOK_SECONDS, path="/", secure=is_tls(request), httponly=True,
+                # Not strict: the link is followed from the cluster's pages, which are another site.
+                samesite="lax",
+            )  # fmt: skip
+        return answer
+
+    async def _passed_on(self, let: _Let, request: Request, receive: Receive, send: Send) -> None:
+        given = {name: request.headers[name] for name in _ASKED if name in request.headers}
+        headers = {"accept-encoding": "identity"} | given | _of_replica(let.replica)
+        began, target = False, _target(request.scope)
+        try:
+            async with self._gateway.look(let.replica, request.method, target, headers, _SILENT_SECONDS) as answer:
+                response = Passed(answer.aiter_raw(), answer.status_code, _shown(answer))
+                began = True
+                await response(request.scope, receive, send)
+        except (httpx.TransportError, httpx.StreamError) as error:
+            if began:  # what was sent says how long it is: the browser sees that it broke off
+                raise RuntimeError("a page of a service broke off") from error
+            log.warning("a page was not answered: %s", error, extra={"job_id": let.replica.job_id})
+            raise BadUpstream(f"{let.replica.job_id} gave no answer: {str(error) or type(error).__name__}") from None
+
+    async def _socket(self, service_id: str, browser: WebSocket) -> None:
+        let = await self._let_in(service_id, browser, browser.cookies.get(_cookie(browser), ""), Use.COOKIE)
+        routes, report = self._gateway.routes, let.replica.report
+        assert report
+        with self._counted(service_id):
+            opening = page_sockets.opened(
+                routes.tunnels, routes.name(let.replica), report.port, _target(browser.scope).decode(),
+                _of_replica(let.replica), browser.scope.get("subprotocols", []),
+            )  # fmt: skip
+            async with contextlib.AsyncExitStack() as held:
+                try:
+                    replica = await held.enter_async_context(opening)
+                except page_sockets.BROKEN as error:
+                    said = str(error) or type(error).__name__
+                    raise BadUpstream(f"{let.replica.job_id} opens no WebSocket: {said}") from None
+                await browser.accept(subprotocol=replica.subprotocol)
+                await first_of(page_sockets.passed_on(browser, replica), self._watch(let))
+                with contextlib.suppress(RuntimeError):  # the browser has left
+                    await browser.close(_POLICY_VIOLATED if replica.close_code is None else 1000)
+
+
+class _NotAllowed(errors.ClusterError):
+    """Pages of services take no such requests."""
+
+    status = 405
+
+
+def is_tls(connection: HTTPConnection) -> bool:
+    """Return True where the browser speaks TLS, here or to the proxy in front."""
+    return connection.url.scheme in ("https", "wss") or connection.headers.get("x-forwarded-proto", "") == "https"
+
+
+def check_transport(connection: HTTPConnection) -> None:
+    """Raise Forbidden where links and cookies would cross a network readable."""
+    host = connection.headers.get("host", "")
+    if not is_tls(connection) and not exposure.is_loopback(exposure.host_name(host)):
+        detail = f"pages of services at {short(host, 80)} need TLS (https://): what lets a browser in would be readable"
+        raise errors.Forbidden(detail, field="Host")
+
+
+def _cookie(connection: HTTPConnection) -> str:
+    """Return the cookie's name. It has the port, since all ports of a host share a jar of cookies."""
+    port = connection.headers.get("host", "").rpartition(":")[2]
+    prefix = "__Host-" if is_tls(connection) else ""
+    return f"{prefix}service_page{f'_{port}' if port.isascii() and port.isdigit() else ''}"
+
+
+def _check_asker(connection: HTTPConnection) -> None:
+    """Raise Forbidden for pages of other origins, but for a link that somebody followed; and without TLS."""
+    headers = connection.headers
+    check_transport(connection)
+    origin, host = headers.get("origin", "").lower(), headers.get("host", "").lower()
+    if origin and origin not in (f"http://{host}", f"https://{host}"):
+        raise errors.Forbidden(f"a page from {short(origin, 80)} asks {short(host, 80)}", field="Origin")
+    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not followed:
+        raise errors.Forbidden("a page from elsewhere cannot use this one", field="Sec-Fetch-Site")
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def _target(scope: Scope) -> bytes:
+    """Return path and query as the browser wrote them."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope.get("query_string", b"")
+    return path + (b"?" + query if query else b"")
+
+
+def _of_replica(replica: Replica) -> dict[str, str]:
+    assert replica.report
+    return {"Authorization": f"Bearer {replica.report.key}"}
+
+
+def _shown(answer: httpx.Response) -> Mapping[str, str]:
+    """Return the headers with which an answer passes. BadUpstream for one that leads elsewhere."""
+    found = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
+    to = found.get("location", "/")
+    if not to.startswith("/") or to.startswith(("//", "/\\")):
+        raise BadUpstream(f"the replica leads elsewhere: {short(to, 80)}")
+    return {"cache-control": "private, no-cache"} | found | HEADERS
+
+
+async def _refuse(error: errors.ClusterError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Say in words what is wrong, since people read it in a browser."""
+    title = HTTPStatus(error.status).phrase
+    answer = PlainTextResponse(f"{error.status} {title}\n\n{error.detail}\n", error.status, HEADERS)
+    answer.headers["Cache-Control"] = "no-store"
+    if error.status in (429, 503):
+        answer.headers["Retry-After"] = "1"
+    if scope["type"] == "http":
+        await answer(scope, receive, send)
+    else:
+        await WebSocket(scope, receive, send).send_denial_response(answer)

@@ -1,0 +1,38 @@
+"""Links to pages of services: each lets the browser in that follows it, as who asked for it."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from coordinator.asker import Asker
+from coordinator.services import page_layer, tickets
+from coordinator.services.page_names import PageNames
+from coordinator.services.routing import Routes
+from coordinator.services.rows import PageLinkRow
+from coordinator.services.tickets import Use
+from engines import registry
+from jobs import errors
+from jobs.store.services import Service
+
+
+async def link(request: Request, service: Service, asker: Asker, routes: Routes, names: PageNames) -> PageLinkRow:
+    """Return a link to a service's page; without a token the address alone, which needs none there.
+
+    Conflict where the engine shows nothing; Forbidden without TLS; Unavailable while no replica answers for it.
+    """
+    if not (path := registry.page(service.engine)):
+        shown = ", ".join(name for name in registry.names() if registry.page(name))
+        detail = f"{service.name}, of the engine {service.engine}, has no page; services of these engines have: {shown}"
+        raise errors.Conflict(detail, field="name")
+    page_layer.check_transport(request)
+    authority = names.authority(service, request.headers.get("host", ""))
+    page = await routes.page(service.service_id)
+    if page is None or page.leader is None:
+        why = page.because if page else "it was served just now"
+        detail = f"no replica of {service.name} answers for its page yet: {why}; see: cluster service show"
+        raise errors.Unavailable(f"{detail} {service.name}")
+    at = f"{'https' if page_layer.is_tls(request) else 'http'}://{authority}"
+    if not asker.token:
+        return {"url": f"{at}{path}", "seconds": None}
+    ticket = tickets.issue(page_layer.place(page, page.leader), Use.LINK, asker, tickets.LINK_SECONDS)
+    return {"url": f"{at}{page_layer.LINK}?ticket={ticket}", "seconds": tickets.LINK_SECONDS}
