@@ -72,10 +72,13 @@ count UPLOADS "${UPLOADS:-3}"
 put TLS_CERTIFICATE "$certificate"
 put TLS_KEY "$key"
 put MORE "$here/more"
+put SERVICES_DOMAIN "${SERVICES_DOMAIN:-localhost}"
 http2
 
-with_certificate() { # what gRPC's server says of TLS
+with_certificate() { # what the servers of gRPC and of services' pages say of TLS
   {
+    printf 's|@PAGES_TLS@|listen %s ssl; ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;|g\n' \
+      "${LISTEN_TLS:-8443}" "$certificate" "$key"
     printf 's|@GRPC_TLS@|ssl|g\n'
     printf 's|@GRPC_CERTIFICATE@|ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;|g\n' \
       "$certificate" "$key"
@@ -91,10 +94,10 @@ case $([ -e "$certificate" ] && echo certificate)+$([ -e "$key" ] && echo key) i
     ;;
   +)
     : >"$folder/servers.conf"
-    printf 's|@GRPC_TLS@||g\ns|@GRPC_CERTIFICATE@||g\n' >>"$script"
+    printf 's|@GRPC_TLS@||g\ns|@GRPC_CERTIFICATE@||g\ns|@PAGES_TLS@||g\n' >>"$script"
     ;;
   certificate+) fail "there is a certificate, $certificate, and no key: put it at $key" ;;
   *) fail "there is a key, $key, and no certificate: put it at $certificate" ;;
 esac
-render grpc
+render grpc services
 exec nginx -c "$folder/nginx.conf" -e stderr -g 'daemon off;'

@@ -98,7 +98,7 @@ def _security(key: str) -> Any:
     return security(tls_ca_file=signed, tls_client_cert=signed, tls_client_key=private, require_encryption=True)
 
 
-# -- its dashboard ------------------------------------------------------------------------------------------------------
+# -- its dashboard -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,9 @@ def opened(cluster: Cluster, shown: str) -> Iterator[httpx.Client]:
         yield browser
 
 
-def test_a_browser_sees_the_dashboard_and_a_task_that_begins(opened: httpx.Client, cluster: Cluster, shown: str) -> None:
+def test_a_browser_sees_the_dashboard_and_a_task_that_begins(
+    opened: httpx.Client, cluster: Cluster, shown: str
+) -> None:
     page = opened.get("/individual-progress")
     assert page.status_code == 200 and "frame-ancestors 'self'" in page.headers["content-security-policy"]
     [script] = set(re.findall(r'"(static/js/bokeh\.min\.js[^"]*)"', page.text)) or {""}
@@ -134,7 +136,8 @@ def test_a_browser_sees_the_dashboard_and_a_task_that_begins(opened: httpx.Clien
         for part in ({"msgid": "1", "msgtype": "PULL-DOC-REQ"}, {}, {}):
             plot.send(json.dumps(part))
         with cluster.dask(name=shown) as client:
-            assert client.submit(lambda: 21, key="seen_in_the_plot-1").result() == 21
+            kept = client.submit(lambda: 21, key="seen_in_the_plot-1")  # while it is, it is drawn
+            assert kept.result() == 21
             until(lambda: "seen_in_the_plot" in str(plot.recv(60)))
 
 
