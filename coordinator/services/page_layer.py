@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import httpx
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -26,7 +26,7 @@ from coordinator.asker import Asker
 from coordinator.asker import Scope as Right
 from coordinator.cluster import Cluster
 from coordinator.services import page_sockets, tickets
-from coordinator.services.gateway import Gateway, Passed
+from coordinator.services.gateway import Gateway
 from coordinator.services.openai import BadUpstream
 from coordinator.services.page_names import PageNames
 from coordinator.services.routing import Page
@@ -197,7 +197,7 @@ class PageLayer:
         began, target = False, _target(request.scope)
         try:
             async with self._gateway.look(let.replica, request.method, target, headers, _SILENT_SECONDS) as answer:
-                response = Passed(answer.aiter_raw(), answer.status_code, _shown(answer))
+                response = StreamingResponse(answer.aiter_raw(), answer.status_code, _shown(answer))
                 began = True
                 await response(request.scope, receive, send)
         except (httpx.TransportError, httpx.StreamError) as error:
