@@ -60,7 +60,7 @@ class Gateway:
     async def close(self) -> None:
         """Close the connections to replicas."""
         await self._http.aclose()
-        await self.routes.relays.close()
+        await self.routes.close()
 
     async def answer(self, request: Request, tenant: str, path: str, body: Mapping[str, Any]) -> Response:
         """Pass a request on, and return its answer, whole or as a stream. Errors of the cluster say what is wrong."""

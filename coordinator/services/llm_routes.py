@@ -73,9 +73,9 @@ class Inference(BaseModel):
 
 
 @routes_of_llm.get("/llm/models", tags=["services"], **http.answers(schemas.ServiceList))
-def list_deployments(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List the services of a tenant, as GET /api/services does."""
-    return routes.list_services(cluster, tenant)
+    return await routes.list_services(request, cluster, tenant)
 
 
 @routes_of_llm.post(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
 from coordinator.services import rows
@@ -12,14 +12,16 @@ from jobs.store import Store
 from jobs.store.services import Replica, Service
 
 
-def service_list(store: Store, jobs: JobQueries, tenant: str) -> list[ServiceRow]:
-    """Return a tenant's services by name."""
+def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[ServiceRow]:
+    """Return a tenant's services by name; `unreached` as of `rows.service_row`."""
     found = store.services.of_tenant(tenant)
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])
     now = round(store.clock.now() * 1000)
     lately = store.services.lately(found, now)
-    return [rows.service_row(one, replicas[one.service_id], waits, lately[one.service_id], now) for one in found]
+    return [
+        rows.service_row(one, replicas[one.service_id], waits, lately[one.service_id], now, unreached) for one in found
+    ]
 
 
 def found(store: Store, tenant: str, name: str) -> Service:
@@ -30,13 +32,15 @@ def found(store: Store, tenant: str, name: str) -> Service:
     return service
 
 
-def one(store: Store, jobs: JobQueries, tenant: str, name: str) -> ServiceRow:
+def one(
+    store: Store, jobs: JobQueries, tenant: str, name: str, unreached: Mapping[str, str] | None = None
+) -> ServiceRow:
     """Return the row of a service with what was asked for. NotFound when there is none."""
     service = found(store, tenant, name)
     replicas = store.services.replicas([service.service_id])[service.service_id]
     now = round(store.clock.now() * 1000)
     lately = store.services.lately([service], now)[service.service_id]
-    return rows.whole_row(service, replicas, _waits(jobs, replicas), lately, now)
+    return rows.whole_row(service, replicas, _waits(jobs, replicas), lately, now, unreached or {})
 
 
 def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:

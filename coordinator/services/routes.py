@@ -33,9 +33,17 @@ class Scale(BaseModel):
 
 
 @routes.get("/services", tags=["services"], **http.answers(schemas.ServiceList))
-def list_services(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+async def list_services(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's services with their replicas."""
-    return shown({"services": queries.service_list(cluster.store, cluster.queries.jobs, tenant)})
+    unreached = await _unreached(request, tenant)
+    read = queries.service_list
+    return shown({"services": await run_in_threadpool(read, cluster.store, cluster.queries.jobs, tenant, unreached)})
+
+
+async def _unreached(request: Request, tenant: str) -> dict[str, str]:
+    """Return why this coordinator does not reach some replicas that are ready."""
+    found: dict[str, str] = await request.app.state.gateway.routes.unreached(tenant)
+    return found
 
 
 @routes.post(
@@ -60,9 +68,12 @@ def _row(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
 
 
 @routes.get("/services/{name}", tags=["services"], **http.answers(schemas.Service))
-def one_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a service, its replicas, and what was asked for."""
-    return shown(_row(cluster, tenant, name))
+    unreached = await _unreached(request, tenant)
+    return shown(
+        await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached)
+    )  # fmt: skip
 
 
 @routes.delete("/services/{name}", status_code=204, tags=["services"], dependencies=_RUN)

@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.services import affinity, planning, rows, scaling
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
+from coordinator.services.probes import Probes
 from coordinator.services.relays import Relays
 from coordinator.services.tunnels import Tunnels
 from engines import registry
@@ -51,6 +52,8 @@ class Route:
     ready: tuple[Replica, ...]
     #: Why there are no more.
     because: str
+    #: Why it does not reach others that are ready, by their jobs.
+    unreached: Mapping[str, str] = field(default_factory=dict)
     #: It sleeps, or is waking up: whoever asks it waits for a replica.
     wakes: bool = False
     #: A runner with a ready replica opens its tunnel to here: whoever asks waits for that, for some seconds.
@@ -100,6 +103,7 @@ class Routes:
         self._store, self._host = store, host
         self.tunnels = tunnels or Tunnels()
         self.relays = Relays(self.tunnels, host)
+        self._probes = Probes()
         self._me = uuid.uuid4().hex[:12]
         self._known: dict[Key, Route] = {}
         self._pages: dict[str, Page] = {}
@@ -118,6 +122,21 @@ class Routes:
         """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
         await self._refresh()
         return [route for (owner, _), route in sorted(self._known.items()) if owner == tenant]
+
+    async def unreached(self, tenant: str) -> dict[str, str]:
+        """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
+        routes = await self.of_tenant(tenant)
+        asked = {one.job_id: (one.report.address, one.report.port) for route in routes for one in route.ready
+                 if one.report and not _is_tunnelled(one.report)}  # fmt: skip
+        silent = await self._probes.failures(set(asked.values()))
+        found = {job: f"nobody answers at {place[0]}, port {place[1]}: {silent[place]}"
+                 for job, place in asked.items() if place in silent}  # fmt: skip
+        return found | {job: why for route in routes for job, why in route.unreached.items()}
+
+    async def close(self) -> None:
+        """Close the ways to other coordinators, and end looks at replicas."""
+        await self._probes.close()
+        await self.relays.close()
 
     async def find(self, tenant: str, model: str) -> Route:
         """Return the route to a model. UnknownModel names those there are."""
@@ -263,11 +282,12 @@ class Routes:
 
     def _route(self, service: Service, replicas: list[Replica]) -> Route:
         ready = [one for one in replicas if planning.is_ready(one)]
-        reached = [one for one in ready if not self._unreachable(one)]
+        unreached = {one.job_id: why for one in ready if (why := self._unreachable(one))}
+        reached = [one for one in ready if one.job_id not in unreached]
         return Route(
             service=service, asked=json.loads(service.asked), ready=tuple(reached),
             because=self._because(service, replicas), wakes=not ready and _wakes(service), comes=_comes(ready, reached),
-            gate=self._gates.get(service.service_id) or Gate(),
+            gate=self._gates.get(service.service_id) or Gate(), unreached=unreached,
         )  # fmt: skip
 
     def _page(self, service: Service, replicas: list[Replica]) -> Page:

@@ -74,10 +74,15 @@ class PageLinkRow(TypedDict):
 
 
 def service_row(
-    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
-) -> ServiceRow:
-    """Return a service; `waits` says why jobs of replicas wait, `now` is Redis' time in milliseconds."""
-    rows = [_replica_row(one, waits) for one in replicas]
+    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
+    unreached: Mapping[str, str],
+) -> ServiceRow:  # fmt: skip
+    """Return a service.
+
+    `waits` says why jobs of replicas wait, `unreached` why the coordinator does not reach some that are ready; `now` is
+    Redis' time in milliseconds.
+    """
+    rows = [_replica_row(one, waits, unreached) for one in replicas]
     states = [row["state"] for row in rows]
     state = min(states, key=STATES.index) if states else "waiting"
     if service.stopped:
@@ -97,16 +102,19 @@ def service_row(
 
 
 def whole_row(
-    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int
-) -> ServiceRow:
+    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
+    unreached: Mapping[str, str],
+) -> ServiceRow:  # fmt: skip
     """Return the same with what was asked for."""
-    row = service_row(service, replicas, waits, lately, now)
+    row = service_row(service, replicas, waits, lately, now, unreached)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
 
 
-def _replica_row(replica: Replica, waits: Mapping[str, str]) -> ReplicaRow:
+def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[str, str]) -> ReplicaRow:
     report, state = replica.report, state_of(replica)
     because = waits.get(replica.job_id) if state == "waiting" else report.why if report else None
+    if state == "ready" and (why := unreached.get(replica.job_id)):
+        because = f"not reached from here: {why}"
     return {
         "job_id": replica.job_id, "state": state, "because": because or None,
         "worker": report.worker if report else None, "host": report.host if report else None,

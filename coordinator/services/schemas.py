@@ -12,7 +12,7 @@ from coordinator.schemas import Answer, optional, required
 class ServiceReplica(Answer):
     job_id: str = required("Its job, which has its log.")
     state: str = required("waiting, starting, ready, unhealthy, stopping or dead.")
-    because: str | None = required("Why it is not ready.")
+    because: str | None = required("Why it is not ready, or why the coordinator that answers does not reach it.")
     worker: str | None = required("The runner that runs it.")
     host: str | None
     generation: int = required("Number of the restart that it is of.")

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import gateway, openai, routing
+from coordinator.services import gateway, openai, probes, routing
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
@@ -403,6 +403,56 @@ def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(
         assert not engines[0].asked
 
     with_engines(1, work)
+
+
+def test_why_a_ready_replica_is_not_reached_is_told_to_its_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(probes, "WAIT_SECONDS", 30.0)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        routes, [first, second, third] = client.gateway.routes, client.stored.list
+        assert await routes.unreached("default") == {}
+        assert second.report and third.report
+        far = replace(second, report=replace(second.report, address="0.0.0.0"))
+        gone = replace(third, report=replace(third.report, port=1))
+        client.stored.list = [first, far, gone]
+        monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
+        found = await routes.unreached("default")
+        assert found.keys() == {far.job_id, gone.job_id}
+        assert "runner-2 has no tunnel to this coordinator yet" in found[far.job_id]
+        assert found[gone.job_id].startswith("nobody answers at 127.0.0.1, port 1: ")
+        assert await routes.unreached("other") == {}
+        client.stored.list = [first, second, third]
+        assert await routes.unreached("default") == {}, "it is looked for again"
+        assert not any(engine.asked for engine in engines), "a look is no request"
+
+    with_engines(3, work)
+
+
+def test_a_list_waits_no_longer_for_an_address_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[object]()
+
+    async def hang(*place: object) -> None:
+        tried.append(place)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(probes, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(asyncio, "open_connection", hang)
+
+    async def work() -> None:
+        looks = probes.Probes()
+        places = [("192.0.2.1", port) for port in range(100)]
+        assert await looks.failures(places) == {}
+        assert await looks.failures(places[:1]) == {}
+        assert len(tried) == probes.AT_ONCE, "no more at once, and none twice"
+        monkeypatch.setattr(probes, "CONNECT_SECONDS", 0.0)
+        monkeypatch.setattr(probes, "WAIT_SECONDS", 30.0)
+        assert await looks.failures([("192.0.2.1", 99)]) == {}, "there is no room for it"
+        await looks.close()
+        assert await looks.failures([("192.0.2.2", 1)]) == {("192.0.2.2", 1): "no answer within 0 s"}
+        await looks.close()
+
+    run(work)
 
 
 def test_requests_that_go_on_are_reported_so_that_their_replica_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

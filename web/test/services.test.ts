@@ -35,6 +35,10 @@ function replica(state: string, because: string | null = null) {
 
 test("a state says why, and what comes next", () => {
   expect(reason(service({ running: [replica("ready")] }), NOW)).toBe("");
+  const away = service({
+    running: [replica("stopping", "soon"), replica("ready", "not reached from here: no tunnel")],
+  });
+  expect(reason(away, NOW)).toBe("A replica is ready, not reached from here: no tunnel.");
   expect(reason(service({ state: "asleep", replicas: 0, ready: 0 }), NOW)).toContain("The next request starts one");
   expect(reason(service({ state: "stopped" }), NOW)).toContain("until it is started");
   const waiting = service({ state: "waiting", ready: 0, running: [replica("waiting", "no runner has 8 GPUs free")] });

@@ -73,17 +73,19 @@ function deaths({ failures, last_failure: said, next_start: next }: Service, now
 
 function waits({ running }: Service): string {
   const one = running.find(({ state }) => state === "unhealthy") ?? running.find(({ because }) => because);
-  return one?.because ? `A replica is ${one.state}: ${one.because}.` : "";
+  return one?.because ? `A replica is ${one.state}${one.state === "ready" ? ", " : ": "}${one.because}.` : "";
 }
 
-/** Why a service is as it is, and what comes next; empty where all its replicas are ready. `now`: cluster's ms. */
+/** Why a service is as it is, and what comes next; empty where all its replicas answer. `now`: cluster's ms. */
 export function reason(service: Service, now: number): string {
   const { state, ready, replicas, failures, running } = service;
   if (state === "stopped") return "Whoever asks it is refused until it is started.";
   if (state === "stopping") return "Its replicas end when the requests that they have are answered.";
   if (state === "asleep") return "It keeps no replica. The next request starts one, and waits for it.";
   if (failures) return deaths(service, now);
-  if (ready >= replicas && running.every(({ state: each }) => each === "ready" || each === "stopping")) return "";
+  if (ready >= replicas && running.every(({ state: each }) => each === "ready" || each === "stopping")) {
+    return waits({ ...service, running: running.filter(({ state: each }) => each === "ready") });
+  }
   return waits(service) || (running.length ? "" : "The first replica begins within a second or two.");
 }
 

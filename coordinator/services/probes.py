@@ -1,0 +1,57 @@
+"""Looks at the addresses of replicas: what a coordinator cannot connect to, its lists say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TypeAlias
+
+#: Seconds for which a look counts, for which lists wait for new ones, and for which a connection may take.
+FRESH_SECONDS, WAIT_SECONDS, CONNECT_SECONDS = 5.0, 1.0, 3.0
+#: Connections that are tried at once.
+AT_ONCE = 32
+
+Place: TypeAlias = tuple[str, int]
+
+
+class Probes:
+    """Connects to addresses and remembers what came of it. For one event loop."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, tuple[float, str]] = {}
+        self._looking: dict[Place, asyncio.Task[None]] = {}
+
+    async def failures(self, places: Collection[Place]) -> dict[Place, str]:
+        """Return why nobody answers at some of these; of those that take long, what was known before."""
+        now = time.monotonic()
+        self._known = {place: seen for place, seen in self._known.items() if seen[0] > now - 60 or place in places}
+        self._looking = {place: task for place, task in self._looking.items() if not task.done()}
+        for place in places:
+            old = place not in self._known or self._known[place][0] < now - FRESH_SECONDS
+            if old and place not in self._looking and len(self._looking) < AT_ONCE:
+                self._looking[place] = asyncio.create_task(self._look(place))
+        if waited := [task for place, task in self._looking.items() if place in places]:
+            await asyncio.wait(waited, timeout=WAIT_SECONDS)
+        return {place: self._known[place][1] for place in places if self._known.get(place, (0.0, ""))[1]}
+
+    async def _look(self, place: Place) -> None:
+        why = ""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(*place)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+        except TimeoutError:
+            why = f"no answer within {CONNECT_SECONDS:g} s"
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        self._known[place] = time.monotonic(), why
+
+    async def close(self) -> None:
+        """End what is looked at."""
+        for task in self._looking.values():
+            task.cancel()
+        await asyncio.gather(*self._looking.values(), return_exceptions=True)
