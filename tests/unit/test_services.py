@@ -22,6 +22,11 @@ from tests.unit.test_webhooks import Api
 
 BODY = {"name": "web", "engine": "http", "parameters": {"command": ["./server", "--port", "{port}"], "health": "/up"}}
 
+NOT_REACHED = (
+    "not reached from here: runner-1 answers on its own host alone, and this coordinator is elsewhere: "
+    "set SERVICE_ADDRESS for it"
+)
+
 
 class Served(Api):
     """An application, its leader's reconciler, and a pretended runner that says what it is told."""
@@ -101,9 +106,8 @@ def test_a_service_has_as_many_replicas_as_are_wanted_and_says_how_they_are(
     row = both.row()
     assert [(each["state"], each["because"]) for each in row["running"]] == [
         ("starting", "/up does not answer"),
-        ("ready", "not reached from here: runner-1 answers on its own host alone, and this coordinator is elsewhere: "
-                  "set SERVICE_ADDRESS for it"),
-    ]  # fmt: skip
+        ("ready", NOT_REACHED),
+    ]
     assert both.ask("GET", "/api/services").json()["services"][0]["running"] == row["running"]
     assert (row["state"], row["ready"], row["replicas"]) == ("ready", 1, 2)
     assert "k" * 16 not in json.dumps(row), "the key of a replica is shown to nobody"
