@@ -121,6 +121,29 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
     expect(page.get_by_role("link", name="paced").first).to_be_visible()  # asked for again, after the login
 
 
+def test_a_login_as_somebody_else_in_another_tab_takes_away_what_the_first_one_saw(
+    open_page: Open, locked: Live
+) -> None:
+    token = {}
+    for tenant in ("red", "blue"):
+        bearer("PUT", locked, f"/api/tenants/{tenant}", {})
+        asked = {"name": tenant, "scopes": ["read", "submit"], "tenant": tenant}
+        token[tenant] = bearer("POST", locked, "/api/tokens", asked)["token"]
+    headers = {name: {"Authorization": f"Bearer {one}"} for name, one in token.items()}
+    job = httpx.post(locked.url() + "/api/submit", json=SMALL, headers=headers["red"]).json()["job_id"]
+    page = open_page("/cluster.html#tab=jobs", url=locked.url())
+    log_in(page, token["red"])
+    row = page.locator(f"tr[data-row='{job}']")
+    expect(row).to_be_visible()
+    link = httpx.post(locked.url() + "/api/login-codes", headers=headers["blue"]).json()["path"]
+    other = page.context.new_page()
+    other.goto(locked.url() + link)
+    expect(other.locator(".connection")).to_have_attribute("data-state", "live")
+    expect(page.get_by_role("banner").get_by_text("blue", exact=True)).to_be_visible()
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+    expect(row).to_have_count(0)
+
+
 def test_a_wrong_token_and_a_missing_scope_are_said_in_words(open_page: Open, locked: Live) -> None:
     page = open_page(url=locked.url())
     dialog = page.get_by_role("dialog", name="This cluster needs a token")

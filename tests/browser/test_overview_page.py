@@ -19,6 +19,14 @@ WIDE = {"width": 1440, "height": 900}
 #: Texts that do not fit their place, and tables that are wider than theirs.
 CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.scrollWidth > each.clientWidth)
   .map(each => each.innerText)"""
+#: Pixels of each line that are left empty although its name is cut.
+SPARE = """lines => lines.map(line => {
+  const [link, words] = [line.querySelector(".link"), document.createRange()];
+  words.selectNodeContents(line.querySelector(".state-text"));
+  const [text, whole] = [words.getBoundingClientRect(), line.getBoundingClientRect()];
+  const name = line.querySelector(".subject").getBoundingClientRect();
+  return link.scrollWidth > link.clientWidth ? whole.right - text.right + text.left - name.right - 12 : 0;
+})"""
 #: What is written, and what a pointer or a reader is told.
 WORDS = """() => [document.querySelector("main").innerText,
   ...[...document.querySelectorAll("main [title], main [aria-label]")].flatMap(each =>
@@ -176,6 +184,7 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     assert wrapped(page, ".headlines > div, .others, .events li, .tiles .row, .tab-row, .header") == []
     cut = page.evaluate(CUT, ".events.lines .link, .events.lines .state")
     assert not [text for text in cut if not text.startswith(("Threads: 8 cores, work", "failed: parameters"))], cut
+    assert max(page.locator(".events.lines li:has(.link)").evaluate_all(SPARE)) < 20
     for tab, rows, first in (("jobs", "tbody tr, .segments", "5c7b3fb0"), ("workers", "tbody tr", "cpu-1")):
         page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
         expect(page.locator("tbody")).to_contain_text(first)
@@ -191,6 +200,48 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     assert boxes[1]["y"] < boxes[0]["y"] + boxes[0]["height"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
     assert page.evaluate(CUT, ".job-table .opens") == []
     shot(page, "jobs-phone")
+
+
+def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stack: ExitStack) -> None:
+    names = [f"rack-{number:03}.a-long-name-of-a-room.eu-central-1.internal.example.test" for number in range(40)]
+    states = ("busy", "lost", "draining", "drained")
+    rows = [worker(name, states[place % 4], host=name, cpu_level="avx512") for place, name in enumerate(names)]
+    fleet = Fleet([job("5c7b3fb0a1d24e6f")], rows)
+    fleet.hosts = [host(name, [name]) for name in names]
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE)
+    expect(page.locator(".others")).to_contain_text("10 draining")
+    assert overflow(page) == 0
+    page.set_viewport_size(DESKTOP)
+    for tab, column in (("Hosts", ".col-cpu"), ("Workers", ".col-lanes")):
+        page.get_by_role("tab", name=re.compile(tab)).click()
+        row = page.locator("tbody tr", has_text=names[0]).first
+        name, place = row.locator(".long-name").first.bounding_box(), row.locator(column).bounding_box()
+        assert name and place and name["height"] < 100 < name["width"], tab
+        assert place["x"] + place["width"] < DESKTOP["width"], tab
+        shot(page, f"long-names-{tab.lower()}")
+
+
+def test_a_phone_shows_the_tab_that_is_chosen(open_address: Open, stack: ExitStack) -> None:
+    base = stack.enter_context(served(busy(), DIST)) + "/cluster.html"
+    page = open_address(f"{base}#tab=services", viewport=PHONE)
+    bar, chosen = page.get_by_role("tablist"), page.locator("[role=tab][aria-selected=true]")
+
+    def in_sight() -> None:
+        settled(page)
+        outer, inner = bar.bounding_box(), chosen.bounding_box()
+        assert outer and inner
+        assert outer["x"] <= inner["x"] + 0.5 and inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 0.5
+
+    expect(page.get_by_role("tab", name=re.compile("Workers 3"))).to_be_visible()
+    in_sight()
+    for key in ("m", "o", "f"):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(chosen).to_contain_text({"m": "Monitoring", "o": "Overview", "f": "Workflows"}[key])
+        in_sight()
+    page.go_back()
+    expect(chosen).to_contain_text("Overview")
+    in_sight()
 
 
 def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitStack) -> None:

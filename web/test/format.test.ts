@@ -74,6 +74,7 @@ test.each([
 test("rates and ages", () => {
   expect(plain(rate(12_345_678))).toBe("12.3 M/s");
   expect(plain(rate(12, "jobs"))).toBe("12 jobs/s");
+  expect(plain(rate(29_850, "requests"))).toBe("29.9 k requests/s");
   expect(plain(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:03:20Z")))).toBe("3 min 20 s ago");
   expect(ago(null)).toBe("");
 });

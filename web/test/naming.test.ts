@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Job } from "../src/lib/api";
-import { moment, shortId, titleOf, took } from "../src/lib/naming";
+import { middleCut, moment, shortId, titleOf, took } from "../src/lib/naming";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
@@ -14,6 +14,16 @@ test.each([
   ["w-5c7b3fb0e8c8-build-1", "w-5c7b3f…-build-1"],
   ["nightly", "nightly"],
 ])("the id %s is short as %s", (id, expected) => expect(shortId(id)).toBe(expected));
+
+test.each([
+  ["cpu-1/0", 7, "cpu-1/0"],
+  ["rack-001.example.test/3", 11, "rack-…est/3"],
+  ["rack-001", 2, "r…"],
+  ["rack-001", 1, "…"],
+])("the name %s in %s letters is %s", (name, most, expected) => {
+  expect(middleCut(name, most)).toBe(expected);
+  expect(expected.length).toBeLessThanOrEqual(most);
+});
 
 test("a moment has its day unless it is today, and its year unless it is this one", () => {
   const now = new Date(2026, 10, 21, 20, 0, 0).getTime();

@@ -78,7 +78,10 @@ export async function askWho(): Promise<void> {
 
 /** Whether jobs of every tenant are shown. */
 export function seesAll(): boolean {
-  const scopes = who.value?.scopes ?? ["admin"];
+  return allIn(who.value?.scopes ?? ["admin"]);
+}
+
+function allIn(scopes: readonly string[]): boolean {
   return scopes.includes("operate") || scopes.includes("admin");
 }
 
@@ -110,8 +113,26 @@ globalThis.addEventListener?.("storage", (event) => {
   // Logged out in another tab: what this one shows goes too.
   if (event.newValue === null) location.reload();
   loggedIn.value = event.newValue !== null;
-  if (loggedIn.value) needsToken.value = false;
+  if (loggedIn.value) void takeLogin();
 });
+
+/** Goes on with the login of another tab. */
+async function takeLogin(): Promise<void> {
+  try {
+    const login = await ask<Session>("/api/session");
+    if (seesOther(login)) location.reload();
+    who.value = login;
+    needsToken.value = false;
+  } catch {
+    location.reload(); // whose login it is now is not known
+  }
+}
+
+/** Whether a login sees other things than those which this page has read: those are not its own. */
+function seesOther({ tenant, scopes }: Pick<Session, "tenant" | "scopes">): boolean {
+  const before = who.peek();
+  return before !== undefined && (before.tenant !== tenant || allIn(before.scopes) !== allIn(scopes));
+}
 
 /** Why the last attempt to log in failed. */
 export const loginTrouble = signal("");
@@ -123,8 +144,7 @@ export async function logIn(given: { token: string } | { code: string }): Promis
     localStorage.setItem(CSRF, answer.csrf_token);
     loginTrouble.value = "";
     loggedIn.value = true;
-    // What the page has read is another tenant's.
-    if (who.peek() && who.peek()?.tenant !== answer.tenant) location.reload();
+    if (seesOther(answer)) location.reload();
     needsToken.value = false;
   } catch (error) {
     loginTrouble.value = (error as Error).message;

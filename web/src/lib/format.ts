@@ -118,7 +118,7 @@ export function bytes(value: number | null | undefined): string {
 export function rate(value: number | null | undefined, unit = ""): string {
   if (value === null || value === undefined) return "";
   const text = compact(value);
-  return unit ? `${text}${text.includes(THIN) ? "" : THIN}${unit}/s` : `${text}/s`;
+  return unit ? `${text}${THIN}${unit}/s` : `${text}/s`;
 }
 
 /** Time since a moment as the API writes it: 12 s ago. */

@@ -18,6 +18,13 @@ export function shortId(id: string): string {
   return id.length <= 2 * SHORT ? id : `${id.slice(0, SHORT)}…${id.slice(-SHORT)}`;
 }
 
+/** A name in at most this many letters: its beginning and its end, since names of a fleet differ in either. */
+export function middleCut(name: string, most: number): string {
+  if (name.length <= most) return name;
+  const end = Math.max(0, Math.floor((most - 1) / 2));
+  return `${name.slice(0, Math.max(0, most - 1 - end))}…${end ? name.slice(-end) : ""}`;
+}
+
 /** The workflow that a job is of, which its id begins with, be it an action's or an item's; undefined for any other. */
 export function workflowIdOf(job: string): string | undefined {
   return /^[wf]-([0-9a-f]+)-./.exec(job)?.[1];

@@ -1,7 +1,7 @@
 /** Tabs: arrows move, as readers of screens expect; each panel has an address of its own. */
 
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Tab {
   id: string;
@@ -19,8 +19,23 @@ interface TabsProps {
 
 const MOVES: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
 
+function middle(element: HTMLElement): number {
+  const { left, width } = element.getBoundingClientRect();
+  return left + width / 2;
+}
+
 export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   const bar = useRef<HTMLDivElement>(null);
+  const shown = useRef({ tab: "", left: 0 });
+  useLayoutEffect(() => {
+    const box = bar.current;
+    const chosen = box?.querySelector<HTMLElement>('[aria-selected="true"]');
+    if (!box || !chosen) return;
+    // Where somebody has scrolled, it stays until another tab is chosen.
+    if (shown.current.tab === current && shown.current.left !== box.scrollLeft) return;
+    box.scrollLeft += middle(chosen) - middle(box);
+    shown.current = { tab: current, left: box.scrollLeft };
+  });
   const go = (place: number) => {
     const next = tabs[(place + tabs.length) % tabs.length];
     if (!next) return;

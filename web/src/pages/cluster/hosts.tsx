@@ -35,7 +35,7 @@ function Workers({ host }: { host: Host }) {
         const worker = known.get(id);
         return (
           <li key={id}>
-            <span class="mono">{id}</span> <State of={worker ? shownState(worker) : "lost"} />
+            <span class="mono long-name">{id}</span> <State of={worker ? shownState(worker) : "lost"} />
           </li>
         );
       })}
@@ -155,7 +155,7 @@ const COLUMNS: Column<Host>[] = [
     title: "host",
     cell: (host) => (
       <>
-        <span class="mono">{host.host}</span>
+        <span class="mono long-name">{host.host}</span>
         <Labels host={host} />
       </>
     ),

@@ -4,6 +4,7 @@ import { computed, signal, useSignal } from "@preact/signals";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
 import { amount, clock, compact, counted, percent, seconds } from "../../lib/format";
 import { age } from "../../lib/live";
+import { middleCut } from "../../lib/naming";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
@@ -334,6 +335,11 @@ function condition(worker: Worker | undefined): "lost" | "drained" | "" {
   return worker.draining ? "drained" : "";
 }
 
+/** Letters of a name that must have room before its condition is said beside it. */
+const ROOM_FOR_WORDS = 16;
+/** Half of a letter's height in pixels: the first name stands whole in the picture. */
+const HALF_LETTER = 6;
+
 function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stream): void {
   context.font = MONO;
   context.textAlign = "right";
@@ -346,12 +352,9 @@ function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stre
     context.fillRect(frame.left, (place + 1) * frame.lane - 0.5, frame.width, 0.5);
     if (place % every) continue;
     const how = condition(workers.get(worker));
-    const text = how && lane.length + how.length < most ? `${lane} ${how}` : lane;
+    const said = how && most >= ROOM_FOR_WORDS ? ` ${how}` : "";
     context.fillStyle = token(how === "lost" ? "bad" : how ? "warn" : "ink-soft");
-    context.fillText(
-      text.length > most ? `…${text.slice(1 - most)}` : text,
-      frame.left - 6,
-      (place + 0.5) * frame.lane,
-    );
+    const text = `${middleCut(lane, most - said.length)}${said}`;
+    context.fillText(text, frame.left - 6, Math.max(HALF_LETTER, (place + 0.5) * frame.lane));
   }
 }

@@ -68,8 +68,12 @@ function Memory({ worker }: { worker: Worker }) {
 }
 
 const COLUMNS: Column<Worker>[] = [
-  { id: "name", title: "name", cell: (worker) => <span class="mono">{worker.id}</span> },
-  { id: "host", title: "host", cell: (worker) => worker.host && <span class="mono soft">{worker.host}</span> },
+  { id: "name", title: "name", cell: (worker) => <span class="mono long-name">{worker.id}</span> },
+  {
+    id: "host",
+    title: "host",
+    cell: (worker) => worker.host && <span class="mono soft long-name">{worker.host}</span>,
+  },
   { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
   { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
   {
