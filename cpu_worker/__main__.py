@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 
+from cpu_worker.child import Warmed
 from cpu_worker.lane import ChildLane
 from jobs import cpu_level, exposure, logs
 from jobs.models import Device
@@ -19,20 +21,41 @@ from jobs.worker.meter import Meter
 log = logging.getLogger("cpu_worker")
 
 
-def start_lanes(count: int) -> list[ChildLane]:
+def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     """Start the children all at once; return them warm. One compiles: the others find its work in the cache.
 
-    Raises CannotStart, and leaves no child behind then.
+    The worker refuses kinds whose kernels do not know what they should, even compiled anew. Raises CannotStart, and
+    leaves no child behind then.
     """
     lanes: list[ChildLane] = []
     try:
-        lanes.extend(ChildLane(str(number)) for number in range(count))
-        seconds = [lane.warm_up() for lane in lanes]
-        log.info("kernels ready", extra={"seconds": seconds[0] if seconds else {}})
+        lanes.extend(ChildLane(str(number), worker.refused, worker.retire) for number in range(count))
+        warmed = [lane.warm_up() for lane in lanes]
+        if wrong := all_wrong(warmed):
+            warmed = compile_anew(lanes, wrong)
+        log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
     except LaneDied as error:
         close(lanes)
         raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
+    for kind, why in all_wrong(warmed).items():
+        worker.refuse(kind, why)
     return lanes
+
+
+def all_wrong(warmed: Iterable[Warmed]) -> dict[str, str]:
+    """Return why, by kind, for those that are wrong in any lane."""
+    return {kind: why for one in warmed for kind, why in one.wrong.items()}
+
+
+def compile_anew(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[Warmed]:
+    """Have the first lane compile these kinds whatever the cache holds, then the others load them. Raises LaneDied."""
+    log.warning("compiled code is wrong and is compiled anew", extra={"wrong": wrong})
+    first, *others = lanes
+    first.replace(wrong)
+    warmed = first.warm_up()
+    for lane in others:
+        lane.replace()
+    return [warmed, *[lane.warm_up() for lane in others]]
 
 
 def close(lanes: list[ChildLane]) -> None:
@@ -51,7 +74,7 @@ def run(settings: Settings) -> int:
     lanes: list[ChildLane] = []
 
     def start() -> list[ChildLane]:
-        lanes.extend(start_lanes(settings.lanes()))
+        lanes.extend(start_lanes(worker, settings.lanes()))
         return lanes
 
     meter = Meter(energy=Packages().joules)

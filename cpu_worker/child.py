@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -14,7 +16,7 @@ from jobs import errors
 from jobs.kinds import compiled_code, registry
 from jobs.models import Device, Spec
 from jobs.store import results
-from jobs.worker import execution
+from jobs.worker import execution, known_answers
 
 #: Slots of the array shared with the parent.
 STOP, UPTO = 0, 1
@@ -22,14 +24,26 @@ STOP, UPTO = 0, 1
 _ORPHAN_SECONDS = 1.0
 
 
-def main(pipe: Connection, shared: Any, parent: int) -> None:
-    """Warm the kernels, say ready, then answer requests until the pipe closes. `shared`: see STOP and UPTO."""
+@dataclass(frozen=True)
+class Warmed:
+    """Outcome of a warm-up, by kind."""
+
+    #: Seconds until it was ready, checking included.
+    seconds: dict[str, float] = field(default_factory=dict)
+    #: Why it must not be used.
+    wrong: dict[str, str] = field(default_factory=dict)
+
+
+def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    """Warm the kernels, say which are ready, then answer requests until the pipe closes. `shared`: see STOP and UPTO;
+    `anew`: kinds whose compiled code is wrong.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small, "derive": _derive}
     try:
-        pipe.send(warm())
+        pipe.send(warm(anew))
         while True:
             what, *arguments = pipe.recv()
             pipe.send(answers[what](shared, *arguments))
@@ -37,25 +51,33 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
         return
 
 
-def warm() -> dict[str, float]:
-    """Compile every kernel or load it from the cache; return the seconds by kind.
+def warm(anew: Collection[str] = ()) -> Warmed:
+    """Compile every kernel or load it from the cache, and check it against what is known.
 
-    What another process compiles comes last, so that several compile different kinds at the same time.
+    What another process compiles comes last, so that several compile different kinds at the same time. Kinds of `anew`
+    are compiled whatever the cache holds of them.
     """
-    seconds: dict[str, float] = {}
+    warmed = Warmed()
     for wait in (False, True):
         for kind in registry.computed_on(Device.CPU):
-            if kind not in seconds:
-                _warm(kind, wait, seconds)
-    return seconds
+            if kind not in warmed.seconds:
+                with compiled_code.one_compiles(kind, wait=wait, anew=kind in anew) as mine:
+                    if mine:
+                        _warm(kind, warmed)
+    return warmed
 
 
-def _warm(kind: str, wait: bool, seconds: dict[str, float]) -> None:
-    with compiled_code.one_compiles(kind, wait=wait) as mine:
-        if mine:
-            started = time.perf_counter()
-            registry.kernel(kind, Device.CPU).warm()
-            seconds[kind] = round(time.perf_counter() - started, 3)
+def _warm(kind: str, warmed: Warmed) -> None:
+    started = time.perf_counter()
+    try:
+        registry.kernel(kind, Device.CPU).warm()
+        known_answers.check(kind, Device.CPU)
+    except known_answers.WrongAnswer as error:
+        warmed.wrong[kind] = str(error)
+    except Exception as error:  # whatever it is, other kinds have work too
+        traceback.print_exc()
+        warmed.wrong[kind] = f"{type(error).__name__}: {error}"
+    warmed.seconds[kind] = round(time.perf_counter() - started, 3)
 
 
 def _die_with(parent: int) -> None:

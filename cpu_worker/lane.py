@@ -9,11 +9,12 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
 from cpu_worker import child
+from cpu_worker.child import Warmed
 from jobs import errors
 from jobs.models import Spec
 from jobs.store.results import Gathered
@@ -38,11 +39,18 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
-    """A `jobs.worker.lanes.Lane` whose work happens in a spawned process."""
+    """A `jobs.worker.lanes.Lane` whose work happens in a spawned process.
 
-    def __init__(self, name: str) -> None:
+    Its worker takes no work of the kinds `refused`. `retire` is told when a new child must refuse another one, and all
+    its siblings may be as wrong: a worker that starts anew finds out.
+    """
+
+    def __init__(
+        self, name: str, refused: Mapping[str, str] | None = None, retire: Callable[[str], None] = lambda why: None
+    ) -> None:
         self.name = name
         self.restarts = -1
+        self._refused, self._retire = refused if refused is not None else {}, retire
         self._closed = False
         self._replacing = threading.Lock()
         self._start()
@@ -61,7 +69,7 @@ class ChildLane:
         """Place of the small job that its child is at, or was when it died."""
         return int(self._shared[child.UPTO])
 
-    def _start(self) -> None:
+    def _start(self, anew: Collection[str] = ()) -> None:
         """Raises OSError where no process can be had; the lane keeps the one that ended."""
         #: The child is warm and waits for work.
         self._free = False
@@ -69,27 +77,42 @@ class ChildLane:
         self._late_until = 0.0
         ours, theirs = _spawn.Pipe()
         shared = _spawn.RawArray("q", 2)
-        arguments = (theirs, shared, os.getpid())
+        arguments = (theirs, shared, os.getpid(), tuple(anew))
         process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         with theirs:
             process.start()
         self._pipe, self._shared, self._process = ours, shared, process
         self.restarts += 1
 
-    def warm_up(self) -> dict[str, float]:
-        """Waits until the child's kernels are compiled; seconds by kind. Raises LaneDied when they cannot be."""
-        seconds: dict[str, float] = self._receive()
+    def warm_up(self) -> Warmed:
+        """Waits until the child's kernels are compiled and checked. Raises LaneDied when it ends before."""
+        warmed: Warmed = self._receive()
         self._free = True
-        return seconds
+        return warmed
 
     def mend(self) -> None:
         """Waits until the lane is ready again: for a child that is late, else for another. Raises LaneDied."""
         if not self._has_come_late():
-            self._replace()
-            self.warm_up()
+            self.replace()
+            if wrong := self._wrong():
+                log.warning("compiled code is wrong and is compiled anew", extra={"lane": self.name, "wrong": wrong})
+                self.replace(wrong)
+                self._refuse(self._wrong())
+
+    def _wrong(self) -> dict[str, str]:
+        """Waits for the child; why, by kind, for those that the worker computes."""
+        return {kind: why for kind, why in self.warm_up().wrong.items() if kind not in self._refused}
+
+    def _refuse(self, wrong: Mapping[str, str]) -> None:
+        for kind, why in wrong.items():
+            self._free = False
+            self._retire(f"the kernel of {kind} is wrong though compiled anew: {why}")
+        if wrong:
+            raise LaneDied(f"lane {self.name}: wrong kernels: {', '.join(sorted(wrong))}", touched=False)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
+        self._check_fit((facts,))
         message = ("lease", facts.kind, facts.spec, grant.lo, grant.hi, LONG_SECONDS)
         answer = self._ask(message, task=task)
         if isinstance(answer, errors.KernelFailed):
@@ -100,6 +123,7 @@ class ChildLane:
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
     ) -> list[Whole | errors.KernelFailed]:
+        self._check_fit(facts)
         message = ("small", [(fact.kind, fact.spec, fact.total) for fact in facts])
         answer: list[Whole | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS, dropped=dropped)
         return answer
@@ -109,6 +133,10 @@ class ChildLane:
         if isinstance(answer, errors.KernelFailed):
             raise answer
         return answer
+
+    def _check_fit(self, several: Sequence[Facts]) -> None:
+        if unfit := self._refused.keys() & {facts.kind for facts in several}:
+            raise LaneDied(f"lane {self.name}: its worker refuses {', '.join(sorted(unfit))}", touched=False)
 
     def _ask(
         self, message: tuple[Any, ...], *, task: Task | None = None, patience: float = math.inf,
@@ -136,12 +164,13 @@ class ChildLane:
             self._free = True
         return self.ready
 
-    def _replace(self) -> None:
+    def replace(self, anew: Collection[str] = ()) -> None:
+        """Ends the child and starts another, which compiles the kinds `anew` whatever the cache holds of them."""
         with self._replacing:
             if self._closed:
                 raise LaneDied(f"lane {self.name}: the worker ends")
             self._end()
-            self._start()
+            self._start(anew)
 
     def _receive(
         self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 from jobs.kinds import registry
 from jobs.models import Device
-
-#: Beside a kind's kernel: a list of {parameters, lo, hi, partial, source}.
-FILE = "gpu_known.json"
+from jobs.worker import known_answers
 
 
 class Failed(Exception):
@@ -25,11 +21,11 @@ def kinds() -> list[str]:
 
 def questions(kind: str) -> list[dict[str, Any]]:
     """Raises Failed when a kind brings none."""
-    file = Path(str(registry.definition(kind).__file__)).with_name(FILE)  # type: ignore[attr-defined]
-    known = json.loads(file.read_text()) if file.is_file() else []
+    known = known_answers.questions(kind, Device.GPU)
     if not known:
+        (file,) = known_answers.files(kind, Device.GPU)
         raise Failed(f"kind {kind} has a GPU kernel but no known answers: write {file}")
-    return list(known)
+    return known
 
 
 def run() -> dict[str, float]:
@@ -45,12 +41,7 @@ def run() -> dict[str, float]:
 
 
 def _ask(kind: str, asked: dict[str, Any]) -> None:
-    definition = registry.definition(kind)
-    plan = definition.plan(definition.Parameters.model_validate(asked["parameters"]))
-    lo, hi = asked["lo"], asked["hi"]
-    upto, partial = registry.kernel(kind, Device.GPU).run(plan.spec, lo, hi, lambda _: True)
-    if upto != hi or json.loads(json.dumps(partial)) != asked["partial"]:
-        wrong = [key for key in asked["partial"] if partial.get(key) != asked["partial"][key]]
-        raise Failed(
-            f"{kind}, units {lo}..{hi - 1} of {json.dumps(asked['parameters'])}: wrong {', '.join(wrong) or 'keys'}"
-        )
+    try:
+        known_answers.ask(kind, Device.GPU, asked)
+    except known_answers.WrongAnswer as error:
+        raise Failed(str(error)) from error

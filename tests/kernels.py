@@ -30,7 +30,8 @@ from cpu_worker import child
 from jobs.kinds import compiled_code, registry
 from jobs.models import Device
 if not all(map(compiled_code.is_compiled, registry.computed_on(Device.CPU))):
-    child.warm()
+    if wrong := child.warm().wrong:
+        raise SystemExit(f"wrong kernels: {wrong}; if their sources are right, remove .cluster/cache/numba")
 """
 
 

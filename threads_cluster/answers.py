@@ -250,6 +250,7 @@ class Worker(Answer):
     memory_used_bytes: Count | None = None
     live: bool | None = None
     cordoned: str | None = None
+    refused: str | None = None
 
 
 class Host(Answer):

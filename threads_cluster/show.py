@@ -569,6 +569,13 @@ def workers(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of workers."""
     columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
     rows(columns, [_worker_row(worker) for worker in several])
+    _refusals(several)
+
+
+def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
+    for worker in several:
+        if worker.get("refused") and worker.get("live"):
+            line(f"{worker['id']} takes no work of {visible(worker['refused'], 400)}")
 
 
 def _worker_row(worker: Mapping[str, Any]) -> list[Any]:

@@ -101,6 +101,7 @@ class WorkerRow(TypedDict):
     pid: NotRequired[int]
     gpus: NotRequired[list[GpuRow]]
     retired: NotRequired[str]
+    refused: NotRequired[str]
     cpu_energy_joules_total: NotRequired[float]
     cpu_level: NotRequired[str]
     offer: NotRequired[OfferRow]
@@ -148,6 +149,8 @@ _INTEGERS = (
 _NUMBERS = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "load1")
 #: JSON, likewise.
 _PARSED = ("offer", "running", "disks", "versions", "cards")
+#: Words, shown where there are any.
+_TEXTS = ("retired", "refused", "isolation", "cordoned", "cpu_level")
 #: A clock is compared with Redis' only where the answer came within this: the offset is off by a half of it at most.
 _LONGEST_ROUND_TRIP = 1.0
 
@@ -203,7 +206,7 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     known.update({name: decoding.parsed(row[name]) for name in _PARSED if name in row})
     if (offset := _clock_offset(row)) is not None:
         known["clock_offset_seconds"] = offset
-    known.update({name: row[name] for name in ("retired", "isolation", "cordoned", "cpu_level") if row.get(name)})
+    known.update({name: row[name] for name in _TEXTS if row.get(name)})
     if "labels" in row:
         known["labels"] = list(parted(row["labels"]))
     if row.get("reserved"):

@@ -100,6 +100,9 @@ class Worker(Answer):
     pid: int | None = optional()
     gpus: list[Gpu] | None = optional()
     retired: str | None = optional("Why a worker ended whose device failed.")
+    refused: str | None = optional(
+        "Kinds that a worker computes no more, each with the reason: its kernel did not know a known answer."
+    )
     cpu_energy_joules_total: float | None = optional(
         "Of the CPU packages since the worker began, where it may be read."
     )

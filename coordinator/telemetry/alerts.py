@@ -37,6 +37,7 @@ def rules(settings: Settings) -> dict[str, Rule]:
         "jobs-failed": Rule(severity="warning", threshold=0, unit="jobs"),
         "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
         "heartbeat-late": Rule(severity="warning", threshold=settings.alert_heartbeat_seconds, unit="seconds"),
+        "kind-refused": Rule(severity="critical", threshold=0, unit="workers"),
         "clock-offset": Rule(severity="warning", threshold=0.5, unit="seconds", rounds=10),
         "redis-memory": Rule(severity="critical", threshold=settings.alert_redis_memory_ratio, unit="ratio", rounds=5),
         "broken": Rule(severity="warning", threshold=0, unit="entries"),
@@ -125,6 +126,9 @@ def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Find
         late = seen if worker["live"] else 0.0
         text = f"the worker {name} was last heard of {late:.1f} s ago; a heartbeat comes each second"
         yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
+        refused = worker.get("refused", "") if worker["live"] else ""
+        text = f"the worker {name} takes no work of {refused}; docs/operations.md#kind-refused says what to do"
+        yield Finding(rule="kind-refused", subject=name, value=float(bool(refused)), text=text)
 
 
 def _clocks(workers: Sequence[WorkerRow]) -> Iterable[Finding]:

@@ -470,6 +470,7 @@ class Row(BaseModel):
     cpu_level: str | None = Field(None, pattern=r"^[A-Za-z0-9_]{1,32}$")
     gpus: Annotated[str, Field(max_length=65_536), AfterValidator(_are_gpus)] | None = None
     retired: Reason | None = None
+    refused: Reason | None = None
     offer: Annotated[str, Field(max_length=16_384), AfterValidator(_is_offer)] | None = None
     isolation: Literal["uid", "shared"] | None = None
     cordoned: Annotated[str, Field(max_length=300)] | None = None

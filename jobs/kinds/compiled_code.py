@@ -1,8 +1,9 @@
-"""Where numba keeps compiled code: a folder for each kind and state of its sources, so changing one kind leaves the
-others compiled.
+"""Where numba keeps compiled code: a folder for each kind, state of its sources, and target, so changing one kind
+leaves the others compiled.
 
 numba by itself looks only at the file of the decorated function: after a change in a file that it calls, it would go on
-running the old code.
+running the old code. And it takes the file for what the process has loaded: one that changed after this process
+began would have the code of the former text kept under the new one.
 """
 
 from __future__ import annotations
@@ -26,22 +27,70 @@ CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "num
 SHARED = Path(__file__).resolve().parent
 
 
+def _state(source: Path) -> tuple[int, ...]:
+    """Return what tells a file from its former state: no write leaves all of it as it was."""
+    stat = source.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+#: All sources of kinds as they were before this process loaded any.
+_STATES = {source: _state(source) for folder in kinds.__path__ for source in Path(folder).resolve().rglob("*.py")}
+
+
 def keep_apart() -> None:
-    """Make numba keep compiled code where `Locator` says. Must come before the first decorated function."""
+    """Make numba keep compiled code where `Locator` says, and only what its sources say. Must come before the first
+    decorated function.
+    """
     importlib.import_module("numba").config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
+    caching = importlib.import_module("numba.core.caching")
+    caching.FunctionCache._impl_class = _if_unchanged(caching.CompileResultCacheImpl)
 
 
 @lru_cache
-def checksum(kind: str) -> str:
-    """Digest of a kind's Python sources at any depth, and of the modules that kinds share; "" has only these."""
+def _if_unchanged(kept: Any) -> Any:
+    """Class of numba's that keeps what `kept` does, unless sources changed since this process began."""
+
+    class IfUnchanged(kept):
+        def check_cachable(self, compiled: Any) -> bool:
+            return self.locator.is_unchanged() and super().check_cachable(compiled)
+
+    return IfUnchanged
+
+
+@lru_cache
+def target() -> str:
+    """Digest of what compiled code depends on beside its sources: versions, and the processor that it is for."""
+    versions = [importlib.import_module(name).__version__ for name in ("numba", "llvmlite")]
+    processor = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
+    return hashlib.sha256(repr((*versions, platform.python_version(), processor)).encode()).hexdigest()[:8]
+
+
+def _sources(kind: str) -> list[tuple[str, Path]]:
+    """A kind's Python sources at any depth, and the modules that kinds share, by name; "" has only these."""
     sources = sorted((path.name, path) for path in SHARED.glob("*.py"))
     if kind:
         own = _place(kind)
         sources += sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
+    return sources
+
+
+@lru_cache
+def checksum(kind: str) -> str:
+    """Digest of what `_sources` names."""
     digest = hashlib.sha256()
-    for name, path in sources:
+    for name, path in _sources(kind):
         digest.update(f"{name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def is_unchanged(kind: str) -> bool:
+    """Tell whether a kind's sources, and what kinds share, are as they were before this process loaded any."""
+    own = _place(kind) if kind else SHARED / "none"
+    then = {path: state for path, state in _STATES.items() if path.parent == SHARED or path.is_relative_to(own)}
+    try:
+        return then == {path: _state(path) for _, path in _sources(kind)}
+    except OSError:  # one has just gone
+        return False
 
 
 def _place(kind: str) -> Path:
@@ -53,7 +102,7 @@ def _place(kind: str) -> Path:
 def folder(kind: str) -> Path:
     """The folder of a kind's compiled code; "" is that of modules that kinds share."""
     kept = Path(importlib.import_module("numba").config.CACHE_DIR or CACHE_FOLDER)
-    return kept / f"{kind or 'shared'}-{checksum(kind)}"
+    return kept / f"{kind or 'shared'}-{checksum(kind)}-{target()}"
 
 
 class Locator:
@@ -61,8 +110,8 @@ class Locator:
     checkout lies.
     """
 
-    def __init__(self, path: Path, stamp: str, line: int) -> None:
-        self.path, self.stamp, self.line = path, stamp, line
+    def __init__(self, path: Path, stamp: str, line: int, kind: str | None = None) -> None:
+        self.path, self.stamp, self.line, self.kind = path, stamp, line, kind
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
@@ -70,7 +119,7 @@ class Locator:
         for each in kinds.__path__:
             if path.is_relative_to(known := Path(each).resolve()):
                 kind, *below = path.relative_to(known).parts[:-1] or ("",)
-                return cls(folder(kind).joinpath(*below), checksum(kind), line)
+                return cls(folder(kind).joinpath(*below), checksum(kind), line, kind)
         stamp = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         return cls(folder("").with_name(f"{path.stem}-{stamp}"), stamp, line)
 
@@ -82,6 +131,10 @@ class Locator:
         self.path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=self.path).close()
 
+    def is_unchanged(self) -> bool:
+        """Tell whether the sources of its kind are as this process may have loaded them."""
+        return self.kind is None or is_unchanged(self.kind)
+
     def get_source_stamp(self) -> str:
         return self.stamp
 
@@ -90,12 +143,9 @@ class Locator:
 
 
 def _mark(kind: str) -> Path:
-    """The file that says that this kind is compiled for this Python, numba and processor."""
+    """The file that says that this kind is compiled."""
     keep_apart()
-    version = importlib.import_module("numba").__version__
-    target = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
-    known = hashlib.sha256(repr((version, platform.python_version(), target)).encode()).hexdigest()[:16]
-    return folder(kind) / f"compiled-{known}"
+    return folder(kind) / "compiled"
 
 
 def is_compiled(kind: str) -> bool:
@@ -104,20 +154,36 @@ def is_compiled(kind: str) -> bool:
 
 
 @contextmanager
-def one_compiles(kind: str, *, wait: bool = True) -> Iterator[bool]:
+def one_compiles(kind: str, *, wait: bool = True, anew: bool = False) -> Iterator[bool]:
     """Yield True when this process may compile the kind, or load it. While another compiles it, wait; without `wait`,
     yield False. Once a process has left this without an error, nobody waits.
+
+    `anew` first drops what is kept of the kind.
     """
     mark = _mark(kind)
     mark.parent.mkdir(parents=True, exist_ok=True)
     with (mark.parent / "lock").open("a") as lock:
-        if not mark.exists() and not _locked(lock, wait):
+        if (anew or not mark.exists()) and not _locked(lock, wait):
             yield False
             return
-        if mark.exists():
+        if anew:
+            mark.unlink(missing_ok=True)
+            _drop(kind)
+        elif mark.exists():
             fcntl.flock(lock, fcntl.LOCK_UN)
         yield True
         mark.touch()
+
+
+def _drop(kind: str) -> None:
+    """Forget the kind's compiled code and tables, and the code that kinds share: callers were compiled with it.
+
+    Only what names the rest goes, so that a process which is writing there loses nothing that it needs.
+    """
+    for place in (folder(kind), folder("")):
+        for file in place.rglob("*"):
+            if file.suffix in (".nbi", ".npz"):
+                file.unlink(missing_ok=True)
 
 
 def _locked(lock: IO[str], wait: bool) -> bool:

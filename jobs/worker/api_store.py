@@ -50,8 +50,8 @@ def _parts(answer: Mapping[str, Any]) -> list[bytes]:
 
 
 def _shortened(row: Mapping[str, str | int | float]) -> Row:
-    """Return a worker's row with the reason why it ended cut to what the API takes."""
-    return {**row, "retired": str(row["retired"])[:_MAX_TEXT]} if "retired" in row else dict(row)
+    """Return a worker's row with its reasons cut to what the API takes."""
+    return {**row, **{name: str(row[name])[:_MAX_TEXT] for name in ("retired", "refused") if name in row}}
 
 
 class ApiFleet:

@@ -56,6 +56,14 @@ class Worker:
         self.phase = "starting"
         #: Why the worker ends, when a device failed.
         self.retired = ""
+        #: Why, by kind, for those that its device should compute and cannot.
+        self.refused: dict[str, str] = {}
+
+    def refuse(self, kind: str, why: str) -> None:
+        """Take no work of a kind from now on. Before the lanes are ready."""
+        log.error("this worker takes no work of %s: %s", kind, why)
+        self.refused[kind] = why
+        self.kinds = {name: version for name, version in self.kinds.items() if name != kind}
 
     def retire(self, why: str) -> None:
         """End the worker because its device failed. From any thread."""
@@ -79,9 +87,13 @@ class Worker:
             "kinds": json.dumps(dict(self.kinds)),
             "labels": labels.joined(self.settings.host_labels()),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
-            **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
+            **({"retired": self.retired} if self.retired else {}),
+            **({"refused": self._refusals()} if self.refused else {}), **self.host.figures(), **self.more(),
             **self.host.clock.told(),  # last: it is sent now
         }  # fmt: skip
+
+    def _refusals(self) -> str:
+        return "; ".join(f"{kind}: {why}" for kind, why in sorted(self.refused.items()))
 
     def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip

@@ -36,7 +36,7 @@ from tests.ports import free_port
 JOB = 10**9
 ROW: dict[str, Any] = {
     "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "kinds": '{"sum": 1}', "pid": 7,
-    "rates": '{"sum": 0.5}', **Host("here").figures(), "cpu_level": "avx2",
+    "rates": '{"sum": 0.5}', **Host("here").figures(), "cpu_level": "avx2", "refused": "sum: wrong",
 }  # fmt: skip
 
 

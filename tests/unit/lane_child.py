@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Collection
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+
+from cpu_worker.child import Warmed
 
 STOP = 0
 
 
-def main(pipe: Connection, shared: Any, parent: int) -> None:
-    pipe.send({})
+def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    pipe.send(Warmed())
     while True:
         what, *rest = pipe.recv()
         if what == "small":  # as one that compiles: it looks at no flag
@@ -23,3 +28,18 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
             time.sleep(spec["chunk_seconds"])
             upto += 1
         pipe.send((upto, b"{}", 0.1))
+
+
+def wrong_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    """Be wrong until one was told to compile anew, which leaves a line in the file WRONG_UNTIL for each kind."""
+    right = Path(os.environ["WRONG_UNTIL"])
+    for kind in anew:
+        with right.open("a") as file:
+            file.write(f"{kind}\n")
+    pipe.send(Warmed(wrong={} if right.exists() else {"k": "wrong sum"}))
+    pipe.recv()
+
+
+def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    pipe.send(Warmed(wrong={"k": "wrong sum"}))
+    pipe.recv()

@@ -50,6 +50,10 @@ CASES: dict[str, tuple[Facts, Facts]] = {
         Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": -0.7}]),
         Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": 0.5}, worker() | {"host": "new"}]),
     ),
+    "kind-refused/w": (
+        Facts(workers=[worker() | {"refused": "collatz: wrong delay"}]),
+        Facts(workers=[worker("stopped", False) | {"refused": "collatz: wrong delay"}]),
+    ),
     "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
     "broken": (Facts(broken=1), Facts(broken=0)),
     "audit-file": (Facts(unexported_seconds=6), Facts(unexported_seconds=5)),

@@ -60,6 +60,30 @@ def test_a_change_at_any_depth_compiles_its_own_kind_anew_and_no_other(two_kinds
     assert added(two_kinds) == ["2 1", "3 1"]
 
 
+EDIT = """
+import sys
+from pathlib import Path
+from jobs.kinds import compiled_code
+compiled_code.keep_apart()
+odd_source, even_source = map(Path, sys.argv[1:])
+from jobs.kinds.odd.deep import constants
+odd_source.write_text("ADDED = 7\\n")
+from jobs.kinds.odd import kernel as odd  # its checksum is that of the new text
+from jobs.kinds.even import kernel as even
+even_source.write_text("ADDED = 7\\n")
+print(odd.added(1), even.added(1))
+"""
+
+
+def test_what_was_compiled_of_a_text_that_has_changed_since_is_not_kept(two_kinds: Path) -> None:
+    sources = [str(two_kinds / "jobs" / "kinds" / kind / "deep" / "constants.py") for kind in ("odd", "even")]
+    environment = {**os.environ, "PYTHONPATH": f"{two_kinds}:{ROOT}", "NUMBA_CACHE_DIR": str(two_kinds / "cache")}
+    command = [sys.executable, "-c", EDIT, *sources]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 2\n"
+    assert not [path for path in (two_kinds / "cache").rglob("*") if path.is_file()]
+
+
 def test_what_kinds_share_is_in_the_checksum_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = tmp_path / "random.py"
     shared.write_text("X = 1\n")
