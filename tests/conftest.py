@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import inspect
 import os
@@ -96,6 +97,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.side_by_side import Groups  # pytest-xdist is needed by those alone who use it
 
     return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while tests are found, and never look at them again: a run has a million objects of theirs.
+
+    Each process of a run saves a third of the time in which it finds tests, and half a second of each whole collection.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

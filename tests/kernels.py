@@ -1,4 +1,4 @@
-"""Compiled kernels that all tests share, so that a run compiles each at most once."""
+"""Compiled kernels that all tests share, so that a run compiles each at most once: `python -m tests.kernels`."""
 
 from __future__ import annotations
 
@@ -39,3 +39,7 @@ if not all(map(compiled_code.is_compiled, registry.computed_on(Device.CPU))):
 def compile_all() -> None:
     """Compile what is not compiled yet, or wait while another process does."""
     subprocess.run([sys.executable, "-c", _PROGRAM], cwd=TOP, env={**os.environ, **ENVIRONMENT}, check=True)
+
+
+if __name__ == "__main__":
+    compile_all()

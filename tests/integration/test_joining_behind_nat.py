@@ -24,7 +24,7 @@ from tests import kernels
 from tests.integration.live import TOP
 from tests.integration.test_local_cluster import START_SECONDS, Checkout, copied, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 #: Seconds for which the network stays away once the host counts as lost, which it does after five.
 CUT_SECONDS = float(os.environ.get("CUT_SECONDS", "3"))

@@ -20,7 +20,7 @@ from tests.integration.test_joining import Door, door
 from threads_cluster import cli, errors
 from threads_cluster.ssh import up
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 __all__ = ["door"]
 
 NAMES = ("gpu1", "gpu2", "gpu3")
