@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httpx
@@ -21,6 +22,7 @@ from coordinator.services.figures import Exchange
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
 from coordinator.services.routing import Route, Routes
+from coordinator.services.shares import SMALL, Shares
 from jobs import errors
 from jobs.store.services import Replica
 
@@ -33,6 +35,10 @@ _COMMENT_SECONDS = 5.0
 _COMMENT = b": waiting\n\n"
 #: Bytes of an answer that is no stream.
 MAX_ANSWER = 32 << 20
+#: Bytes of large requests that have no answer yet, and of large answers: of all tenants, and of each.
+_REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
+#: Seconds in which a client takes an answer that is no stream, and bytes that are passed on at once.
+_TAKE_SECONDS, _PIECE = 300.0, 64 << 10
 #: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
 #: Answers after which another replica is asked.
@@ -47,28 +53,66 @@ class _Another(Exception):
     """The replica gave no answer; another one may."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Request of a client, as replicas get it."""
+
+    tenant: str
+    path: str
+    model: str
+    content: bytes = field(repr=False)
+    #: What those have in common whose prompts begin alike.
+    prefix: bytes
+    streams: bool
+    #: The counts at the end of a stream were not asked for.
+    hide_usage: bool
+
+
+def question(tenant: str, path: str, body: Mapping[str, Any]) -> Question:
+    """Return what replicas are asked. InvalidRequest for a body without a model."""
+    streams, options = body.get("stream") is True, body.get("stream_options")
+    hides = streams and not (isinstance(options, dict) and options.get("include_usage"))
+    sent = dict(body)
+    if hides:
+        sent["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+    return Question(
+        tenant=tenant, path=path, model=openai.model(body), prefix=affinity.prefix(tenant, path, sent),
+        content=json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), streams=streams,
+        hide_usage=hides,
+    )  # fmt: skip
+
+
 class Gateway:
     """Passes requests on to replicas. For one event loop."""
 
     def __init__(self, routes: Routes, ended: Callable[[Exchange], None] = lambda exchange: None) -> None:
         self.routes = routes
+        self.requests, self.answers = Shares(*_REQUESTS), Shares(*_ANSWERS)
+        self._parsing = asyncio.Lock()
         self._ended = ended
         # It would log each request, whose figures are counted.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         self._http = tunnels.through(routes.tunnels, _KEEP_SECONDS)
+
+    def turn(self, size: int) -> contextlib.AbstractAsyncContextManager[None]:
+        """Wait until no other large request is parsed, where this is one: between two of them others have theirs."""
+        return self._parsing if size > SMALL else contextlib.nullcontext()
 
     async def close(self) -> None:
         """Close the connections to replicas."""
         await self._http.aclose()
         await self.routes.close()
 
-    async def answer(self, request: Request, tenant: str, path: str, body: Mapping[str, Any]) -> Response:
-        """Pass a request on, and return its answer, whole or as a stream. Errors of the cluster say what is wrong."""
-        route = await self.routes.find(tenant, openai.model(body))
+    async def answer(self, request: Request, question: Question, room: AsyncExitStack) -> Response:
+        """Pass a request on, and return its answer, Whole or Passed. Errors of the cluster say what is wrong.
+
+        `room`: what the request holds while it has no answer.
+        """
+        route = await self.routes.find(question.tenant, question.model)
         name, service = route.service.name, route.service.service_id
-        exchange = Exchange(tenant=tenant, model=name, service=service, began=time.monotonic())
+        exchange = Exchange(tenant=question.tenant, model=name, service=service, began=time.monotonic())
         gone = asyncio.ensure_future(_gone(request))
-        asked = asyncio.ensure_future(_Call(self, route, exchange, path, body).response())
+        asked = asyncio.ensure_future(_Call(self, route, exchange, question, room).response())
         try:
             await asyncio.wait({gone, asked}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
@@ -101,11 +145,31 @@ class Gateway:
         assert replica.report
         headers = {
             "Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json",
-            "Accept-Encoding": _PLAIN,
+            "Content-Length": str(len(content)), "Accept-Encoding": _PLAIN,
         }  # fmt: skip
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
-        return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
+        return self._http.stream("POST", url, content=_in_pieces(content), headers=headers, timeout=timeout)
+
+
+class Whole(Response):
+    """Answer that is no stream. `let_go` ends what holds room for it: whoever does not send it calls that."""
+
+    def __init__(self, content: bytes, status: int, kind: str | None, held: AsyncExitStack) -> None:
+        super().__init__(content, status, media_type=kind)
+        self.let_go = held.aclose
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with asyncio.timeout(_TAKE_SECONDS):
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                for at in range(0, len(self.body), _PIECE):
+                    await send({"type": "http.response.body", "body": self.body[at : at + _PIECE], "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            log.info("a client took less than its answer in %g s", _TAKE_SECONDS)
+        finally:
+            await self.let_go()
 
     def look(
         self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float
@@ -146,15 +210,12 @@ async def _gone(request: Request) -> None:
 class _Call:
     """One call of a client. What it holds, a turn and a connection, is let go when its answer ends."""
 
-    def __init__(self, gateway: Gateway, route: Route, exchange: Exchange, path: str, body: Mapping[str, Any]) -> None:
-        self._gateway, self._route, self._exchange, self._path = gateway, route, exchange, path
-        self._streams = body.get("stream") is True
-        options = body.get("stream_options")
-        self._hide_usage = self._streams and not (isinstance(options, dict) and options.get("include_usage"))
-        if self._hide_usage:
-            body = {**body, "stream_options": {**(options if isinstance(options, dict) else {}), "include_usage": True}}
-        self._content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-        self._prefix = affinity.prefix(exchange.tenant, path, body)
+    def __init__(
+        self, gateway: Gateway, route: Route, exchange: Exchange, question: Question, room: AsyncExitStack
+    ) -> None:  # fmt: skip
+        self._gateway, self._route, self._exchange, self._path = gateway, route, exchange, question.path
+        self._streams, self._hide_usage = question.streams, question.hide_usage
+        self._content, self._prefix, self._room = question.content, question.prefix, room
         self._until = time.monotonic() + route.seconds
         self._held = AsyncExitStack()
 
@@ -165,6 +226,8 @@ class _Call:
     async def response(self) -> Response:
         """Return the answer: a stream once its first frame is there, or at once where the service wakes up first."""
         try:
+            self._room = self._room.pop_all()
+            self._held.push_async_callback(self._room.aclose)
             self._held.enter_context(self._gateway.routes.asking(self._route.service))
             await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._left))
             if self._route.wakes and self._streams:
@@ -248,8 +311,19 @@ class _Call:
             raise
 
     async def _whole(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
+        room = AsyncExitStack()
+        try:
+            return await self._read(answer, held, room)
+        except BaseException:
+            await room.aclose()
+            raise
+
+    async def _read(self, answer: httpx.Response, held: AsyncExitStack, room: AsyncExitStack) -> Response:
         content = bytearray()
         async for piece in answer.aiter_bytes():
+            if len(content) <= SMALL < len(content) + len(piece):
+                share = self._gateway.answers.room(self._exchange.tenant, _announced(answer), self._left)
+                await room.enter_async_context(share)
             content += piece
             if len(content) > MAX_ANSWER:
                 raise BadUpstream(f"the answer has over {MAX_ANSWER} bytes")
@@ -261,7 +335,7 @@ class _Call:
         self._gateway.end(self._exchange)
         kind = answer.headers.get("content-type", "")
         safe = kind if kind.isascii() and kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
-        return Response(bytes(content), answer.status_code, media_type=safe)
+        return Whole(bytes(content), answer.status_code, safe, room)
 
     def _note(self, status: int, usage: Any) -> None:
         self._exchange.status = status
@@ -276,6 +350,8 @@ class _Call:
                 first = b"".join(frames.feed(await anext(pieces)))
             except StopAsyncIteration:
                 raise _Another("its stream ended before it began") from None
+        self._content = b""  # no other replica is asked any more
+        await self._room.aclose()
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
         return Passed(self._passed_on(first, frames, pieces), self._let_go)
@@ -313,12 +389,28 @@ class _Call:
 
 async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
     """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
-    if not isinstance(answer, Passed):
-        yield b"data: " + bytes(answer.body).replace(b"\n", b" ") + b"\n\n"
+    if isinstance(answer, Whole):
+        try:
+            yield b"data: " + answer.body.replace(b"\n", b" ") + b"\n\n"
+        finally:
+            await answer.let_go()
         return
+    assert isinstance(answer, Passed)
     async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], answer.body_iterator)) as pieces:
         async for piece in pieces:
             yield piece
+
+
+async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
+    """Yield a request piece by piece: of one that is given whole, httpx keeps the bytes while the answer streams."""
+    for at in range(0, len(content), _PIECE):
+        yield content[at : at + _PIECE]
+
+
+def _announced(answer: httpx.Response) -> int:
+    """Return the bytes that an answer may have."""
+    length = answer.headers.get("content-length", "")
+    return min(int(length), MAX_ANSWER) if length.isdigit() else MAX_ANSWER
 
 
 def _is_passed_on(status: int) -> bool:

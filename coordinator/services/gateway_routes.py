@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -10,7 +11,7 @@ from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
 from coordinator.services import openai, schemas
-from coordinator.services.gateway import Gateway
+from coordinator.services.gateway import Gateway, Question, question
 from coordinator.services.routing import Route
 from jobs import errors
 
@@ -19,6 +20,8 @@ routes = http.router(openai.PREFIX)
 _INFER = [http.needs(Scope.INFER)]
 #: Bytes of a request, and values in it.
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
+#: Seconds for which a large request waits for room.
+ROOM_SECONDS = 30.0
 _CALL: dict[str, Any] = {
     "tags": ["inference"], "dependencies": _INFER, **http.answers(schemas.Inferred),
     "openapi_extra": http.describes(schemas.Inference),
@@ -54,11 +57,19 @@ def _row(route: Route) -> dict[str, Any]:
 
 
 async def _passed_on(request: Request, asker: http.AskerDep, path: str) -> Response:
-    async with bodies.octets(request, MAX_BODY) as text:
+    gateway, size = _gateway(request), bodies.announced(request, MAX_BODY)
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(gateway.requests.room(asker.tenant, size, ROOM_SECONDS))
+        return await gateway.answer(request, await _question(request, asker, path), held)
+
+
+async def _question(request: Request, asker: http.AskerDep, path: str) -> Question:
+    """Return what is asked, and keep nothing else: a body and what was parsed of it are several times as large."""
+    async with bodies.octets(request, MAX_BODY) as text, _gateway(request).turn(len(text)):
         body = bodies.parsed(text, MAX_VALUES)
-    if not isinstance(body, dict):
-        raise errors.InvalidRequest("the body must be an object", field="body")
-    return await _gateway(request).answer(request, asker.tenant, path, body)
+        if not isinstance(body, dict):
+            raise errors.InvalidRequest("the body must be an object", field="body")
+        return question(asker.tenant, path, body)
 
 
 @routes.post(openai.CHAT, **_CALL)

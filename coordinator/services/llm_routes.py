@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,8 @@ from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.services import additions, openai, queries, routes, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services.gateway import Question, Whole, question
+from coordinator.services.gateway_routes import MAX_BODY, ROOM_SECONDS
 from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
 from engines import registry
@@ -154,14 +157,23 @@ async def infer(
     request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:  # fmt: skip
     """Have a model continue a text, as POST /v1/completions does."""
-    asked: Inference = http.parsed(Inference, await bodies.body(request, limit=8 << 20))
+    gateway, size = request.app.state.gateway, bodies.announced(request, MAX_BODY)
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(gateway.requests.room(asker.tenant, size, ROOM_SECONDS))
+        answer = await gateway.answer(request, await _question(request, asker, deployment), held)
+        if isinstance(answer, Whole):
+            held.push_async_callback(answer.let_go)
+        return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
+
+
+async def _question(request: Request, asker: Asker, deployment: str) -> Question:
+    asked: Inference = http.parsed(Inference, await bodies.body(request, limit=MAX_BODY))
     body: dict[str, Any] = {
         "model": deployment, "prompt": asked.prompt, "max_tokens": asked.max_tokens, "temperature": asked.temperature,
     }  # fmt: skip
     if asked.stop_sequences:
         body["stop"] = asked.stop_sequences
-    answer = await request.app.state.gateway.answer(request, asker.tenant, openai.COMPLETIONS, body)
-    return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
+    return question(asker.tenant, openai.COMPLETIONS, body)
 
 
 def _text(content: bytes, status: int) -> dict[str, Any]:

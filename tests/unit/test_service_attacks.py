@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from fastapi import Response
 
-from coordinator.services import openai
+from coordinator.services import gateway, openai
 from coordinator.services.gateway import Passed
-from coordinator.services.openai import BadUpstream
-from tests.unit.engine_fake import Asked, Behaviour, Engine, tokens
-from tests.unit.test_service_gateway import STREAM, Client, drip, with_engines
+from coordinator.services.openai import BadUpstream, NoReplica, UnknownModel
+from coordinator.services.shares import SMALL, Shares
+from jobs import errors
+from tests.unit.engine_fake import Asked, Behaviour, Engine, tokens, until
+from tests.unit.test_service_gateway import STREAM, Client, drip, run, with_engines
 
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
 _HUGE = 10**400
@@ -152,3 +155,87 @@ def test_an_engine_is_asked_for_plain_answers() -> None:
         await tokens(asked)
 
     assert b"abc" in answered(plain)[1]
+
+
+def test_large_answers_wait_for_room_and_a_client_that_does_not_read_keeps_others_from_nothing_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway, "_TAKE_SECONDS", 0.3)
+
+    async def large(asked: Asked) -> None:
+        await asked.answer(200, {"choices": [{"text": "x" * int(asked.body.get("size", 1))}]})
+
+    async def never(_message: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        client.gateway.answers = Shares(300_000, 200_000)
+        first = await client.ask({"model": "chat", "size": 150_000})
+        second = asyncio.create_task(client.ask({"model": "chat", "size": 150_000}))
+        assert (await client.ask({"model": "chat"})).status_code == 200, "small ones never wait"
+        assert not second.done()
+        await first(_SCOPE, _stays, never)  # type: ignore[arg-type]
+        sent: list[bytes] = []
+        await (await second)(_SCOPE, _stays, _into(sent))  # type: ignore[arg-type]
+        assert len(b"".join(sent)) > 150_000 and max(map(len, sent)) <= 1 << 16
+        assert await free(client.gateway.answers, 200_000)
+
+    with_engines(1, work, large)
+
+
+async def free(shares: Shares, size: int) -> bool:
+    async with shares.room("default", size, 5):
+        return True
+
+
+def test_a_request_holds_its_room_until_its_stream_begins() -> None:
+    begins = asyncio.Event()
+
+    async def slow(asked: Asked) -> None:
+        await begins.wait()
+        await drip(asked)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        shares = Shares(300_000, 200_000)
+        room = AsyncExitStack()
+        await room.enter_async_context(shares.room("default", 150_000, 5))
+        asking = asyncio.create_task(client.ask(STREAM, room=room))
+        await until(lambda: engines[0].asked)
+        with pytest.raises(errors.OverLimit, match="large requests"):
+            await free_at_once(shares)
+        begins.set()
+        answer = await asking
+        assert await free(shares, 200_000)
+        await answer.body_iterator.aclose()  # type: ignore[attr-defined]
+
+    with_engines(1, work, slow)
+
+
+async def free_at_once(shares: Shares) -> None:
+    async with shares.room("default", 150_000, 0.01):
+        pass
+
+
+@pytest.mark.parametrize("model", ["chat", "other"])
+def test_a_request_that_is_refused_gives_its_room_back(model: str) -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        shares = Shares(300_000, 200_000)
+        async with AsyncExitStack() as room:
+            await room.enter_async_context(shares.room("default", 150_000, 5))
+            with pytest.raises((NoReplica, UnknownModel)):
+                await client.ask({"model": model}, room=room)
+        assert await free(shares, 200_000)
+
+    with_engines(0, work)
+
+
+def test_a_tenant_has_its_part_of_the_room_and_no_more() -> None:
+    async def work() -> None:
+        shares = Shares(300_000, 200_000)
+        async with shares.room("one", 200_000, 5), shares.room("one", SMALL, 5):
+            with pytest.raises(errors.OverLimit):
+                await asyncio.wait_for(shares.room("one", 70_000, 0.01).__aenter__(), 5)
+            async with shares.room("two", 100_000, 5):
+                pass
+
+    run(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -74,13 +74,17 @@ class Client:
         self.ended: list[Exchange] = []
         self.gateway = Gateway(Routes(stored, "here"), self.ended.append)  # type: ignore[arg-type]
 
-    async def ask(self, body: dict[str, Any], path: str = openai.CHAT, left: asyncio.Event | None = None) -> Response:
+    async def ask(
+        self, body: dict[str, Any], path: str = openai.CHAT, left: asyncio.Event | None = None,
+        room: AsyncExitStack | None = None,
+    ) -> Response:  # fmt: skip
         async def receive() -> dict[str, Any]:
             await (left or asyncio.Event()).wait()
             return {"type": "http.disconnect"}
 
         request: Any = SimpleNamespace(receive=receive)
-        return await self.gateway.answer(request, "default", path, body)
+        question = gateway.question("default", path, body)
+        return await self.gateway.answer(request, question, room or AsyncExitStack())
 
     async def text(self, body: dict[str, Any]) -> bytes:
         return b"".join([piece async for piece in pieces(await self.ask(body))])

@@ -1,0 +1,43 @@
+"""Memory of a coordinator that large requests and answers take at once, of which each tenant may have its part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from coordinator.bodies import Bodies
+from jobs import errors
+
+#: Bytes that never wait: many of them are less than what else a request takes.
+SMALL = 1 << 16
+#: Seconds after which somebody who was turned away may come again.
+_AGAIN_SECONDS = 5
+
+
+class Shares:
+    """Room for bytes of all tenants, and of each of them. For one event loop."""
+
+    def __init__(self, together: int, each: int) -> None:
+        self._together, self._each = Bodies(together), each
+        self._tenants: dict[str, Bodies] = {}
+
+    @asynccontextmanager
+    async def room(self, tenant: str, size: int, seconds: float) -> AsyncIterator[None]:
+        """Wait until `size` bytes are free, and hold them until the block ends. OverLimit after `seconds`."""
+        async with AsyncExitStack() as held:
+            if size > SMALL:
+                await self._enter(held, tenant, size, seconds)
+            yield
+
+    async def _enter(self, held: AsyncExitStack, tenant: str, size: int, seconds: float) -> None:
+        own = self._tenants.setdefault(tenant, Bodies(self._each))
+        try:
+            async with asyncio.timeout(seconds):
+                await held.enter_async_context(own.room(size))
+                await held.enter_async_context(self._together.room(size))
+        except TimeoutError:
+            detail = (
+                f"large requests and answers have all of the room that there is, {self._each >> 20} MiB for a tenant"
+            )
+            raise errors.OverLimit(f"{detail}; try again later", field="body", seconds=_AGAIN_SECONDS) from None
