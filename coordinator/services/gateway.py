@@ -151,6 +151,19 @@ class Gateway:
         url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
         return self._http.stream("POST", url, content=_in_pieces(content), headers=headers, timeout=timeout)
 
+    def look(
+        self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+        """Ask a replica for a part of its page; it may be silent for so long. InvalidRequest for what is no path."""
+        assert replica.report
+        at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
+        try:
+            url = at.copy_with(raw_path=target)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise errors.InvalidRequest(f"the path cannot be asked for: {error}") from None
+        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        return self._http.stream(method, url, headers=dict(headers), timeout=timeout)
+
 
 class Whole(Response):
     """Answer that is no stream. `let_go` ends what holds room for it: whoever does not send it calls that."""
@@ -170,19 +183,6 @@ class Whole(Response):
             log.info("a client took less than its answer in %g s", _TAKE_SECONDS)
         finally:
             await self.let_go()
-
-    def look(
-        self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float
-    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
-        """Ask a replica for a part of its page; it may be silent for so long. InvalidRequest for what is no path."""
-        assert replica.report
-        at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
-        try:
-            url = at.copy_with(raw_path=target)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise errors.InvalidRequest(f"the path cannot be asked for: {error}") from None
-        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
-        return self._http.stream(method, url, headers=dict(headers), timeout=timeout)
 
 
 class Passed(StreamingResponse):
@@ -266,7 +266,7 @@ class _Call:
             asked.cancel()
             await asyncio.wait({asked})
             if not asked.cancelled():
-                asked.exception()  # it was told, or nobody is there any more
+                await _unsent(asked)
             await self._let_go()
 
     async def _from_some_replica(self) -> Response:
@@ -387,11 +387,17 @@ class _Call:
         return BadUpstream(f"the replica broke off: {str(error) or type(error).__name__}")
 
 
+async def _unsent(asked: asyncio.Future[Response]) -> None:
+    """Let go of an answer that nobody may have taken. Its error was told, or nobody is there any more."""
+    if asked.exception() is None and isinstance(answer := asked.result(), Whole):
+        await answer.let_go()
+
+
 async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
     """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
     if isinstance(answer, Whole):
         try:
-            yield b"data: " + answer.body.replace(b"\n", b" ") + b"\n\n"
+            yield b"data: " + bytes(answer.body).replace(b"\n", b" ") + b"\n\n"
         finally:
             await answer.let_go()
         return
