@@ -119,17 +119,14 @@ class ServiceRun(Run):
         finally:
             self._probe.stop()
 
-    @property
-    def _tunnelled(self) -> bool:
-        """Tell whether coordinators reach it through a tunnel; those of a group reach each other, and none else."""
-        return self._host.tunnels is not None and not self._spec.get("group")
-
     def _reached(self, at: Endpoint) -> AbstractContextManager[None]:
         """Have coordinators reach a place while the context lasts."""
-        return self._host.tunnels.to(at.address, at.port) if self._tunnelled and self._host.tunnels else nullcontext()
+        return self._host.tunnels.to(at.address, at.port) if self._host.tunnels else nullcontext()
 
     def _report(self, at: Endpoint, state: str, why: str) -> None:
-        address = tunnel.ADDRESS if self._tunnelled else at.address
+        # Those of a group are told where they reach each other, besides.
+        by_tunnel_alone = self._host.tunnels is not None and not self._spec.get("group")
+        address = tunnel.ADDRESS if by_tunnel_alone else at.address
         said: dict[str, str | int] = {"state": state, "why": why, "address": address, "port": at.port, "key": at.key}
         more: dict[str, str | int] = {}
         if self._tells_more:

@@ -25,6 +25,7 @@ from coordinator.services.relays import Relays
 from coordinator.services.tunnels import Tunnels
 from engines import registry
 from jobs import tunnel
+from jobs.exposure import is_loopback
 from jobs.store import Store, connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 #: What a coordinator knows is at most this old.
 FRESH_SECONDS = 0.5
+#: A model without a ready replica may have one now: Redis is asked for it at most this often, whatever comes.
+SOON_SECONDS = 0.1
 #: Seconds between two reports of how many requests it has passed on.
 REPORT_SECONDS = 1.0
 #: Seconds between two looks of a request at a service that wakes up.
@@ -140,8 +143,12 @@ class Routes:
 
     async def find(self, tenant: str, model: str) -> Route:
         """Return the route to a model. UnknownModel names those there are."""
-        await self._refresh()
+        began = time.monotonic()
+        await self._refresh(began - FRESH_SECONDS)
         route = self._known.get((tenant, model))
+        if route is None or not route.ready:  # what is known may be older than its first replica
+            await self._read_anew(began)
+            route = self._known.get((tenant, model))
         if route is None:
             names = [name for owner, name in sorted(self._known) if owner == tenant]
             there = (
@@ -181,17 +188,18 @@ class Routes:
     async def page(self, service_id: str) -> Page | None:
         """Return a service's page, once its leading replica is reached, or some seconds later; None: it has none."""
         began = time.monotonic()
-        while True:
-            await self._refresh()
-            page = self._pages.get(service_id)
-            if page is None or not page.comes or time.monotonic() - began > TUNNEL_SECONDS:
-                return page
+        await self._refresh(began - FRESH_SECONDS)
+        if (page := self._pages.get(service_id)) is None or page.leader is None:
+            await self._read_anew(began)
+        while (page := self._pages.get(service_id)) and page.comes and time.monotonic() - began < TUNNEL_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
+            await self._refresh()
+        return page
 
     def name(self, replica: Replica) -> str:
         """Return the host of a replica's URL."""
         assert replica.report
-        if _is_tunnelled(replica.report):
+        if self._needs_tunnel(replica.report):
             return self.tunnels.name(replica.report.worker) or NO_TUNNEL
         return f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
 
@@ -241,14 +249,19 @@ class Routes:
 
     # -- what Redis has ---------------------------------------------------------------------------------------------
 
-    async def _refresh(self) -> None:
-        """Return when what is known is fresh; who waits for the same read shares its error."""
-        since = time.monotonic() - FRESH_SECONDS
+    async def _refresh(self, since: float | None = None) -> None:
+        """Return when what is known was read at this moment or later; who waits for the same read shares its error."""
+        since = time.monotonic() - FRESH_SECONDS if since is None else since
         while self._read_at < since:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
                 self._reading.add_done_callback(_heard)
             await asyncio.shield(self._reading)
+
+    async def _read_anew(self, began: float) -> None:
+        """Return when what is known was read after a request came that it has no answer for."""
+        await asyncio.sleep(self._read_at + SOON_SECONDS - began)
+        await self._refresh(began)
 
     async def _read(self) -> None:
         began = time.monotonic()
@@ -276,7 +289,7 @@ class Routes:
         missing = {
             report.worker
             for report in reports
-            if report and _is_tunnelled(report) and not self.tunnels.name(report.worker)
+            if report and self._needs_tunnel(report) and not self.tunnels.name(report.worker)
         }
         return services, replicas, self._store.services.tunnels(sorted(missing))
 
@@ -293,9 +306,9 @@ class Routes:
     def _page(self, service: Service, replicas: list[Replica]) -> Page:
         leader = planning.leader(service, replicas)
         because = self._because(service, replicas)
-        reached = leader if leader and not self._unreachable(leader) else None
-        comes = leader is not None and _comes([leader], [reached] if reached else [])
-        return Page(service=service, leader=reached, because=because, comes=comes)
+        if leader is None or leader.report is None or not self._unreachable(leader):
+            return Page(service=service, leader=leader, because=because, comes=False)
+        return Page(service=service, leader=None, because=because, comes=self._needs_tunnel(leader.report))
 
     def _unreachable(self, replica: Replica) -> str:
         """Return why this coordinator cannot reach a replica; empty where nothing speaks against it."""
@@ -308,13 +321,17 @@ class Routes:
         if _is_tunnelled(report):
             return "" if self.tunnels.name(report.worker) else f"{report.worker} has no tunnel to this coordinator yet"
         if address.is_loopback:
-            if report.host == self._host:
+            if report.host == self._host or self.tunnels.name(report.worker):
                 return ""
             why = "answers on its own host alone, and this coordinator is elsewhere: set SERVICE_ADDRESS for it"
             return f"{report.worker} {why}"
         if address.is_link_local or address.is_multicast or address.is_unspecified:
             return f"{report.worker} names {address}, at which nothing is asked"
         return ""
+
+    def _needs_tunnel(self, report: Report) -> bool:
+        """Return True for one on another host that nobody reaches: replicas of a group name where they meet there."""
+        return _is_tunnelled(report) or (is_loopback(report.address) and report.host != self._host)
 
     def _because(self, service: Service, replicas: list[Replica]) -> str:
         """Return why there are no more ready replicas, in words for people."""

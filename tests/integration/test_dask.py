@@ -17,10 +17,9 @@ import distributed
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
-from websockets.typing import Origin, Subprotocol
 
 from tests.integration.live import Live, until
+from tests.integration.page_browser import followed, socket
 from threads_cluster import Cluster
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
@@ -113,13 +112,7 @@ def shown(live: Live) -> Iterator[str]:
 
 @pytest.fixture
 def opened(cluster: Cluster, shown: str) -> Iterator[httpx.Client]:
-    """A browser that has followed a link."""
-    url = httpx.URL(cluster.services.open(shown)["url"])
-    with httpx.Client(base_url=f"http://127.0.0.1:{url.port}", headers={"Host": f"{url.host}:{url.port}"}) as browser:
-        followed = browser.get(url.raw_path.decode())
-        assert (followed.status_code, followed.headers["location"]) == (303, "/status")
-        name, _, value = followed.headers["set-cookie"].partition(";")[0].partition("=")
-        browser.headers["Cookie"] = f"{name}={value}"
+    with followed(cluster.services.open(shown)["url"]) as browser:
         yield browser
 
 
@@ -131,7 +124,7 @@ def test_a_browser_sees_the_dashboard_and_a_task_that_begins(
     [script] = set(re.findall(r'"(static/js/bokeh\.min\.js[^"]*)"', page.text)) or {""}
     assert script and opened.get(f"/{script}").headers["content-type"].startswith("text/javascript")
     [token] = re.findall(r'"token":"([^"]+)"', page.text)
-    with socket(opened, "/individual-progress/ws", [Subprotocol("bokeh"), Subprotocol(token)]) as plot:
+    with socket(opened, "/individual-progress/ws", ["bokeh", token]) as plot:
         assert plot.subprotocol == "bokeh" and '"ACK"' in str(plot.recv(60))
         for part in ({"msgid": "1", "msgtype": "PULL-DOC-REQ"}, {}, {}):
             plot.send(json.dumps(part))
@@ -144,7 +137,7 @@ def test_a_browser_sees_the_dashboard_and_a_task_that_begins(
 def test_nobody_else_is_shown_the_dashboard(opened: httpx.Client, cluster: Cluster, live: Live, shown: str) -> None:
     page = "/individual-progress"
     with pytest.raises(InvalidStatus, match="403"):
-        socket(opened, f"{page}/ws", [Subprotocol("bokeh")], origin="http://elsewhere.localhost")
+        socket(opened, f"{page}/ws", ["bokeh"], origin="http://elsewhere.localhost")
     assert opened.get(page, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}).status_code == 403
     assert opened.post("/api/v1/retire_workers", json={}).status_code == 405
     asked = httpx.get(f"{live.url()}/api/services", headers={"Origin": f"http://{opened.headers['Host']}"})
@@ -155,15 +148,6 @@ def test_nobody_else_is_shown_the_dashboard(opened: httpx.Client, cluster: Clust
         refused = opened.get(page)
         assert refused.status_code == 401 and "cluster service open" in refused.text
         with pytest.raises(InvalidStatus, match="401"):
-            socket(opened, f"{page}/ws", [Subprotocol("bokeh")])
+            socket(opened, f"{page}/ws", ["bokeh"])
     reached = cluster.services.access(shown)  # on loopback, without the replica's key
     assert httpx.get(f"http://{reached['address']}:{reached['port']}/status").status_code == 404
-
-
-def socket(browser: httpx.Client, path: str, protocols: list[Subprotocol], origin: str = "") -> Any:
-    """Return a WebSocket that a browser opens from a page of its host, or of another origin."""
-    host, headers = browser.headers["Host"], {"Cookie": browser.headers.get("Cookie", "")}
-    return connect(
-        f"ws://{host}{path}", address=(browser.base_url.host, browser.base_url.port), additional_headers=headers,
-        subprotocols=protocols, origin=Origin(origin or f"http://{host}"), proxy=None, open_timeout=60,
-    )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from websockets.sync.client import connect
 
 from tests.integration.live import TOP, Live, until
 from tests.integration.nginx_bench import Front, Names, front, require_nginx
+from tests.integration.page_browser import followed, socket
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -138,3 +140,31 @@ def test_nobody_but_a_worker_opens_a_tunnel(behind: tuple[Live, Front]) -> None:
             answer = refused.value.response
             assert answer.status_code == status, (token[:4], answer)
             assert json.loads(answer.body or b"")["status"] == status
+
+
+def test_the_page_of_a_service_comes_through_nginx_and_the_tunnel(behind: tuple[Live, Front]) -> None:
+    live, proxy = behind
+    made = live.post("/api/services", {"name": "board", "engine": "dask", "parameters": {}})
+    assert made.status_code == 201, made.text
+    until(lambda: live.get("/api/services/board")["ready"] == 1, 120)
+    asked = until(lambda: _opened(proxy.url))
+    with followed(asked) as browser:
+        page = browser.get("/individual-progress")
+        assert page.status_code == 200 and "frame-ancestors 'self'" in page.headers["content-security-policy"]
+        assert page.headers.get_list("content-security-policy", split_commas=False) == [
+            page.headers["content-security-policy"]
+        ]
+        assert page.headers["x-frame-options"] == "SAMEORIGIN" and page.headers["x-request-id"]
+        [token] = re.findall(r'"token":"([^"]+)"', page.text)
+        with socket(browser, "/individual-progress/ws", ["bokeh", token]) as plot:
+            assert '"ACK"' in str(plot.recv(60))
+        with pytest.raises(InvalidStatus, match="403"):
+            socket(browser, "/individual-progress/ws", ["bokeh"], origin=proxy.url)
+        browser.headers["Cookie"] = ""
+        assert browser.get("/individual-progress").status_code == 401
+    httpx.delete(f"{live.url()}/api/services/board", headers=headers(), timeout=60)
+
+
+def _opened(url: str) -> str:
+    answer = httpx.post(f"{url}/api/services/board/open", headers=headers(), timeout=60)
+    return str(answer.json()["url"]) if answer.status_code == 200 else ""
