@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 import time
+from http import client
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib import error, parse, request
@@ -27,6 +28,8 @@ MODEL, DATA = "model", "data"
 SUFFIXES = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
 PIECE, SAY_SECONDS, TIMEOUT = 1 << 20, 5.0, 60
+#: Bytes of a list of files, and files below a key.
+MOST_LIST, MOST_FILES = 64 << 20, 100_000
 #: A file to get: its address, its path in the folder, and its SHA-256 where it is known.
 Wanted = tuple[str, str, str]
 
@@ -42,9 +45,15 @@ def main(words: list[str]) -> int:
         for wanted in _wanted(source, sha.lower().strip("-"), folder):
             _get(folder, *wanted)
     except (Refused, error.URLError, OSError) as wrong:
-        print(f"cannot download {source}: {wrong}", file=sys.stderr, flush=True)
-        return 1
+        return _failed(source, str(wrong))
+    except (client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError) as wrong:
+        return _failed(source, f"what answers makes no sense: {type(wrong).__name__}: {wrong}")
     return 0
+
+
+def _failed(source: str, why: str) -> int:
+    print(f"cannot download {source}: {why[:1000]}", file=sys.stderr, flush=True)
+    return 1
 
 
 def _wanted(source: str, sha: str, folder: str) -> list[Wanted]:
@@ -64,12 +73,15 @@ def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
     while True:
         query = {"list-type": "2", "prefix": key, **({"continuation-token": more} if more else {})}
         with _open(f"{place}?{parse.urlencode(query, quote_via=parse.quote)}") as answer:
-            page = answer.read().decode()
+            page = _list(answer).decode()
         keys += map(html.unescape, re.findall(r"<Key>([^<]*)</Key>", page))
+        if len(keys) > MOST_FILES:
+            raise Refused(f"there are over {MOST_FILES} files below {key}")
         found = re.search(r"<NextContinuationToken>([^<]*)<", page)
         if not found:
             break
-        more = html.unescape(found[1])
+        if more == (more := html.unescape(found[1])):
+            raise Refused("the bucket's list does not end")
     below = [each for each in keys if each.startswith(f"{key}/") or not key]
     paths = {key: key.rpartition("/")[2]} if key in keys else {each: each[len(key) :].strip("/") for each in below}
     if not any(paths.values()):
@@ -121,7 +133,7 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
         raise Refused("hf:// needs an organisation and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
     hub, name = _hub(), f"{parse.quote(org)}/{parse.quote(repo)}"
     with _open(f"{hub}/api/models/{name}/revision/{parse.quote(revision, safe='')}?blobs=true") as answer:
-        told = {each["rfilename"]: each for each in json.load(answer)["siblings"]}
+        told = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
     chosen = [file] if file else _needed(sorted(told))
     for path in chosen:
         if path not in told:
@@ -169,6 +181,13 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     return request.urlopen(asked, timeout=TIMEOUT)
 
 
+def _list(answer: Any) -> bytes:
+    listed: bytes = answer.read(MOST_LIST + 1)
+    if len(listed) > MOST_LIST:
+        raise Refused(f"the list of files has over {MOST_LIST >> 20} MiB")
+    return listed
+
+
 def _get(folder: str, url: str, path: str, sha: str) -> None:
     """Download one file beside its place, verify it, and put it there."""
     kept = Path(os.environ.get("CLUSTER_WORKSPACE", ".")) / hashlib.sha256(url.encode()).hexdigest()[:32]
@@ -184,6 +203,11 @@ def _get(folder: str, url: str, path: str, sha: str) -> None:
         answer = _open(url)
         size = 0
     with answer:
+        if answer.status == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
+            kept.unlink(missing_ok=True)
+            raise OSError(f"{path}: another part came than was asked for; the next attempt begins anew")
+        if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
+            raise OSError(f"{path}: it comes as {encoding}, which was not asked for")
         size = size if answer.status == 206 else 0
         _write(answer, kept, tag, path, size)
     _verify(kept, path, sha)
@@ -202,7 +226,7 @@ def _write(answer: Any, kept: Path, tag: Path, path: str, size: int) -> None:
     began = said = time.monotonic()
     first = size
     with kept.open("ab" if size else "wb") as file:
-        while piece := answer.read(PIECE):
+        while piece := answer.read1(PIECE):  # what there is: of a slow one it says how far it is
             file.write(piece)
             size += len(piece)
             if time.monotonic() - said >= SAY_SECONDS:

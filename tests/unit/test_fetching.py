@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,6 +64,8 @@ class Answer(BaseHTTPRequestHandler):
                 self.send_error(416)
                 return
         self.send_response(206 if first else 200)
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
         self.send_header("ETag", hub.tag)
         self.send_header("Content-Length", str(len(data) - first))
         self.end_headers()
@@ -132,6 +135,49 @@ def test_another_hash_than_it_must_have_leaves_nothing(hub: Hub, tmp_path: Path,
     assert fetching.main([f"{hub.url}/tiny.gguf", "0" * 64]) == 1
     assert f"has SHA-256 {SHA}, and should have {'0' * 64}" in capsys.readouterr().err
     assert not Path("model").exists() and not [one for one in (tmp_path / "kept").iterdir() if not one.suffix]
+
+
+def raw(text: bytes) -> Iterator[str]:
+    """Serve one connection after the other with these bytes, whatever is asked."""
+
+    class Liar(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(text)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Liar) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    (b"SSH-2.0-x\r\n", "makes no sense"), (b"HTTP/1.1 200 X\r\nContent-Length: many\r\n\r\nx", "makes no sense"),
+    (b"HTTP/1.1 200 X\r\n" + b"A: b\r\n" * 500 + b"\r\n", "makes no sense"),
+    (b"HTTP/1.1 200 X\r\nA: " + b"x" * 70_000 + b"\r\n\r\n", "makes no sense"),
+    (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "makes no sense"),
+    (b"HTTP/1.1 200 X\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", "comes as gzip"),
+    (b"HTTP/1.1 206 X\r\nContent-Range: bytes 5-6/7\r\nContent-Length: 1\r\n\r\nx", "another part came"),
+    (b"HTTP/1.1 206 X\r\nContent-Length: 1\r\n\r\nx", "another part came"),
+    (b"HTTP/1.1 302 X\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "Redirection"),
+], ids=range(9))  # fmt: skip
+def test_a_server_that_lies_leaves_no_file_and_a_line_that_says_so(
+    hub: Hub, capsys: pytest.CaptureFixture[str], text: bytes, why: str
+) -> None:
+    for url in raw(text):
+        assert fetching.main([f"{url}/tiny.gguf"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("cannot download http://") and why in said and len(said) < 1200, said
+    assert not Path("model/tiny.gguf").exists() and not hub.asked
+
+
+@pytest.mark.parametrize("told", [b"[]", b"{}", b'{"siblings": 7}', b'{"siblings": [7]}', b"[" * 100_000, b"\xff", b""])
+def test_a_hub_that_lists_nonsense_is_said(hub: Hub, capsys: pytest.CaptureFixture[str], told: bytes) -> None:
+    hub.files["/api/models/org/repo/revision/main?blobs=true"] = told
+    assert fetching.main(["hf://org/repo"]) == 1
+    assert "makes no sense" in capsys.readouterr().err
 
 
 def repository(hub: Hub, *paths: str, **hashes: str) -> None:
@@ -212,6 +258,13 @@ def test_all_below_a_key_is_downloaded_page_by_page_and_no_neighbour(bucket: Hub
     assert fetching.main(["s3://b/in", "-", "data"]) == 0
     assert [data(name) for name in ("a", "x&y/b.bin", "c d")] == [b"/b/in/a", b"/b/in/x%26y/b.bin", b"/b/in/c%20d"]
     assert not (Path("data") / "inside").exists()
+
+
+def test_a_list_of_a_bucket_that_does_not_end_is_given_up(bucket: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    bucket.files["/data?list-type=2&prefix=a"] = page("a/1", more="on")
+    bucket.files["/data?list-type=2&prefix=a&continuation-token=on"] = page("a/1", more="on")
+    assert fetching.main(["s3://data/a", "-", "data"]) == 1
+    assert "does not end" in capsys.readouterr().err
 
 
 def test_an_object_of_that_key_is_taken_alone_and_verified(bucket: Hub) -> None:
