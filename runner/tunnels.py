@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _PONG_SECONDS = 10.0
 #: Connections in a row to coordinators that it knows, after which it knows all; and seconds between two of those.
 _REPEATS, _QUICK_SECONDS = 4, 0.05
+#: Seconds after which a connection that is not open yet holds up no further one, as where a name is slow to be found.
+_SLOW_SECONDS = 1.0
 #: Seconds until it looks again for one that is new, and for opening a connection.
 LOOK_SECONDS, _OPEN_SECONDS = 5.0, 10.0
 _BROKEN = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, Garbled)
@@ -81,17 +83,27 @@ class _Links:
     async def keep(self) -> None:
         """Keep a tunnel to each coordinator until there is nothing to reach."""
         repeats = 0
+        meeting: set[asyncio.Task[int]] = set()
         while not self._is_over():
-            try:
-                repeats = 0 if await self._meet() else repeats + 1
-                self._say("")
-            except _BROKEN as error:
-                self._say(str(error) or type(error).__name__)
-                repeats = _REPEATS
+            if len(meeting) < _REPEATS:
+                meeting.add(asyncio.create_task(self._met(repeats)))
+            met, meeting = await asyncio.wait(meeting, timeout=_SLOW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            repeats = min((task.result() for task in met), default=repeats)
             await asyncio.sleep(_QUICK_SECONDS if repeats < _REPEATS else LOOK_SECONDS)
-        for task in (*self._known.values(), *self._streams):
+        tasks = [*meeting, *self._known.values(), *self._streams]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._known.values(), *self._streams, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _met(self, repeats: int) -> int:
+        """Connect to a coordinator; return how many known ones were met in a row, with so many before."""
+        try:
+            repeats = 0 if await self._meet() else repeats + 1
+        except _BROKEN as error:
+            self._say(str(error) or type(error).__name__)
+            return _REPEATS
+        self._say("")
+        return repeats
 
     def _say(self, why: str) -> None:
         """Log a reason once."""

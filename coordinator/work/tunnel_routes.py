@@ -63,7 +63,8 @@ async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any,
         pass
     finally:
         serving.close()
-    with contextlib.suppress(RuntimeError, TimeoutError):  # one that does not read takes in no farewell
+    # One that does not read takes in no farewell, and one that has left neither.
+    with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
         await asyncio.wait_for(socket.close(), _FAREWELL_SECONDS)
 
 

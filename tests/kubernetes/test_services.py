@@ -110,8 +110,8 @@ def runner_host(cluster: Cluster) -> str:
 def test_a_pod_that_is_deleted_and_one_that_is_killed_are_followed_by_one_that_answers(
     cluster: Cluster, client: Client, token: str
 ) -> None:
-    for end in (lambda: cluster.kubectl("delete", "pod", "runner-0"), lambda: cluster.kill("runner-0")):
-        end()
+    for how in (["--wait=false"], ["--force", "--grace-period=0"]):
+        cluster.kubectl("delete", "pod", "runner-0", *how)
         eventually(lambda: client.services.get("chat")["state"] != "ready", 60, "the replica has gone")
         eventually(lambda: answers(cluster, token), 180, "the model answers again", every=1)
         eventually(lambda: len(replicas(client)) == 1, 60, "one replica is kept")

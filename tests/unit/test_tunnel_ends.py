@@ -1,0 +1,85 @@
+"""Both ends of a tunnel as it begins: coordinators that are slow to be found, and runners that leave at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+from fastapi import WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from coordinator.services.tunnels import Tunnels as Coordinators
+from coordinator.work import tunnel_routes
+from jobs.worker.api_calls import Api
+from runner import tunnels
+
+
+class Opening:
+    """What a runner asks of its API for a connection."""
+
+    def opening(self, path: str) -> tuple[str, dict[str, str], None]:
+        return f"ws://coordinator/api/worker/{path}", {}, None
+
+
+class Coordinator:
+    """A connection to one, which says its name and then nothing."""
+
+    def __init__(self, heard: threading.Event) -> None:
+        self._heard = heard
+
+    async def recv(self) -> str:
+        return '{"coordinator": "a"}'
+
+    async def send(self, data: bytes) -> None:
+        self._heard.set()
+
+    async def close(self) -> None:
+        pass
+
+    def __aiter__(self) -> Coordinator:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+def test_connections_that_hang_keep_a_runner_from_no_other_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, opened = threading.Event(), 0
+
+    async def connect(url: str, **how: Any) -> Coordinator:
+        nonlocal opened
+        opened += 1
+        if opened < 3:
+            await asyncio.Event().wait()
+        return Coordinator(heard)
+
+    monkeypatch.setattr(tunnels, "connect", connect)
+    made = tunnels.Tunnels(cast(Api, Opening()))
+    with made.to("127.0.0.1", 1):
+        thread = made._thread
+        assert thread is not None and heard.wait(60)
+    thread.join(60)
+    assert not thread.is_alive(), "those that hang are left"
+
+
+class Left:
+    """A connection whose other end has left."""
+
+    async def accept(self) -> None:
+        pass
+
+    async def send_text(self, text: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        raise WebSocketDisconnect(1006)
+
+
+def test_a_runner_that_leaves_a_coordinator_that_it_knows_is_no_fault() -> None:
+    async def served() -> None:
+        raise WebSocketDisconnect(1000)
+
+    asyncio.run(tunnel_routes._accepted(cast(WebSocket, Left()), Coordinators(), served()))
