@@ -24,12 +24,12 @@ import hiredis
 import uvloop
 
 from jobs import queues
+from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store import keys, lease_tokens
 from jobs.store.connection import connect
 from jobs.store.leases import BEAT_SECONDS
-from jobs.store.results import Gathered
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS, Scripts
 from jobs.worker.execution import FOLD_AT, GATHERED
 from jobs.worker.turns import LINGER_SECONDS

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from coordinator.aof import AofRewriter
 from coordinator.events.event import Event
+from jobs import marks
 from jobs.kinds import registry
 from jobs.models import MarkKind
-from jobs.store import Store, bells, connection, marks
+from jobs.store import Store, bells, connection
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from jobs import errors
+from jobs.gathered import Gathered
 from jobs.kinds import compiled_code, registry
 from jobs.models import Device, Spec
-from jobs.store import results
 from jobs.worker import execution, known_answers
 
 #: Slots of the array shared with the parent.
@@ -117,7 +117,7 @@ def _whole(kind: str, spec: Spec, total: int) -> Any:
         return failure
 
 
-def _derive(shared: Any, kind: str, spec: Spec, gathered: results.Gathered) -> Any:
+def _derive(shared: Any, kind: str, spec: Spec, gathered: Gathered) -> Any:
     """Derive a job's result, or return the KernelFailed."""
     try:
         return execution.derive(kind, spec, gathered)

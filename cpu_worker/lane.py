@@ -16,8 +16,8 @@ from typing import Any
 from cpu_worker import child
 from cpu_worker.child import Warmed
 from jobs import errors
+from jobs.gathered import Gathered
 from jobs.models import Spec
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task

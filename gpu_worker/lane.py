@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobs import errors
+from jobs.gathered import Gathered
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole

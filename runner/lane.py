@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from jobs import errors
+from jobs.gathered import Gathered
 from jobs.models import Spec
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole

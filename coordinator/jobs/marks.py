@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from coordinator.jobs.rows import MarkRow
-from jobs import errors
+from jobs import errors, marks
 from jobs.kinds import registry
 from jobs.numbers import exact
-from jobs.store import Store, marks
+from jobs.store import Store
 
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from pydantic_core import from_json
 
 from coordinator.work import calls
-from jobs import errors
+from jobs import errors, marks
 from jobs.kinds import registry
-from jobs.store import Store, marks
+from jobs.store import Store
 from jobs.store.slots import Description
 
 

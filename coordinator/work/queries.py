@@ -9,9 +9,10 @@ from typing import Any
 
 from coordinator.work.identity import owner
 from jobs import queues
+from jobs.gathered import Gathered
 from jobs.models import Device
 from jobs.store import Store
-from jobs.store.results import SOME_BYTES, Gathered
+from jobs.store.results import SOME_BYTES
 from jobs.store.slots import Facts, Held, Taken
 
 _GONE = Gathered(accumulator=None, parts=(), done=0, spec=None)

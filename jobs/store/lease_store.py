@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from jobs.gathered import Gathered
 from jobs.requirements import Offer
 from jobs.store.leases import Committed, Finished, Grant
 from jobs.store.profiles import Order, Recording, Reported
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts, Held, Taken
 
 #: What a worker says of itself: values of a flat hash.

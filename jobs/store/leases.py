@@ -38,7 +38,7 @@ class Finished:
     token: str
     result: bytes
     ms: int
-    #: As `marks.left_by` writes them.
+    #: As `jobs.marks.left_by` writes them.
     marks: str = "[]"
     #: Its share of a device that lanes share.
     device_ms: int = 0

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-
+from jobs.gathered import Gathered, sha1
 from jobs.store import keys, repairs
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
 
 #: Bytes of parts that are read at once where memory is shared by all calls.
 SOME_BYTES = 8 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """A job's accumulator and the parts beside it, read at one moment."""
-
-    accumulator: bytes | None
-    parts: tuple[bytes, ...]
-    #: Units that they cover.
-    done: int
-    #: The frozen spec as JSON; None when there is no such job.
-    spec: bytes | None
-
-    @property
-    def digest(self) -> str:
-        """SHA-1 over the SHA-1s of accumulator and parts, as the scripts compute it."""
-        return _sha1("".join(_sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
-
-
-def _sha1(text: bytes) -> str:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 class Results(Part):
@@ -68,9 +45,9 @@ class Results(Part):
         sums, start, more = list[str](), 0, True
         while more:
             some, more = self.gather_some(job, limit - start, start, SOME_BYTES)
-            sums += [_sha1(text) for text in ((some.accumulator or b"",) if start == 0 else ()) + some.parts]
+            sums += [sha1(text) for text in ((some.accumulator or b"",) if start == 0 else ()) + some.parts]
             start += len(some.parts)
-        return _sha1("".join(sums).encode()) == digest
+        return sha1("".join(sums).encode()) == digest
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
         """Put `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
@@ -81,7 +58,7 @@ class Results(Part):
         return bool(self._scripts.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Store the result of what was gathered and, in the same moment, its marks as `marks.left_by` writes them.
+        """Store the result of what was gathered and, in the same moment, its marks as `jobs.marks.left_by` writes them.
 
         Raises Unacknowledged when replicas lack it; nobody else needs to derive it then, unless the master dies.
         """

@@ -9,13 +9,13 @@ from dataclasses import asdict, fields
 from http import HTTPStatus
 from typing import Any
 
+from jobs.gathered import Gathered
 from jobs.models import MAX_UNITS, Device
 from jobs.requirements import Offer
 from jobs.store.connection import CoordinatorRejects
 from jobs.store.lease_store import Claimed, Heard, Pulse, Row
 from jobs.store.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
 from jobs.store.profiles import Order, Recording, Reported
-from jobs.store.results import Gathered
 from jobs.store.slots import TAKE, Facts, Held, Taken
 from jobs.worker.api_calls import Api
 

@@ -6,14 +6,16 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from jobs import errors
+from jobs import errors, marks
+from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
-from jobs.store import marks
-from jobs.store.lease_store import LeaseStore
-from jobs.store.results import Gathered
+
+if TYPE_CHECKING:  # else each lane of a CPU worker would load all that speaks to Redis
+    from jobs.store.lease_store import LeaseStore
 
 #: Parts are folded when this many wait, so that finishing stays quick.
 FOLD_AT = 32

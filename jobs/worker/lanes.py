@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobs import errors
+from jobs.gathered import Gathered
 from jobs.models import Spec
 from jobs.store.leases import Grant
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts
 from jobs.worker import pace
 from jobs.worker.execution import Computed, Derived, Whole

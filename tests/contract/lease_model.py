@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from jobs import labels, queues
+from jobs.gathered import Gathered
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, bells, connection, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
-from jobs.store.results import Gathered
 from jobs.store.scripts import PROGRAM_TTL_MS, Limits
 from jobs.store.slots import Held, Taken
 

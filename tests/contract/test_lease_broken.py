@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from jobs import queues
+from jobs.gathered import Gathered
 from jobs.store import keys
 from jobs.store.leases import Grant
-from jobs.store.results import Gathered
 from jobs.store.slots import Taken
 from tests.contract.lease_model import Bench, total_of
 

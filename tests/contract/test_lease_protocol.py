@@ -22,11 +22,11 @@ from hypothesis.stateful import (
 )
 
 from jobs import queues, requirements
+from jobs.gathered import Gathered
 from jobs.models import Device
 from jobs.store import keys, lease_tokens, leases, scripts
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Grant
-from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
 from jobs.store.tenants import Tenant
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well

@@ -14,10 +14,10 @@ import redis
 
 from jobs import queues
 from jobs.errors import KernelFailed
+from jobs.gathered import Gathered
 from jobs.models import Device, Spec
 from jobs.store import Store, bells, keys
 from jobs.store.leases import Grant
-from jobs.store.results import Gathered
 from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole, encode

@@ -16,15 +16,15 @@ import httpx
 import pytest
 
 from coordinator.work import polls, queries
+from jobs import marks as marks_of
 from jobs import queues
+from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store, bells, connection, keys, results
-from jobs.store import marks as marks_of
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.lease_store import Claimed, Pulse
 from jobs.store.leases import Finished, Grant
-from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
 from jobs.worker.api_calls import Api, NotLetIn, Place
 from jobs.worker.api_store import ApiFleet, ApiStore, packed

@@ -15,8 +15,7 @@ from coordinator import http
 from coordinator.fleet import routes as fleet_routes
 from coordinator.jobs import result_routes, submission_routes, submissions
 from coordinator.telemetry import history
-from jobs import errors, packed
-from jobs.store import marks
+from jobs import errors, marks, packed
 from tests.hostile import bodies, counts, exploring
 from threads_cluster import sse
 

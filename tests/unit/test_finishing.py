@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.store.results import Gathered
+from jobs.gathered import Gathered
 from jobs.worker import execution
 from jobs.worker.execution import Derived
 

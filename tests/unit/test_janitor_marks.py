@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from coordinator.leader import Janitor
+from jobs import marks
 from jobs.kinds import registry
 from jobs.models import Mark
-from jobs.store import Store, connection, keys, marks
+from jobs.store import Store, connection, keys
 from jobs.store.marks import Marks
 from tests.unit.test_marks import stored
 

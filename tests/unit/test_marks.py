@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs import marks
 from jobs.models import Mark, MarkKind
-from jobs.store import marks
 
 KIND = MarkKind(summary="Numbers seen.", origin=1, join=lambda lower, upper: sorted({*lower, *upper}))
 BASE = 2**90

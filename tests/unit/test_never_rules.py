@@ -71,6 +71,7 @@ DEFINITIONS = "from jobs.kinds import registry\nfor kind in registry.names(): re
             f"import coordinator.app, coordinator.__main__\n{DEFINITIONS}", {"numpy", "numba", "cupy"}, id="coordinator"
         ),
         pytest.param("import cpu_worker.__main__", {"numba", "cupy"}, id="parent of a CPU worker"),
+        pytest.param("import cpu_worker.child", {"redis", "rq", "structlog"}, id="lane of a CPU worker"),
         pytest.param("import gpu_worker.__main__", {"numba", "cupy", "pynvml"}, id="GPU worker before it chose a GPU"),
         pytest.param("import threads_cluster.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
     ],
