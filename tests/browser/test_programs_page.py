@@ -158,3 +158,14 @@ def whole(page: Page, part: str) -> None:
         settled(page)
         shot(page, f"{part}-{theme}")
         assert violations(page) == [] and overflow(page) == 0, f"{part} in {theme}"
+
+
+def test_what_could_not_be_read_is_read_again_once_the_cluster_is_back(open_address: Open, serve: Serve) -> None:
+    programs, url = serve(10)
+    programs.away = True
+    page = open_address(url + "/kinds.html")
+    expect(page.get_by_role("alert")).to_contain_text("List of kinds could not be read")
+    programs.away = False
+    page.get_by_role("button", name="Try now").click()
+    expect(page.get_by_role("link", name="command")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)

@@ -189,7 +189,7 @@ export async function problemOf(answer: Response): Promise<Problem> {
 }
 
 /** Statuses of a cluster that is not well, or not there. */
-const UNWELL = [0, 502, 503, 504];
+export const UNWELL = [0, 502, 503, 504];
 let doubted = (_why: Problem): void => undefined;
 
 /** Has `listen` called with each answer by which the cluster may not be well, whatever was asked. */

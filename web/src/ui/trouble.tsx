@@ -1,8 +1,25 @@
 /** A part of the page whose question failed, and what to do. */
 
-import type { Problem } from "../lib/api";
+import { effect } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { UNWELL, type Problem } from "../lib/api";
+import { connection } from "../lib/live";
+
+/** Tries again once the cluster, which was away, is back. */
+function useReturn(problem: Problem, onRetry: (() => void) | undefined): void {
+  useEffect(() => {
+    if (!onRetry || !UNWELL.includes(problem.status)) return;
+    let away = connection.peek() !== "live";
+    return effect(() => {
+      const live = connection.value === "live";
+      if (live && away) queueMicrotask(onRetry);
+      away = !live;
+    });
+  }, [problem]);
+}
 
 export function Trouble({ what, problem, onRetry }: { what: string; problem: Problem; onRetry?: () => void }) {
+  useReturn(problem, onRetry);
   const missing = problem.status === 404 && !onRetry;
   if (missing) return <p class="soft">Not available: this coordinator has no {what}.</p>;
   return (
