@@ -32,6 +32,10 @@ Examples:
 #: What names of services lack.
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _MOST_NAME = 63
+_SUFFIX, _GGUF = ".gguf", b"GGUF"
+_FETCHED = (
+    "to fetch a model: cluster model download NAME --source hf://ORG/REPO/FILE; to list those kept: cluster model list"
+)
 #: Engine without a model, which is a word for it.
 DASK = "dask"
 
@@ -207,9 +211,26 @@ def _name(model: str) -> str:
 
 
 def _check_there(model: str | None) -> None:
-    """Raise BadArgument for what can be nothing but a file, and is not there."""
-    if model is not None and (model.endswith(".gguf") or "/" in model) and not Path(model).exists():
-        raise errors.BadArgument(f"there is no file {model}; artifacts: cluster artifact list")
+    """Raise BadArgument for what can be nothing but a file, and is not there or is another thing by its beginning."""
+    if model is None or not (model.endswith(".gguf") or "/" in model):
+        return
+    path = Path(model)
+    if not path.exists():
+        known = _FETCHED if path.suffix == _SUFFIX else "artifacts: cluster artifact list"
+        raise errors.BadArgument(f"there is no file {model}; {known}")
+    if path.is_file() and path.suffix == _SUFFIX:
+        _check_begins(path)
+
+
+def _check_begins(path: Path) -> None:
+    """Raise BadArgument for a file whose first bytes are not those of a model in GGUF."""
+    with path.open("rb") as file:
+        begins = file.read(len(_GGUF))
+    if begins != _GGUF:
+        raise errors.BadArgument(
+            f"{path} is no model in GGUF: it begins with {begins!r} instead of {_GGUF!r}; it may be a "
+            "pointer of Git LFS, or a page instead of the file: fetch it again"
+        )
 
 
 def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:

@@ -1000,7 +1000,9 @@ def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
 
 @pytest.mark.parametrize(("words", "why"), [
     ((), "one is needed: an artifact, or a file"), (("a", "b"), "one is needed"),
-    (("./nosuch.gguf",), "there is no file ./nosuch.gguf"), (("--engine", "http"), "a program is needed, behind --"),
+    (("./nosuch.gguf",), "there is no file ./nosuch.gguf; to fetch a model: cluster model download"),
+    (("./nosuch",), "there is no file ./nosuch; artifacts: cluster artifact list"),
+    (("--engine", "http"), "a program is needed, behind --"),
     (("tiny", "-p", "threads"), "must be NAME=VALUE"), (("tiny", "--files", "x"), "is for --engine http"),
     (("___",), "gives none"),
 ])  # fmt: skip
@@ -1009,6 +1011,17 @@ def test_what_cannot_be_served_is_refused_before_anything_is_sent(
 ) -> None:
     ran = run("serve", *words)
     assert ran.code == 2 and why in ran.err and fake.asked == []
+
+
+@pytest.mark.parametrize("begins", [b"", b"GGU", b"version https://git-lfs.github.com/spec/v1\n", b"<!doctype html>"])
+def test_a_file_that_is_no_model_is_refused_before_it_is_sent(
+    fake: Fake, run: Run, tmp_path: Path, begins: bytes
+) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(begins)
+    ran = run("serve", str(file))
+    assert ran.code == 2 and f"no model in GGUF: it begins with {begins[:4]!r} instead of" in ran.err
+    assert fake.asked == []
 
 
 ENGINES = {"engines": [
