@@ -119,7 +119,7 @@ def create(settings: Settings) -> FastAPI:
         Runs(own.schedules, own.workflows, settings, on_behalf, queries.jobs.states), lambda: janitor.leading
     )  # fmt: skip
     documents = Documents(main.workflows)
-    engine = Engine(own, settings, documents, on_behalf, lambda maker: PoolHost(cluster, maker))
+    engine = Engine(own, settings, documents, on_behalf, lambda maker, workflow: PoolHost(cluster, maker, workflow))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
     collecting = Collecting(Collection(own, trees), lambda: janitor.leading)

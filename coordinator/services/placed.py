@@ -14,6 +14,7 @@ from coordinator.services import additions, planning, queries
 from coordinator.services.additions import NewService
 from coordinator.services.rows import ServiceRow
 from jobs import errors
+from jobs.models import Actor
 from jobs.store.services import Service
 
 _OTHERS = re.compile(r"[^a-z0-9]+")
@@ -27,22 +28,26 @@ def name_of(model: str, place: Place) -> str:
     return _OTHERS.sub("-", words.lower())[:63].strip("-")
 
 
-def serve(cluster: Cluster, model: Model, place: Place, asker: Asker, *, routed: bool = True) -> str:
+def serve(
+    cluster: Cluster, model: Model, place: Place, asker: Asker, *, routed: bool = True, workflow: str = ""
+) -> str:
     """Keep a replica of a model up at a place, and return its service; that of an earlier call, if there is one.
 
-    Unless it is `routed` nobody can ask it yet. Conflict where the name is that of another service; errors as
+    Unless it is `routed` nobody can ask it yet. `workflow`: which began it, and withdraws it where it is cancelled,
+    unless anybody else has called this for it. Conflict where the name is that of another service; errors as
     `additions.planned`.
     """
     name = name_of(model.name, place)
     known = cluster.store.services.one(asker.tenant, name)
     if known is None:
-        _add(cluster, _wanted(model, place), place, asker, routed=routed)
+        _add(cluster, _wanted(model, place), place, asker, routed=routed, workflow=workflow)
         return name
     asked = json.loads(known.asked)
     if asked.get("place") != str(place) or known.artifact != model.artifact.id:
         detail = f"there is a service {name} of something else already: cluster service delete {name}"
         raise errors.Conflict(detail, field="model_name")
-    if routed and asked.pop("unrouted", False):
+    shared = asked.get("workflow", workflow) != workflow and asked.pop("workflow")
+    if (routed and asked.pop("unrouted", False)) or shared:
         cluster.store.services.route(known.service_id, json.dumps(asked))
     if known.stopped:
         cluster.store.services.restart(asker.tenant, name, asker.actor)
@@ -60,9 +65,22 @@ def _wanted(model: Model, place: Place) -> NewService:
     })  # fmt: skip
 
 
-def _add(cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool) -> Service:
+def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[bool, str]:
+    """Delete a service that a workflow began and nobody else uses: whether it did, and why it stays, if it does."""
+    service = cluster.store.services.one(actor.tenant, name)
+    if service is None or json.loads(service.asked).get("workflow") != workflow:
+        return False, ""
+    if service.demand or service.asked_at > service.created:
+        return False, "which was asked, scaled or started again since it was begun"
+    return cluster.store.services.delete(actor.tenant, name, actor), ""
+
+
+def _add(
+    cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool, workflow: str
+) -> Service:  # fmt: skip
     planned = additions.planned(cluster, wanted, asker)
-    noted = {**json.loads(planned.asked), "place": str(place), **({} if routed else {"unrouted": True})}
+    more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}
+    noted = {**json.loads(planned.asked), "place": str(place), **more}
     service = replace(planned, asked=json.dumps(noted))
     if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
         raise refused

@@ -53,6 +53,20 @@ class Host(Protocol):
         """Carry out a step of an action about models or data, and return what it gives."""
         ...
 
+    def undo(self, action_type: str, parameters: Mapping[str, Any]) -> Undone:
+        """End what such a step began for this workflow, unless others use it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undone:
+    """Outcome of an undo."""
+
+    #: Something was there, and is no more: a retry begins the step anew.
+    ended: bool = False
+    #: What stays, in words for people; empty: nothing.
+    left: str = ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ActionType:
@@ -282,6 +296,9 @@ def _inner(name: str, *gives: str) -> ActionType:
         run=lambda parameters, host: host.step(name, parameters), inner=True,
     )  # fmt: skip
 
+
+#: Types of actions and steps that begin what outlives them: a cancelled workflow undoes these.
+UNDONE = frozenset({"serve", "move", "model.batch"})
 
 _FILES, _ANY = _place("disk", "dram"), _place("disk", "dram", "gpu")
 _OWN = (

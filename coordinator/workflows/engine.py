@@ -16,7 +16,7 @@ from typing import Any
 from coordinator.bodies import MAX_BODY
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
 from coordinator.workflows import planning, references, results, retries
-from coordinator.workflows.action_types import TYPES, Host
+from coordinator.workflows.action_types import TYPES, UNDONE, Host, Undone
 from coordinator.workflows.document import MAX_ACTIONS, Document
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.ended_jobs import EndedJobs, Unread
@@ -77,7 +77,7 @@ class Engine:
 
     def __init__(
         self, store: Store, settings: Settings, documents: Documents, on_behalf: OnBehalf,
-        host_of: Callable[[Maker], Host],
+        host_of: Callable[[Maker, str], Host],
     ) -> None:  # fmt: skip
         self._store = store
         self._ttl_seconds = settings.result_ttl
@@ -121,6 +121,8 @@ class Engine:
             if look.fault:
                 self._give_up(workflow, look.fault)
                 return Outcome()
+            if plan.state == State.CANCELLED and known.state == State.CANCELLING and look.undo():
+                return look.outcome
         elif not course.final or not _is_reopened(known):  # one that was given up has no last states
             return look.outcome
         self._settle(course.workflow, plan, known, look)
@@ -149,7 +151,7 @@ class Engine:
             error = planning.error_of(first, plan, known) if first else ""
             fields |= {
                 "final": workflows.packed(plan.states),
-                "error": f"{first}: {error or 'failed'}" if first else "",
+                "error": "; ".join(filter(None, (first and f"{first}: {error or 'failed'}", look.left)))[:_MAX_ERROR],
             }
         lost = [(job.id, job.state) for job in known.jobs.values() if job.state in _RETRIABLE and not job.gone]
         jobs = lost[:_COMPARED] if state in ENDED else []
@@ -228,8 +230,8 @@ class _Look:
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Why the next job is not submitted, and why the workflow cannot go on.
-        self.waits = self.fault = ""
+        #: Why the next job is not submitted, why the workflow cannot go on, and what stays of a cancelled one.
+        self.waits = self.fault = self.left = ""
 
     @property
     def _actor(self) -> Actor:
@@ -276,6 +278,28 @@ class _Look:
         if how[0] in ("version", "skipped", "missing"):
             log.info("a job of a workflow begins anew: %s", " ".join(how), extra={"job_id": job.id})
         return how[0] not in ("version", "skipped", "missing")
+
+    # -- a cancelled workflow ---------------------------------------------------------------------------------------
+
+    def undo(self) -> bool:
+        """End what actions began that outlives them, unless others use it; True where something was there.
+
+        Such actions begin anew with a retry. May be repeated: a leader may die before it notes the end.
+        """
+        host = self._engine._host_of(self._maker, self._stored.id)
+        ended, left = list[str](), list[str]()
+        for action in self._whole.actions.values():
+            if action.type in UNDONE:
+                try:
+                    undone = host.undo(action.type, action.parameters)
+                except errors.ClusterError as error:
+                    undone = Undone(left=f"what {action.id} began stays: {error}")
+                ended += [action.id] if undone.ended else []
+                left += [undone.left] if undone.left else []
+        self.left = "; ".join(dict.fromkeys(left))
+        done = [one for one in ended if one in self._known.records]
+        self.outcome.again |= bool(done) and self._store.workflows.forget(*self._during, done)
+        return self.outcome.again
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -434,7 +458,7 @@ class _Look:
     def _run(self, step: CarryOut) -> None:
         action = step.action
         of = TYPES.get(action.type)
-        host = self._engine._host_of(self._maker)
+        host = self._engine._host_of(self._maker, self._stored.id)
         if of is None or of.run is None:
             self._fail(action.id, f"{action.type} needs another version of the cluster")
             return

@@ -12,11 +12,14 @@ from coordinator.cluster import Cluster
 from coordinator.jobs.on_behalf import Maker
 from coordinator.places import Place
 from coordinator.services import additions, openai, placed
+from coordinator.workflows.action_types import Undone
 from coordinator.workflows.artifact_host import ArtifactHost
 from engines import registry
 from jobs import errors
 
 Given: TypeAlias = Mapping[str, Any]
+#: Devices at which models and data may lie.
+_PLACES = ("disk", "dram", "gpu")
 #: Secrets that a download is given where its tenant has them, by the scheme of its source.
 _SECRETS = {
     "hf": ("HF_TOKEN", "HF_ENDPOINT"),
@@ -27,9 +30,9 @@ _SECRETS = {
 class PoolHost(ArtifactHost):
     """Carries out steps for the maker of one workflow."""
 
-    def __init__(self, cluster: Cluster, maker: Maker) -> None:
+    def __init__(self, cluster: Cluster, maker: Maker, workflow: str = "") -> None:
         super().__init__(cluster.artifacts, maker.asker.actor)
-        self._cluster, self._maker = cluster, maker
+        self._cluster, self._maker, self._workflow = cluster, maker, workflow
         self._models, self._artifacts = cluster.models, cluster.store.artifacts
         self._steps: dict[str, Callable[[Given], Given]] = {
             "model.source": self._source, "model.keep": self._keep, "model.at": self._at, "model.leave": self._leave,
@@ -42,6 +45,20 @@ class PoolHost(ArtifactHost):
     def step(self, action_type: str, parameters: Given) -> Given:
         """Carry out a step of an action about models or data, and return what it gives."""
         return self._steps[action_type](parameters)
+
+    def undo(self, action_type: str, parameters: Given) -> Undone:
+        """End what a step began for this workflow, unless others use it."""
+        if action_type == "model.batch":
+            there = self._artifacts.named(self._tenant, parameters["name"]) is not None
+            self._clear(parameters)
+            return Undone(ended=there)
+        place = places.read(parameters["device" if action_type == "serve" else "target_device"], (*_PLACES, "cpu"),
+                            any_host=True)  # fmt: skip
+        if place.kind not in places.COMPUTES:
+            return Undone()
+        name = placed.name_of(parameters["model_name"], place)
+        ended, why = placed.withdraw(self._cluster, name, self._workflow, self._actor)
+        return Undone(ended=ended, left=f"service {name} stays, {why}: cluster service delete {name}" if why else "")
 
     @property
     def _tenant(self) -> str:
@@ -102,7 +119,9 @@ class PoolHost(ArtifactHost):
         place = _place(given["target_device"])
         if place.kind != "gpu":
             return self._placed(given)
-        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker, routed=False)
+        name = placed.serve(
+            self._cluster, self._find(given), place, self._maker.asker, routed=False, workflow=self._workflow
+        )
         placed.ready(self._cluster, self._tenant, name)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
@@ -119,7 +138,7 @@ class PoolHost(ArtifactHost):
     def _serve(self, given: Given) -> Given:
         """Serve a model, and return how it is asked once a replica is ready. Unavailable until then."""
         place = places.read(given["device"], places.COMPUTES, any_host=True)
-        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker)
+        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker, workflow=self._workflow)
         placed.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
 
@@ -189,4 +208,4 @@ class PoolHost(ArtifactHost):
 
 
 def _place(text: str) -> Place:
-    return places.read(text, ("disk", "dram", "gpu"))
+    return places.read(text, _PLACES)

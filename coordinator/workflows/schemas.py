@@ -26,7 +26,7 @@ class Workflow(Answer):
     total: int = required("Actions.")
     counts: dict[str, int] = required("Actions by state.")
     waiting_because: str | None = required("Why its next job is not submitted; null: for no reason.")
-    error: str | None = required("Its first action that failed, and why, once it has ended.")
+    error: str | None = required("Its first action that failed, and why; what it leaves, where it was cancelled.")
     notify: str | None = required("Where a webhook goes at its end; of its path no more than that there is one.")
 
 

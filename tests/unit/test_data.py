@@ -14,6 +14,7 @@ from coordinator.places import Place
 from coordinator.services import placed
 from coordinator.workflows.pool_host import PoolHost
 from jobs.store import keys
+from jobs.store.workflows import Workflows
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import PIPELINE
 
@@ -257,6 +258,111 @@ def test_replicas_that_die_fail_the_action_that_waits_for_them(pool: Pool) -> No
     assert service and pool.store.services.note(service.service_id, failures=3, said="exit code 7")
     pool.look(workflow)
     assert "replicas of tiny die: exit code 7" in pool.errors(workflow)["s"]
+
+
+def cancel(pool: Pool, workflow: str) -> dict[str, Any]:
+    """Cancel a workflow, and return it once it has ended."""
+    assert pool.ask("POST", f"/api/workflows/{workflow}/cancel").status_code == 200
+    pool.look(workflow)
+    row = pool.row(workflow)
+    assert row["state"] == "cancelled", row
+    return row
+
+
+def retry(pool: Pool, workflow: str) -> None:
+    assert pool.ask("POST", f"/api/workflows/{workflow}/retry").status_code == 200
+    pool.look(workflow)
+
+
+MOVE = 'm, action_type: move, model_name: tiny, source_device: disk, target_device: "node1:gpu0"'
+
+
+@pytest.mark.parametrize("action", ["s, action_type: serve, model_name: tiny, device: cpu", MOVE])
+def test_a_cancelled_workflow_ends_the_service_that_it_waits_for(both: Pool, action: str) -> None:
+    both.put_model("tiny")
+    workflow = both.submit(action)
+    both.look(workflow)
+    [first] = both.store.services.of_tenant("default")
+    assert cancel(both, workflow)["error"] is None
+    assert [one for one in both.store.services.of_tenant("default") if not one.deleted] == []
+    retry(both, workflow)
+    [again] = [one for one in both.store.services.of_tenant("default") if not one.deleted]
+    assert again.name == first.name and again.service_id != first.service_id
+    report_ready(both, again.name)
+    both.look(workflow)
+    assert both.row(workflow)["state"] == "done"
+
+
+def test_a_service_that_was_served_before_the_cancel_ends_and_is_served_anew_by_a_retry(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.put_model("tiny")
+    workflow = pool.submit("s, action_type: serve, model_name: tiny, device: cpu", "a, action_type: approve")
+    pool.look(workflow)
+    report_ready(pool, "tiny")
+    pool.look(workflow)
+    assert pool.states(workflow) == {"s": "done", "a": "approval"}
+    settle, failures = Workflows.settle, [ConnectionResetError("the leader died")]
+
+    def dies_once(store: Workflows, stored: Any, state: str, *given: Any, **more: Any) -> bool:
+        if failures and state == "cancelled":
+            raise failures.pop()
+        return settle(store, stored, state, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Workflows, "settle", dies_once)
+    pool.ask("POST", f"/api/workflows/{workflow}/cancel")
+    pool.look(workflow)
+    pool.engine.faults.forget(workflow)  # as of a leader that takes over
+    assert pool.row(workflow)["state"] == "cancelling"
+    pool.look(workflow)
+    assert pool.states(workflow) == {"s": "cancelled", "a": "cancelled"} and not failures
+    assert pool.store.services.one("default", "tiny") is None
+    retry(pool, workflow)
+    report_ready(pool, "tiny")
+    pool.look(workflow)
+    assert pool.states(workflow) == {"s": "done", "a": "approval"}
+
+
+def test_a_cancelled_workflow_leaves_a_service_that_others_use_and_says_so(pool: Pool) -> None:
+    pool.put_model("tiny")
+    served = "s, action_type: serve, model_name: tiny, device: cpu"
+    workflow = pool.submit(served)
+    pool.look(workflow)
+    service = pool.store.services.one("default", "tiny")
+    assert service
+    pool.store.client.hset(keys.service(service.service_id), "asked_at", service.created + 1)
+    said = cancel(pool, workflow)["error"]
+    assert said.startswith("service tiny stays, which was asked") and said.endswith("cluster service delete tiny")
+    pool.store.services.delete("default", "tiny")
+    first, second = pool.submit(served), pool.submit(served)
+    pool.look(first), pool.look(second)
+    assert cancel(pool, second)["error"] is None and cancel(pool, first)["error"] is None
+    assert pool.store.services.one("default", "tiny"), "it was both's: neither ends it"
+    pool.store.services.delete("default", "tiny")
+    pool.ask("POST", "/api/v1/services", {"model_name": "tiny", "device": "cpu"})
+    third = pool.submit(served)
+    pool.look(third)
+    cancel(pool, third)
+    assert pool.store.services.one("default", "tiny"), "the workflow has not begun it"
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_cancelled_workflow_leaves_no_name_of_a_batch(pool: Pool, *, runs: bool) -> None:
+    pool.put_model("tiny")
+    chunk = created(pool)
+    workflow = pool.submit(f"i, action_type: inference, model_name: tiny, input_data: {chunk}, output_device: disk")
+    if runs:
+        pool.look(workflow)
+    else:
+        while "i--batch" not in pool.store.workflows.course(workflow).records:  # type: ignore[union-attr]
+            pool.engine.look(workflow)
+    assert [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
+    cancel(pool, workflow)
+    assert not [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
+    retry(pool, workflow)
+    pool.leave(workflow, "i--run", {"answers/answers.jsonl": b"{}"})
+    assert pool.row(workflow)["state"] == "done", pool.errors(workflow)
+    assert not [name for name in pool.store.artifacts.names("default") if name.startswith("batch-")]
 
 
 def test_models_are_served_at_places_over_http(pool: Pool) -> None:
