@@ -24,6 +24,7 @@ MAX_TENANTS, OTHER_TENANTS = 100, "other"
 WORKFLOW_STATES = ("running", "waiting", "done", "failed", "cancelling", "cancelled")
 #: States of a live worker.
 WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
+PROFILE_STATES = ("recording", "collecting")
 #: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
 THROTTLE_REASONS = (
     "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
@@ -108,6 +109,7 @@ GPU_MEMORY_CLOCK = Metric("cluster_gpu_memory_clock_hertz", "Clock of a GPU's me
 GPU_PCIE_RECEIVED = Metric("cluster_gpu_pcie_receive_bytes_per_second", "What a GPU now receives over PCIe.", _GPU)
 GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "What a GPU now sends over PCIe.", _GPU)
 GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
+GPU_CORDONED = Metric("cluster_gpu_cordoned", "1 while a worker gives a GPU no work because it is sick.", _GPU)
 
 AUDIT_UNEXPORTED = Metric(
     "cluster_audit_unexported_seconds", "Age of the oldest entry of the audit log that AUDIT_FILE lacks; 0 without one."
@@ -116,6 +118,13 @@ ARTIFACT_BYTES = Metric(
     "cluster_artifact_bytes", "Bytes of files of artifacts, by whether an artifact has them.", ("state",)
 )
 ARTIFACT_FILES = Metric("cluster_artifact_files", "Files of artifacts, by whether an artifact has them.", ("state",))
+# Figures of profiles are those of the profiles that live: what is done is a file.
+PROFILES = Metric("cluster_profiles", "Profiles that record, or whose recordings are collected.", ("state",))
+PROFILE_SAMPLES = Metric("cluster_profile_samples", "Samples of the profiles that live.")
+PROFILE_MISSED = Metric(
+    "cluster_profile_missed_samples", "Samples of the profiles that live whose time passed, or that were not written."
+)
+PROFILE_BYTES = Metric("cluster_profile_bytes", "Bytes that the profiles that live take on the disks of hosts.")
 WEBHOOKS = Metric(
     "cluster_webhook_deliveries_total", "Deliveries of webhooks that ended, by how.", ("outcome",), "counter"
 )

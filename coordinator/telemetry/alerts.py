@@ -38,6 +38,7 @@ def rules(settings: Settings) -> dict[str, Rule]:
         "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
         "heartbeat-late": Rule(severity="warning", threshold=settings.alert_heartbeat_seconds, unit="seconds"),
         "kind-refused": Rule(severity="critical", threshold=0, unit="workers"),
+        "gpu-cordoned": Rule(severity="warning", threshold=0, unit="GPUs", rounds=3),
         "clock-offset": Rule(severity="warning", threshold=0.5, unit="seconds", rounds=10),
         "redis-memory": Rule(severity="critical", threshold=settings.alert_redis_memory_ratio, unit="ratio", rounds=5),
         "broken": Rule(severity="warning", threshold=0, unit="entries"),
@@ -129,6 +130,9 @@ def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Find
         refused = worker.get("refused", "") if worker["live"] else ""
         text = f"the worker {name} takes no work of {refused}; docs/operations.md#kind-refused says what to do"
         yield Finding(rule="kind-refused", subject=name, value=float(bool(refused)), text=text)
+        sick = worker["live"] and worker["device"] == Device.GPU and worker.get("cordoned")
+        text = f"the GPU of {name} gets no work: {sick}; docs/operations.md#gpucordoned says what to do"
+        yield Finding(rule="gpu-cordoned", subject=name, value=float(bool(sick)), text=text)
 
 
 def _clocks(workers: Sequence[WorkerRow]) -> Iterable[Finding]:

@@ -44,6 +44,11 @@ def _filled(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
     return family
 
 
+def _count(value: Any) -> int:
+    """Return a count that a worker told; 0 for what is none."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
 class ClusterCollector(Collector):
     """Reads Redis once a scrape. When Redis is gone only what concerns this replica remains."""
 
@@ -77,6 +82,7 @@ class ClusterCollector(Collector):
         yield _filled(metrics.BROKEN, {(): self._store.broken()})
         yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
         yield from self._artifacts()
+        yield from self._profiles()
         yield from self._webhooks()
         yield from self._workflows()
         yield from self._queues()
@@ -126,6 +132,18 @@ class ClusterCollector(Collector):
         }
         yield _filled(metrics.ARTIFACT_BYTES, size)
         yield _filled(metrics.ARTIFACT_FILES, count)
+
+    def _profiles(self) -> Iterator[Metric]:
+        """Figures of the profiles that live, of which there are few."""
+        profiles = self._queries.store.profiles
+        orders = profiles.orders()
+        states = [order.state for order in orders]
+        yield _filled(metrics.PROFILES, {(state,): states.count(state) for state in metrics.PROFILE_STATES})
+        rows = [one.row for order in orders for one in profiles.recordings(order.profile_id)]
+        for metric, field in (
+            (metrics.PROFILE_SAMPLES, "samples"), (metrics.PROFILE_MISSED, "missed"), (metrics.PROFILE_BYTES, "bytes"),
+        ):  # fmt: skip
+            yield _filled(metric, {(): sum(_count(row.get(field)) for row in rows)})
 
     def _webhooks(self) -> Iterator[Metric]:
         counted = self._store.figures(keys.WEBHOOKS)
@@ -193,6 +211,10 @@ class ClusterCollector(Collector):
             known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
             yield _filled(figure.metric, known)
         yield from self._derived(live)
+        yield _filled(metrics.GPU_CORDONED, {
+            (worker["id"], gpu["uuid"]): float(bool(worker.get("cordoned")))
+            for worker in live if worker["device"] == Device.GPU for gpu in worker.get("gpus", ())
+        })  # fmt: skip
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
     def _derived(self, live: list[WorkerRow]) -> Iterator[Metric]:

@@ -23,7 +23,7 @@ def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> dict[str, Any]:
 
 
 def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
-    return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen, "host": None}
+    return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen, "host": None, "device": "gpu"}
 
 
 #: What is far beyond and what is just within, by the alert's id.
@@ -46,6 +46,16 @@ CASES: dict[str, tuple[Facts, Facts]] = {
         Facts(workers=[worker("stopped", False, 20), worker("lost", False, 601)]),
     ),
     "heartbeat-late/w": (Facts(workers=[worker(seen=3.4)]), Facts(workers=[worker(seen=2.9)])),
+    "gpu-cordoned/w": (
+        Facts(workers=[worker() | {"cordoned": "Xid 79"}]),
+        Facts(
+            workers=[
+                worker() | {"cordoned": ""},
+                worker("lost", False, 601) | {"cordoned": "Xid 79"},
+                worker() | {"device": "runner", "cordoned": "no room"},
+            ]
+        ),
+    ),
     "clock-offset/h": (
         Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": -0.7}]),
         Facts(workers=[worker() | {"host": "h", "clock_offset_seconds": 0.5}, worker() | {"host": "new"}]),

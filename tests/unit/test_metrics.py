@@ -23,8 +23,10 @@ from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
 from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
+from jobs.models import ANONYMOUS
 from jobs.settings import Settings
 from jobs.store import Store, connection, keys
+from jobs.store.profiles import Profile, Recording
 from jobs.store.services import Service
 from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool
@@ -251,8 +253,43 @@ def test_what_a_gpu_does_not_tell_is_absent(shown: Shown) -> None:
     shown.beat("w", gpus=json.dumps([{"uuid": "GPU-1", "power_watts": None, "temperature_celsius": 50}]))
     shown.beat("c", device="cpu")
     told = {name for name, labels in shown.samples() if ("gpu", "GPU-1") in labels}
-    assert told == {metrics.GPU_INFO.name, metrics.GPU_TEMPERATURE.name}
+    assert told == {metrics.GPU_INFO.name, metrics.GPU_TEMPERATURE.name, metrics.GPU_CORDONED.name}
     assert [node["id"] for node in shown.queries.fleet.workers() if "gpus" in node] == ["w"]
+
+
+def test_a_gpu_that_gets_no_work_is_shown(shown: Shown) -> None:
+    for why, value in (("", 0), ("Xid 79: it has fallen off the bus", 1)):
+        shown.beat("w", gpus=json.dumps([GPU]), cordoned=why)
+        assert shown.value(metrics.GPU_CORDONED, worker="w", gpu="GPU-1") == value
+    shown.beat("r", gpus=json.dumps([{**GPU, "uuid": "GPU-2"}]), device="runner", cordoned="drained")
+    assert shown.value(metrics.GPU_CORDONED, worker="r", gpu="GPU-2") is None
+
+
+def test_profiles_that_live_are_shown_with_what_they_have_recorded(shown: Shown) -> None:
+    figures = (metrics.PROFILE_SAMPLES, metrics.PROFILE_MISSED, metrics.PROFILE_BYTES)
+    assert [shown.value(metric) for metric in figures] == [0, 0, 0]
+    profiles = shown.store.profiles
+    for name in ("a", "b"):
+        assert profiles.start(profile(name), 600)[0] == "new"
+        rows = [recording(f"w-1.{number}") for number in (1, 2)]
+        profiles.report(f"id-{name}", "w-1", (), rows)
+    shown.store.client.hset(
+        keys.profile_recordings("id-a"), "w-1.9", '{"samples": "many", "missed": -4, "bytes": null}'
+    )
+    assert profiles.stop("id-b")
+    assert [shown.value(metrics.PROFILES, state=state) for state in metrics.PROFILE_STATES] == [1, 1]
+    assert [shown.value(metric) for metric in figures] == [400, 12, 4096]
+
+
+def profile(name: str) -> Profile:
+    return Profile(
+        profile_id=f"id-{name}", tenant="default", name=name, actor=ANONYMOUS, state="", hz=10, hosts=(), job="",
+        created=0, until=0, ended=0, collecting=0, artifact="", trouble="",
+    )  # fmt: skip
+
+
+def recording(name: str) -> Recording:
+    return Recording(name=name, host="h", devices=("host:h",), samples=100, missed=3, bytes=1024)
 
 
 def test_a_redis_that_hangs_does_not_hang_a_scrape() -> None:
