@@ -50,6 +50,7 @@ def main() -> int:
         return exposure.REFUSED
     _take_files()
     _give_back_memory()
+    logging.getLogger("uvicorn.error").addFilter(_is_event)
     uvicorn.run(
         app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
@@ -60,6 +61,11 @@ def main() -> int:
         ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
     )  # fmt: skip
     return 0
+
+
+def _is_event(record: logging.LogRecord) -> bool:
+    """Return False for a tunnel that is accepted: runners with a replica look for new coordinators all the time."""
+    return record.levelno > logging.INFO or "[accepted]" not in str(record.msg)
 
 
 def _take_files() -> None:

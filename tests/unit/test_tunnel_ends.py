@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from coordinator.__main__ import _is_event
 from coordinator.services.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
 from jobs.worker.api_calls import Api
@@ -63,6 +65,14 @@ def test_connections_that_hang_keep_a_runner_from_no_other_coordinator(monkeypat
         assert thread is not None and heard.wait(60)
     thread.join(60)
     assert not thread.is_alive(), "those that hang are left"
+
+
+def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_accepts() -> None:
+    def told(level: int, text: str) -> bool:
+        return _is_event(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
+
+    assert not told(logging.INFO, '%s - "WebSocket %s" [accepted]')
+    assert told(logging.INFO, "Uvicorn running on %s") and told(logging.ERROR, "a fault [accepted]")
 
 
 class Left:
