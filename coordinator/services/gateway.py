@@ -46,7 +46,8 @@ _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
 #: Encoding of answers: some KiB of a compressed one may be gigabytes.
 _PLAIN = "identity"
-_BROKEN = (httpx.TransportError, httpx.StreamError)
+#: What a replica may do wrong; the last: it names another place that cannot be read.
+BROKEN = (httpx.TransportError, httpx.StreamError, httpx.InvalidURL)
 
 
 class _Another(Exception):
@@ -303,7 +304,7 @@ class _Call:
         except (TimeoutError, httpx.ReadTimeout):
             await held.aclose()
             raise TooLate(f"no answer within request_timeout_seconds, {self._route.seconds:g}") from None
-        except _BROKEN as error:
+        except BROKEN as error:
             await held.aclose()
             raise _Another(str(error) or type(error).__name__) from error
         except BaseException:
@@ -368,7 +369,7 @@ class _Call:
                 status = 200 if frames.done else 502
                 if not frames.done:  # that a connection was closed says nothing
                     yield openai.error_frame(BadUpstream("the replica broke off: its stream has no end"))
-            except (TimeoutError, *_BROKEN) as error:
+            except (TimeoutError, *BROKEN) as error:
                 status = 502
                 yield openai.error_frame(self._broken(error))
         finally:

@@ -26,7 +26,7 @@ from coordinator.asker import Asker
 from coordinator.asker import Scope as Right
 from coordinator.cluster import Cluster
 from coordinator.services import page_sockets, tickets
-from coordinator.services.gateway import Gateway
+from coordinator.services.gateway import BROKEN, Gateway
 from coordinator.services.openai import BadUpstream
 from coordinator.services.page_names import PageNames
 from coordinator.services.routing import Page
@@ -200,7 +200,7 @@ class PageLayer:
                 response = StreamingResponse(answer.aiter_raw(), answer.status_code, _shown(answer))
                 began = True
                 await response(request.scope, receive, send)
-        except (httpx.TransportError, httpx.StreamError) as error:
+        except BROKEN as error:
             if began:  # what was sent says how long it is: the browser sees that it broke off
                 raise RuntimeError("a page of a service broke off") from error
             log.warning("a page was not answered: %s", error, extra={"job_id": let.replica.job_id})

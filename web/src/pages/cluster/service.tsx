@@ -22,6 +22,7 @@ import {
   deleteService,
   drained,
   may,
+  pageOf,
   readiness,
   reason,
   scaleService,
@@ -90,7 +91,7 @@ function Body({ row, onAct }: Props) {
       </p>
       <Figures row={row} />
       <Replicas row={row} />
-      <Playground model={row.name} />
+      {!row.page && <Playground model={row.name} />}
       {row.asked && (
         <details class="part">
           <summary>What was asked for</summary>
@@ -129,6 +130,19 @@ async function steer(row: Service, verb: ServiceVerb): Promise<void> {
   await done(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
 }
 
+/** Shows a service's page in a tab, which is opened before the link is there: later it would be a pop-up. */
+async function look(row: Service): Promise<void> {
+  const tab = window.open("about:blank");
+  try {
+    const url = await pageOf(row.name);
+    if (tab) tab.location.replace(url);
+    else location.assign(url);
+  } catch (error) {
+    tab?.close();
+    failed(`Open ${row.name}`, error);
+  }
+}
+
 async function remove(row: Service): Promise<void> {
   const question = {
     title: `Delete ${row.name}?`,
@@ -151,6 +165,11 @@ function Heading({ row, onAct }: Props) {
           {row.engine} {row.model}
         </span>
         <span class="grow" />
+        {row.page && (
+          <button type="button" disabled={!row.ready} onClick={() => void look(row)}>
+            Open
+          </button>
+        )}
         {may("run") ? (
           <>
             {serviceVerbs(row).map((verb) => (

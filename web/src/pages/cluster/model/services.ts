@@ -38,6 +38,11 @@ export function scaleService(name: string, replicas: number): Promise<Service> {
   return post(`${path(name)}/scale`, { replicas });
 }
 
+/** A link to a service's page, under a host of its own, that lets this browser in. */
+export async function pageOf(name: string): Promise<string> {
+  return (await post<{ url: string }>(`${path(name)}/open`)).url;
+}
+
 export function deleteService(name: string): Promise<void> {
   return del(path(name));
 }
