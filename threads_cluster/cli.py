@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeAlias
 
@@ -593,10 +594,16 @@ def _understood(error: Exception) -> errors.ClientError:
     return Fault(error)
 
 
+@cache
+def commands() -> Any:
+    """Return all commands, as click has them. Making them takes longer than what most of them do."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str] | None) -> int:
     """Runs a command to its last written byte; the exit code."""
     terminal.prepare()
-    ended = app(arguments, prog_name="cluster", standalone_mode=False)
+    ended = commands()(arguments, prog_name="cluster", standalone_mode=False)
     sys.stdout.flush()
     if ended == errors.INTERRUPTED:  # Typer has caught it
         raise KeyboardInterrupt

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-import typer.main
-
 from threads_cluster import cli, errors
 from threads_cluster.terminal import LONGEST, visible
 
@@ -206,7 +204,7 @@ def _program(operands: Sequence[str], known: Callable[[Sequence[str]], bool]) ->
 
 def has(words: Sequence[str]) -> bool:
     """Return True when `cluster` has this command; a last word that begins with dashes is one of its flags."""
-    command = typer.main.get_command(cli.app)
+    command = cli.commands()
     for word in words:
         if word.startswith("--"):
             return any(word in parameter.opts for parameter in command.params)

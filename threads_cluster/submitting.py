@@ -55,7 +55,9 @@ _COMMON: dict[str, Any] = {
 
 
 class Kinds(TyperGroup):
-    """The kinds of the cluster, or of this checkout while no cluster answers."""
+    """The kinds of the cluster, or of this checkout while no cluster answers; asked for once a run of a command."""
+
+    _of: Session | None = None
 
     def list_commands(self, ctx: Any) -> list[str]:
         self._load(ctx)
@@ -68,9 +70,9 @@ class Kinds(TyperGroup):
         return self.commands.get(cmd_name)
 
     def _load(self, ctx: Any) -> None:
-        if self.commands:
-            return
         session: Session = ctx.find_root().obj
+        if self._of is session:
+            return
         app = typer.Typer(rich_markup_mode=None)
         app.callback()(lambda: None)
         kinds = session.kinds()
@@ -80,7 +82,7 @@ class Kinds(TyperGroup):
             with usable(session, kind):
                 app.command(kind["type"], help=_help(kind))(command(kind))
         group = typer.main.get_command(app)
-        self.commands.update(group.commands)  # type: ignore[attr-defined]
+        self.commands, self._of = dict(group.commands), session  # type: ignore[attr-defined]
 
 
 def _programs() -> Any:
