@@ -53,7 +53,10 @@ class PretendedTelemetry:
 
 
 class FaultyDevice(HostDevice):
-    """Fails as told by files: `lost`, `full` (memory for so many units of a launch), `wrong`, `slow` (seconds)."""
+    """Fails as told by files: `lost`, `full` (memory for so many units of a launch), `wrong`, `slow` (seconds).
+
+    Of slow launches the file `launches` has a byte each.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(most_blocks=8, most_threads=64)
@@ -66,6 +69,8 @@ class FaultyDevice(HostDevice):
             if (self.faults / "lost").exists():
                 raise gpu.DeviceLost("an illegal memory access was encountered")
             if (self.faults / "slow").exists():
+                with (self.faults / "launches").open("ab") as launches:
+                    launches.write(b".")
                 time.sleep(float((self.faults / "slow").read_text()))
             launch(name, *arguments)
             if (self.faults / "wrong").exists():

@@ -128,7 +128,7 @@ def judged(live: SentinelLive, units: dict[str, int]) -> tuple[list[str], list[s
 
 
 def result(http: httpx.Client, job: str) -> Any:
-    return http.get(f"/api/jobs/{job}/result").json()["result"]
+    return until(lambda: (answer := http.get(f"/api/jobs/{job}/result")).is_success and answer).json()["result"]
 
 
 def expected(count: int) -> int:

@@ -168,23 +168,32 @@ def test_a_gpu_with_wrong_answers_gets_no_work(tmp_path: Path) -> None:
             live.stop()
 
 
+#: Launches that two lanes begin within the two seconds in which a worker hears of a cancel; a lease has hundreds.
+HEARD_LAUNCHES = 50
+
+
 @pytest.mark.alone
 def test_cancel_and_sigterm_wait_for_no_more_than_a_launch(tmp_path: Path) -> None:
     with gpu_cluster(tmp_path) as live:
         (tmp_path / "faults" / "slow").write_text("0.1")
         job = live.submit("collatz", {**VERIFY, "number_count": 10**6 * 2**32}, device="gpu")
         until(lambda: live.job(job)["done"] > 0)
-        began = time.monotonic()
         live.post(f"/api/jobs/{job}/cancel")
-        until(lambda: live.job(job)["state"] == "cancelled")
-        assert time.monotonic() - began < 2.5
+        begun = launches(tmp_path)
+        live.wait_for(job, "cancelled")
+        assert launches(tmp_path) - begun <= HEARD_LAUNCHES
         job = live.submit("collatz", {**VERIFY, "number_count": 10**6 * 2**32}, device="gpu")
         until(lambda: live.job(job)["done"] > 0)
-        began = time.monotonic()
+        begun = launches(tmp_path)
         live.processes["gpu-0"].send_signal(signal.SIGTERM)
-        assert live.processes["gpu-0"].wait(10) == 0
-        assert time.monotonic() - began < 4
+        assert live.processes["gpu-0"].wait(60) == 0
+        assert launches(tmp_path) - begun <= HEARD_LAUNCHES
         assert live.redis().zcard(f"ct:job:{job}:leases") == 0
+
+
+def launches(folder: Path) -> int:
+    """Return how many launches have begun."""
+    return (folder / "faults" / "launches").stat().st_size
 
 
 @pytest.mark.parametrize(("enabled", "code", "words"), [("false", 0, "GPU_ENABLED=false"), ("true", 0, "")])

@@ -16,7 +16,7 @@ from tests.soak.watch import HEADING, MEMORY, Row
 MINUTES, EVERY_SECONDS = 2.5, 1.0
 LEAK = Path(__file__).parent / "leak"
 #: Lanes compute all the time, and other tests need the cores more.
-NICE = "5"
+NICE = "10"
 
 
 def short(tmp_path: Path, leak: str = "") -> tuple[list[Row], list[str]]:
