@@ -63,8 +63,12 @@ async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any,
         pass
     finally:
         serving.close()
-    # One that does not read takes in no farewell, and one that has left neither.
-    with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
+    await _close(socket)
+
+
+async def _close(socket: WebSocket) -> None:
+    """Say farewell to a runner, which may have gone, or may not read."""
+    with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         await asyncio.wait_for(socket.close(), _FAREWELL_SECONDS)
 
 
@@ -134,7 +138,7 @@ async def _watch(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str,
             await run_in_threadpool(cluster.store.services.note_tunnel, worker, here)
         except errors.ClusterError as error:
             log.warning("the tunnel of %s is closed: %s", worker, error)
-            await socket.close()
+            await _close(socket)
             return
         except connection.Unreachable as error:  # what goes through it goes on
             log.info("other coordinators are not told of the tunnel of %s: %s", worker, error)
