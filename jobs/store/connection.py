@@ -208,7 +208,12 @@ class _MasterConnection(SentinelManagedConnection):
             raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name."""
+        """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name.
+
+        Whatever keeps it from being read ends the connection, as of one without sentinels: the library would leave it
+        open, and the next command would take that reply for its own.
+        """
+        options.setdefault("disconnect_on_error", True)
         try:
             return super().read_response(*arguments, **options)
         except (Refused, redis.exceptions.ConnectionError) as error:
