@@ -44,4 +44,4 @@ def _ask(kind: str, asked: dict[str, Any]) -> None:
     try:
         known_answers.ask(kind, Device.GPU, asked)
     except known_answers.WrongAnswer as error:
-        raise Failed(str(error)) from error
+        raise Failed(f"{kind}, {error}") from error

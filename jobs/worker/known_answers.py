@@ -50,5 +50,5 @@ def ask(kind: str, device: Device, asked: dict[str, Any]) -> None:
         names = sorted(answer.keys() | asked["partial"].keys())
         wrong = [name for name in names if answer.get(name) != asked["partial"].get(name)]
         raise WrongAnswer(
-            f"{kind}, units {lo}..{hi - 1} of {json.dumps(asked['parameters'])}: wrong {', '.join(wrong) or 'units'}"
+            f"units {lo}..{hi - 1} of {json.dumps(asked['parameters'])}: wrong {', '.join(wrong) or 'units'}"
         )

@@ -445,6 +445,9 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
             "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True}  # fmt: skip
     fake.on("GET", "/api/workers", {"workers": [node]})
     assert run("workers").out.splitlines()[1] == "desk    cpu     draining      2  j1   50.0 %  3 GiB   h     now"
+    refuses = {"id": "odd", "live": True, "refused": "thread: units 0..9 of {}: wrong cells"}
+    fake.on("GET", "/api/workers", {"workers": [node, refuses, refuses | {"id": "gone", "live": False}]})
+    assert run("workers").out.splitlines()[4:] == ["odd takes no work of thread: units 0..9 of {}: wrong cells"]
 
 
 def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: Run) -> None:

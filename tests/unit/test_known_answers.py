@@ -97,7 +97,7 @@ def test_wrong_code_under_the_right_checksum_is_found_out_and_compiled_anew(sums
     wrong, hits = warm(sums, "prototype")
     assert (list(wrong), hits) == (["sums"], 0)
     wrong, hits = warm(sums)
-    assert hits == 1 and wrong == {"sums": 'sums, units 2..9 of {"count": 10}: wrong sum'}
+    assert hits == 1 and wrong == {"sums": 'units 2..9 of {"count": 10}: wrong sum'}
     assert warm(sums, "anew") == ({}, 0)
     (data,) = (sums / "cache").rglob("*.nbc")
     data.write_bytes(data.read_bytes()[:100])
