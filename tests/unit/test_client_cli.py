@@ -955,6 +955,18 @@ SERVICE = {
 READY = SERVICE | {"state": "ready", "ready": 1}
 
 
+def test_a_link_to_the_page_of_a_service_is_printed_alone(fake: Fake, run: Run) -> None:
+    link = {"url": "http://dask-0123456789ab.localhost:3000/.cluster/open?ticket=x", "seconds": 600}
+    fake.on("POST", "/api/services/dask/open", httpx.Response(200, json=link))
+    ran = run("service", "open", "dask")
+    assert (ran.code, ran.out) == (0, f"{link['url']}\n") and "10 minutes" in ran.err
+    assert json.loads(run("service", "open", "dask", "--json").out) == link
+    plain = {"url": "http://dask-0123456789ab.localhost:3000/status", "seconds": None}
+    fake.on("POST", "/api/services/dask/open", httpx.Response(200, json=plain))
+    ran = run("service", "open", "dask")
+    assert (ran.code, ran.out, ran.err) == (0, f"{plain['url']}\n", "")
+
+
 def test_workers_of_dask_are_served_by_their_name_and_it_is_said_how_they_are_asked(fake: Fake, run: Run) -> None:
     fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE | {"name": "dask", "engine": "dask"}))
     ran = run("serve", "dask", "--replicas", "4", "-p", "threads=2")

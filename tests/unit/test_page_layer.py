@@ -80,8 +80,10 @@ class Shown:
     def run(self, work: Callable[[Ask], Awaitable[None]], application: Any = None) -> None:
         """Call `work` with what asks the application, in one event loop."""
 
+        asked = application or self.api.app
+
         async def go() -> None:
-            transport = httpx.ASGITransport(application or self.api.app, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(asked, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000") as client:
 
                 async def ask(path: str, method: str = "GET", host: str = "", **headers: str) -> httpx.Response:
@@ -89,7 +91,10 @@ class Shown:
                     sent = {name.replace("_", "-"): value for name, value in headers.items()}
                     return await client.request(method, path, headers={"Host": host or self.host, **sent})
 
-                await work(ask)
+                try:
+                    await work(ask)
+                finally:
+                    await asked.state.gateway.close()
 
         asyncio.run(asyncio.wait_for(go(), 60))
 
@@ -294,6 +299,26 @@ def test_a_replica_that_is_gone_is_a_bad_gateway(shown: Shown, replica: Replica)
         replica.end()
         answer = await ask("/status", **browser)
         assert answer.status_code == 502 and "gave no answer" in answer.text
+
+    shown.run(work)
+
+
+def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_layer, "_WATCH_SECONDS", 0.01)
+    secret = shown.api.token("read")
+
+    async def work(ask: Ask) -> None:
+        state = shown.api.app.state
+        layer = page_layer.PageLayer(shown.api.app, state.page_names, state.gateway, state.cluster)
+        page = await state.gateway.routes.page(shown.service.service_id)
+        asker = await state.cluster.credentials.asker(secret)
+        ticket = page_layer.tickets.issue(page_layer.place(page, page.leader), page_layer.Use.COOKIE, asker, 600)
+        let = page_layer._Let(asker=asker, page=page, replica=page.leader, ticket=ticket)
+        watching = asyncio.ensure_future(layer._watch(let))
+        await asyncio.sleep(0.1)
+        assert not watching.done()
+        state.cluster.store.tokens.revoke(asker.token, asker.actor)
+        await asyncio.wait_for(watching, 30)
 
     shown.run(work)
 

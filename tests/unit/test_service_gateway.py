@@ -631,3 +631,19 @@ def test_an_answer_that_is_no_stream_is_a_frame_of_one_that_has_begun() -> None:
         assert json.loads(rest.removeprefix(b"data: "))["error"] == "too long" and len(engines[0].asked) == 1
 
     with_engines(1, work, refuses, idle_seconds=60)
+
+
+def test_a_replica_that_is_younger_than_what_is_known_is_found() -> None:
+    async def go() -> None:
+        async with Engine() as engine:
+            stored = Stored(engine)
+            client, there, stored.list = Client(stored), stored.list, []
+            try:
+                with pytest.raises(NoReplica):
+                    await client.ask({"model": "chat"})
+                stored.list = there
+                assert (await client.ask({"model": "chat"})).status_code == 200
+            finally:
+                await client.gateway.close()
+
+    run(go)

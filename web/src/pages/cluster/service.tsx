@@ -89,7 +89,7 @@ function Body({ row, onAct }: Props) {
       <p class={row.failures ? "bad" : "soft"} role="status">
         {reason(row, clusterTime(now.value))}
       </p>
-      <Figures row={row} />
+      {!row.page && <Figures row={row} />}
       <Replicas row={row} />
       {!row.page && <Playground model={row.name} />}
       {row.asked && (
