@@ -30,7 +30,7 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     lanes: list[ChildLane] = []
     try:
         lanes.extend(ChildLane(str(number), worker.refused, worker.retire) for number in range(count))
-        warmed = [lane.warm_up() for lane in lanes]
+        warmed = [lane.first_warm_up() for lane in lanes]
         if wrong := all_wrong(warmed):
             warmed = compile_anew(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})

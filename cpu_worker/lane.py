@@ -7,6 +7,7 @@ import logging
 import math
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +18,8 @@ from cpu_worker import child
 from cpu_worker.child import Warmed
 from jobs import errors
 from jobs.gathered import Gathered
-from jobs.models import Spec
+from jobs.kinds import registry
+from jobs.models import Device, Spec
 from jobs.store.slots import Facts
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
@@ -32,6 +34,10 @@ LATE_SECONDS = 5.0
 SMALL_SECONDS = 30.0
 #: A result of tens of megabytes takes seconds; more of them on a loaded machine.
 DERIVE_SECONDS = 300.0
+#: Signals by which a process ends whose code does what it must not.
+CRASHES = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+#: Seconds between the end of a child's pipe and its own.
+END_SECONDS = 10.0
 #: How often the parent looks at a task's stop flag.
 LOOK_SECONDS = 0.05
 
@@ -90,18 +96,28 @@ class ChildLane:
         self._free = True
         return warmed
 
+    def first_warm_up(self) -> Warmed:
+        """Waits likewise. Where loaded code crashes the child, none of its kernels may be used."""
+        try:
+            return self.warm_up()
+        except LaneDied as died:
+            self._process.join(END_SECONDS)
+            if -(self._process.exitcode or 0) not in CRASHES:
+                raise
+            return Warmed(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
+
     def mend(self) -> None:
         """Waits until the lane is ready again: for a child that is late, else for another. Raises LaneDied."""
         if not self._has_come_late():
             self.replace()
-            if wrong := self._wrong():
+            if wrong := self._unknown(self.first_warm_up()):
                 log.warning("compiled code is wrong and is compiled anew", extra={"lane": self.name, "wrong": wrong})
                 self.replace(wrong)
-                self._refuse(self._wrong())
+                self._refuse(self._unknown(self.warm_up()))
 
-    def _wrong(self) -> dict[str, str]:
-        """Waits for the child; why, by kind, for those that the worker computes."""
-        return {kind: why for kind, why in self.warm_up().wrong.items() if kind not in self._refused}
+    def _unknown(self, warmed: Warmed) -> dict[str, str]:
+        """Return why kernels are wrong, by kind, of those that the worker computes."""
+        return {kind: why for kind, why in warmed.wrong.items() if kind not in self._refused}
 
     def _refuse(self, wrong: Mapping[str, str]) -> None:
         for kind, why in wrong.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Collection
 from multiprocessing.connection import Connection
@@ -43,3 +44,18 @@ def wrong_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collectio
 def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
     pipe.send(Warmed(wrong={"k": "wrong sum"}))
     pipe.recv()
+
+
+def crashed_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    """Crash as wrong machine code does, until one was told to compile anew, which leaves the file WRONG_UNTIL."""
+    right = Path(os.environ["WRONG_UNTIL"])
+    if anew:
+        right.write_text(" ".join(anew))
+    elif not right.exists():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    pipe.send(Warmed())
+    pipe.recv()
+
+
+def killed(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -16,12 +16,14 @@ from cpu_worker import __main__ as worker_module
 from cpu_worker import child
 from cpu_worker import lane as lanes
 from cpu_worker.lane import ChildLane
+from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.slots import Facts
 from jobs.worker import known_answers
 from jobs.worker.lanes import LaneDied
 from jobs.worker.life import Worker
+from jobs.worker.links import CannotStart
 from tests.unit import lane_child
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,6 +164,24 @@ def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(
     os.kill(started[0].pid or 0, 9)
     started[0].mend()
     assert started[0].ready, "a kind that is refused anyway keeps no lane away from others"
+
+
+def test_code_that_crashes_its_child_is_compiled_anew(
+    worker: Worker, started: list[ChildLane], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WRONG_UNTIL", str(tmp_path / "right"))
+    monkeypatch.setattr(child, "main", lane_child.crashed_until_anew)
+    started.extend(worker_module.start_lanes(worker, 1))
+    assert (tmp_path / "right").read_text() == " ".join(registry.computed_on(Device.CPU))
+    assert started[0].ready and worker.refused == {}
+
+
+def test_a_child_that_is_killed_while_it_warms_has_nothing_compiled_anew(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "main", lane_child.killed)
+    with pytest.raises(CannotStart, match="while its kernels were compiled"):
+        worker_module.start_lanes(worker, 1)
 
 
 def test_a_child_that_turns_wrong_later_has_its_worker_end(
