@@ -153,12 +153,13 @@ def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
         show.json_line(row)
         return
     show.pairs({
-        "model": name, "status": row["status"], "source": row["source"] or "-", "size": figures.size(row["bytes"]),
-        "lies at": " ".join(row["locations"]) or "-", "services": " ".join(row["services"]) or "-",
-        "artifact": row["artifact_id"],
+        "model": name, "type": row["type"], "status": row["status"],
+        "source": row["source"] or "put from a file", "size": figures.size(row["bytes"]) if row["weights"] else None,
+        "created": row["created"], "lies at": " ".join(row["locations"]) or "nowhere yet",
+        "services": " ".join(row["services"]) or "none", "artifact": row["artifact_id"],
     })  # fmt: skip
-    for path in row["weights"]:
-        show.line(path)
+    for at, path in enumerate(row["weights"]):
+        show.line(f"{'weights' if at == 0 else '':<9} {path}")
     show.say(f"serve it: cluster serve {name}" if row["weights"] else f"get it: cluster model download {name} --wait")
 
 

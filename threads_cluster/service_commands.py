@@ -300,9 +300,19 @@ def _why(row: Mapping[str, Any]) -> str | None:
 
 @app.command("show")
 def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show a service."""
+    """Show a service: how it is, what it has served lately, and its replicas."""
     row = ctx.obj.cluster.services.get(name, tenant=tenant)
-    show.json_line(row) if as_json else _table([row])
+    if as_json:
+        show.json_line(row)
+        return
+    lately = row.get("last_minute") or {}
+    show.pairs({
+        "service": name, "engine": row["engine"], "model": row["model"], "state": _state(row),
+        "created": row["created"], "requests now": row["requests"], "in the last minute": lately.get("requests"),
+        "last death": row["last_failure"],
+    })  # fmt: skip
+    _table([row])
+    show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))
 
 
 @app.command("open")

@@ -92,7 +92,7 @@ class Catalog:
         """Return a model by its name. NotFound where there is none, or the artifact of this name is no model."""
         found = self.maybe(tenant, name)
         if found is None:
-            detail = f"there is no model {name}; list them with GET /api/v1/models, or: cluster model list"
+            detail = f"there is no model {name}; list them with GET /api/v1/models"
             raise errors.NotFound(detail, field="model_name")
         return found
 

@@ -65,12 +65,27 @@ async def delete_model(
     def work() -> None:
         found = cluster.models.find(asker.tenant, model).artifact
         if device in ("", str(places.STORE)):
-            cluster.artifacts.delete(asker.tenant, found.id, asker.actor, beside_jobs=True, name=model)
+            _delete(cluster, asker, found, model)
         elif not cluster.store.artifacts.let_go(asker.tenant, found.id, _held(found, device)):
             raise errors.NotFound(f"device: {model} is gone", field="device")
 
     await threads.run(work)
     return Response(status_code=204)
+
+
+def _delete(cluster: Cluster, asker: Asker, row: artifacts.Artifact, model: str) -> None:
+    """Delete a model. Conflict names the services that have it."""
+    try:
+        cluster.artifacts.delete(asker.tenant, row.id, asker.actor, beside_jobs=True, name=model)
+    except errors.Conflict:
+        services = cluster.store.services.all()
+        having = [one for one in services if (one.tenant, one.artifact) == (asker.tenant, row.id)]
+        if not having:
+            raise
+        names = sorted(one.name for one in having if not one.deleted)
+        first = f"services have {model}: {', '.join(names)}; first: cluster service delete {' '.join(names[:1])}"
+        ending = f"a replica of a service of {model} that was deleted still ends; try again in a few seconds"
+        raise errors.Conflict(f"model_name: {first if names else ending}", field="model_name") from None
 
 
 def _held(row: artifacts.Artifact, device: str) -> str:

@@ -120,3 +120,25 @@ def test_a_model_that_loses_its_name_to_another_is_held_by_no_place(bench: Pool)
     bench.put_model("tiny", b"GGUF 2")
     [row] = bench.store.artifacts.read("default", [first])
     assert row is None or not (row.names or row.holders)
+
+
+def test_who_deletes_a_model_that_is_served_hears_of_which_service(run: Run, bench: Pool, file: Path) -> None:
+    assert run("serve", file, "--name", "chat")[0] == 0
+    code, _, err = run("model", "delete", "chat")
+    assert code == 2 and "MODEL: services have chat: chat; first: cluster service delete chat" in err, err
+    bench.client.services.delete("chat")
+    code, _, err = run("model", "delete", "chat")
+    assert code == 2 and "still ends; try again in a few seconds" in err, err
+    [service] = bench.store.services.all()
+    assert bench.store.services.forget(service.service_id)
+    assert run("model", "delete", "chat") == (0, "chat deleted\n", "")
+    code, _, err = run("model", "info", "chat")
+    assert code == 2 and err.endswith("there is no model chat; list them with cluster model list\n")
+
+
+def test_a_model_and_a_service_are_shown_in_words(run: Run, file: Path) -> None:
+    assert run("serve", file, "--name", "chat")[0] == 0
+    lines = dict(line.split(maxsplit=1) for line in run("model", "info", "chat")[1].splitlines())
+    assert lines["source"] == "put from a file" and lines["weights"] == "tiny.gguf" and lines["services"] == "chat"
+    _, out, err = run("service", "show", "chat")
+    assert "waiting, 0 of 1 ready" in out and "llamacpp" in out and "/v1 with a token" in err
