@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -200,6 +201,38 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     assert boxes[1]["y"] < boxes[0]["y"] + boxes[0]["height"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
     assert page.evaluate(CUT, ".job-table .opens") == []
     shot(page, "jobs-phone")
+
+
+class Crashing(Fleet):
+    """A service whose only replica has died, and begins again in ten minutes."""
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
+        row = {"name": "chat", "state": "crashing", "engine": "http", "model": "", "replicas": 1, "ready": 0,
+               "requests": 0, "failures": 1, "last_failure": "exit code 1", "next_start": self.next_start,
+               "running": [], "last_dead_job_id": None, "last_minute": None}  # fmt: skip
+        answers = {"/api/services": {"services": [row]}, "/api/services/chat": row}
+        return (answers[path], {}) if path in answers else super().answer(path, query)
+
+    next_start = moment(0)
+
+
+def test_the_time_to_a_replica_s_next_start_stands_still_while_the_cluster_is_away(
+    open_address: Open, stack: ExitStack
+) -> None:
+    fleet = Crashing([job("5c7b3fb0a1d24e6f", "done")], [worker("cpu-1", "idle")])
+    fleet.next_start = moment(time.time() + 600)
+    url = stack.enter_context(served(fleet, DIST))
+    pages = [open_address(f"{url}/cluster.html#tab=services{more}") for more in ("", "&service=chat")]
+    said = [page.get_by_text(re.compile(r"The next one starts in (10|9).min")) for page in pages]
+    for text in said:
+        expect(text).to_be_visible()
+    fleet.away = True
+    for page in pages:
+        expect(page.locator("[data-age]")).to_have_attribute("data-age", "lost")
+    before = [text.inner_text() for text in said]
+    pages[0].wait_for_timeout(1500)
+    assert [text.inner_text() for text in said] == before
+    fleet.away = False
 
 
 def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stack: ExitStack) -> None:

@@ -5,10 +5,9 @@ import { useEffect } from "preact/hooks";
 import { Problem, type Profile, type Recording } from "../../lib/api";
 import { download } from "../../lib/export";
 import { ago, bytes, compact, integer, percent, seconds } from "../../lib/format";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { Chart } from "../../ui/chart";
 import { confirm, Dialog } from "../../ui/dialog";
-import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
@@ -150,7 +149,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
     {
       id: "created",
       title: "started",
-      cell: ({ created }) => <span class="num">{ago(created, clusterTime(now.value))}</span>,
+      cell: ({ created }) => <span class="num">{ago(created, clusterTime(seenAt.value))}</span>,
     },
     {
       id: "acts",

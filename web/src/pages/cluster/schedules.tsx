@@ -6,12 +6,11 @@ import { useEffect } from "preact/hooks";
 import { clusterAddress } from "../../kinds";
 import { Problem, type Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { moment } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
-import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
@@ -125,7 +124,7 @@ function columns(
       title: "next run",
       cell: ({ next_run: next, state }) => (
         <span class="num" title={next ?? ""}>
-          {state === "active" && until(next, clusterTime(now.value))}
+          {state === "active" && until(next, clusterTime(seenAt.value))}
         </span>
       ),
     },

@@ -5,12 +5,11 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Problem, Service, ServiceReplica } from "../../lib/api";
 import { bytes, compact, integer, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { confirm } from "../../ui/dialog";
 import { Headlines, type Headline } from "../../ui/headline";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
-import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
@@ -87,7 +86,7 @@ function Body({ row, onAct }: Props) {
     <>
       <Heading row={row} onAct={onAct} />
       <p class={row.failures ? "bad" : "soft"} role="status">
-        {reason(row, clusterTime(now.value))}
+        {reason(row, clusterTime(seenAt.value))}
       </p>
       {!row.page && <Figures row={row} />}
       <Replicas row={row} />
@@ -360,7 +359,7 @@ const COLUMNS: Column<ServiceReplica>[] = [
     end: true,
     cell: ({ since }) => (
       <span class="num" title={since}>
-        {seconds(Math.max(0, clusterTime(now.value) - Date.parse(since)) / 1000)}
+        {seconds(Math.max(0, clusterTime(seenAt.value) - Date.parse(since)) / 1000)}
       </span>
     ),
   },

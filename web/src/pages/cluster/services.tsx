@@ -6,9 +6,8 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { Problem, who, type ServedModel, type Service } from "../../lib/api";
 import { compact, integer, rate, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
-import { clusterTime, connection } from "../../lib/live";
+import { clusterTime, connection, seenAt } from "../../lib/live";
 import { later } from "../../ui/later";
-import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
@@ -83,7 +82,7 @@ function Health({ of: row }: { of: Service }) {
   return (
     <>
       <State of={row.state} />
-      <div class="small soft">{reason(row, clusterTime(now.value))}</div>
+      <div class="small soft">{reason(row, clusterTime(seenAt.value))}</div>
     </>
   );
 }

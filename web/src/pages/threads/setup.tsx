@@ -4,7 +4,7 @@ import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { Job, Kind, Problem } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
-import { clusterTime, now } from "../../lib/live";
+import { clusterTime, seenAt } from "../../lib/live";
 import { shortId, took } from "../../lib/naming";
 import { kinds } from "../../lib/jobs";
 import { flat } from "../../lib/parameters";
@@ -125,7 +125,7 @@ function Unfold({ closed }: { closed: string }) {
 
 /** The short id of a job that has ended, and its duration unless it never began. */
 function idAndTime(job: Job): string {
-  const time = took(job, clusterTime(now.value));
+  const time = took(job, clusterTime(seenAt.value));
   return `${shortId(job.job_id)}${time && `, took ${time}`}`;
 }
 
