@@ -24,7 +24,7 @@ from threads_cluster.links import Links
 from threads_cluster.terminal import visible
 
 #: Left out of every folder, as lines of .gitignore; the folder's .clusterignore adds to them, and may take back.
-EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster-*.part")
+EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
 #: A folder whose own file of this name says no more than this is left out of those around it.
 _ALL = b"*"

@@ -99,6 +99,7 @@ def test_what_is_excluded_stays_here(bench: Bench, folder: Path) -> None:
         "sub/node_modules/x.js",
         "sub/.venv/bin/python",
         ".env",
+        ".cluster/secrets_key",
         "big.log",
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
