@@ -16,8 +16,8 @@ random() { # 48 hexadecimal digits
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
 }
 
-keep() { # keep NAME TEXT: writes a file that is not there yet
-  [[ -e $FOLDER/$1 ]] || put "$1" "$2"
+keep() { # keep NAME [TEXT]: writes a file that is not there yet; without TEXT, a new password
+  [[ -e $FOLDER/$1 ]] || put "$1" "${2-$(random)}"
 }
 
 put() { # put NAME TEXT: writes a file whose content is another, whole or not at all
@@ -29,14 +29,15 @@ put() { # put NAME TEXT: writes a file whose content is another, whole or not at
 }
 
 digest() { # digest TEXT: SHA-256, as Redis wants it
-  if command -v sha256sum >/dev/null; then printf '%s' "$1" | sha256sum; else printf '%s' "$1" | shasum -a 256; fi |
-    cut -d ' ' -f 1
+  local sum
+  if command -v sha256sum >/dev/null; then sum=$(printf '%s' "$1" | sha256sum); else sum=$(printf '%s' "$1" | shasum -a 256); fi
+  printf '%s' "${sum%% *}"
 }
 
 redis_files() { # a password for each user of Redis and of its sentinels; the operator's has no name
   local role
-  keep redis_password "$(random)"
-  for role in "${ROLES[@]}"; do keep "redis_${role}_password" "$(random)"; done
+  keep redis_password
+  for role in "${ROLES[@]}"; do keep "redis_${role}_password"; done
   for role in worker coordinator; do
     put "redis_${role}_url" "redis://$role:$(<"$FOLDER/redis_${role}_password")@redis:6379/0"
     # Used instead where sentinels watch over Redis.
@@ -69,7 +70,7 @@ users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the
 token_file() { # token_file YES: an empty token asks nobody for one
   if [[ $1 == yes && ! -s $FOLDER/cluster_token ]] || [[ $1 == yes && -z $(tr -d '[:space:]' <"$FOLDER/cluster_token") ]]; then
     rm -f "$FOLDER/cluster_token"
-    keep cluster_token "$(random)"
+    keep cluster_token
   else
     keep cluster_token ""
   fi
@@ -85,8 +86,8 @@ main() {
   mkdir -p "$FOLDER"
   chmod 0700 "$FOLDER"
   redis_files
-  keep grafana_admin_password "$(random)"
-  keep secrets_key "$(random)"
+  keep grafana_admin_password
+  keep secrets_key
   # Made by a coordinator once there is one: ./deploy-cluster.sh docker --runner.
   keep runner_token ""
   token_file "$token"
