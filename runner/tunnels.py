@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which a coordinator may leave a question of the connection unanswered.
 _PONG_SECONDS = 10.0
-#: Connections in a row to coordinators that it knows, after which it knows all; and seconds between two of those.
+#: Fewest connections in a row to known coordinators, after which it believes to know all; seconds between two of those.
 _REPEATS, _QUICK_SECONDS = 4, 0.05
 #: Seconds after which a connection that is not open yet holds up no further one, as where a name is slow to be found.
 _SLOW_SECONDS = 1.0
@@ -89,11 +89,19 @@ class _Links:
                 meeting.add(asyncio.create_task(self._met(repeats)))
             met, meeting = await asyncio.wait(meeting, timeout=_SLOW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             repeats = min((task.result() for task in met), default=repeats)
-            await asyncio.sleep(_QUICK_SECONDS if repeats < _REPEATS else LOOK_SECONDS)
+            if repeats < self._enough():
+                await asyncio.sleep(_QUICK_SECONDS)
+            else:
+                repeats = 0
+                await asyncio.sleep(LOOK_SECONDS)
         tasks = [*meeting, *self._known.values(), *self._streams]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _enough(self) -> int:
+        """Return how many known coordinators in a row mean that there is hardly another: of more, more."""
+        return max(_REPEATS, 2 * (len(self._known) + 1))
 
     async def _met(self, repeats: int) -> int:
         """Connect to a coordinator; return how many known ones were met in a row, with so many before."""
@@ -101,7 +109,7 @@ class _Links:
             repeats = 0 if await self._meet() else repeats + 1
         except _BROKEN as error:
             self._say(str(error) or type(error).__name__)
-            return _REPEATS
+            return self._enough()
         self._say("")
         return repeats
 

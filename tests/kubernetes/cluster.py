@@ -137,8 +137,9 @@ class Cluster:
         )
 
     def live_workers(self) -> int:
+        """Return how many workers for CPUs are there; the overlay may have a runner besides."""
         rows = self.get("/api/workers")["workers"]
-        return len([row for row in rows if row["live"] and row["state"] != "starting"])
+        return len([row for row in rows if row["live"] and row["device"] == "cpu" and row["state"] != "starting"])
 
 
 def _count(command: tuple[str, ...], seconds: float) -> None:

@@ -133,7 +133,8 @@ def test_the_death_of_redis_loses_nothing_acknowledged(cluster: Cluster, undistu
 
 def test_status_logs_and_report_tell_and_keep_secrets(cluster: Cluster) -> None:
     status = json.loads(cluster.deploy("status", "--json").stdout)["kubernetes"]
-    assert status["workloads"]["coordinator"] == {"ready": 3, "wanted": 3} and status["api"]["workers"]["live"] == 3
+    assert status["workloads"]["coordinator"] == {"ready": 3, "wanted": 3}
+    assert status["api"]["workers"]["live"] == 3 + status["workloads"].get("runner", {"wanted": 0})["wanted"]
     assert "coordinator" in cluster.deploy("logs", "coordinator").stdout
     report = cluster.deploy("report").stdout
     assert "## Throughput" in report and cluster.headers["Authorization"].split()[1] not in report

@@ -67,6 +67,24 @@ def test_connections_that_hang_keep_a_runner_from_no_other_coordinator(monkeypat
     assert not thread.is_alive(), "those that hang are left"
 
 
+def test_each_look_for_new_coordinators_is_as_many_connections_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection alone would meet one new coordinator of three each fifteen seconds."""
+    slept: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await real(0)
+
+    class Links(tunnels._Links):
+        async def _meet(self) -> bool:
+            return False
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(Links(cast(Api, Opening()), lambda port: None, lambda: len(slept) == 8).keep())
+    assert slept == [tunnels._QUICK_SECONDS] * 3 + [tunnels.LOOK_SECONDS] + slept[:4]
+
+
 def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_accepts() -> None:
     def told(level: int, text: str) -> bool:
         return _is_event(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
