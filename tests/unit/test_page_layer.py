@@ -28,13 +28,14 @@ class Replica:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, dict[str, str]]] = []
+        self.status = 200
         self.answers: dict[str, str] = {"Content-Type": "text/html", "Set-Cookie": "a=b", "Server": "x"}
         replica = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 replica.heard.append((self.command, self.path, dict(self.headers.items())))
-                status, body = (302 if "Location" in replica.answers else 200), b"<p>tasks</p>"
+                status, body = (302 if "Location" in replica.answers else replica.status), b"<p>tasks</p>"
                 self.send_response_only(status)
                 for name, value in {**replica.answers, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
@@ -151,6 +152,16 @@ def test_a_replica_leads_a_browser_nowhere_else(shown: Shown, replica: Replica) 
             assert "location" not in answer.headers
         replica.answers["Location"] = "/status"
         assert (await ask("/", **browser)).headers["location"] == "/status"
+
+    shown.run(work)
+
+
+def test_a_status_that_there_is_not_is_passed_on_to_nobody(shown: Shown, replica: Replica) -> None:
+    async def work(ask: Ask) -> None:
+        browser = await shown.let_in(ask)
+        replica.status = 999
+        answer = await ask("/status", **browser)
+        assert answer.status_code == 502 and "answers 999" in answer.text
 
     shown.run(work)
 
