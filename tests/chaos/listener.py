@@ -87,7 +87,11 @@ def problems(seen: Sequence[str], written: Mapping[str, str], log_was_cut: bool,
     missed what happened up to the next one.
     """
     found = ["it was told to start anew though nothing was lost"] if anew and not log_was_cut else []
-    late = [(before, after) for before, after in pairwise(seen) if position(after) <= position(before)]
+    late = [
+        (before, after)
+        for number, (before, after) in enumerate(pairwise(seen), 1)
+        if position(after) <= position(before) and number not in anew  # what it had heard was lost, and is told again
+    ]
     if late:
         found.append(f"{len(late)} events came out of order, the first is {late[0][1]} after {late[0][0]}")
     known, gaps = set(seen), [_gap(seen, number) for number in anew]

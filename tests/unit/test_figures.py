@@ -63,7 +63,7 @@ def test_a_worker_reports_each_figure_of_its_host() -> None:
 
 def test_each_figure_of_a_metric_is_in_the_table() -> None:
     declared = {metric for metric in metrics.ALL if metric.name.startswith(("cluster_gpu_", "cluster_host_"))}
-    others = {metrics.GPU_INFO, metrics.GPU_THROTTLED, *DERIVED}
+    others = {metrics.GPU_INFO, metrics.GPU_THROTTLED, metrics.GPU_CORDONED, *DERIVED}
     assert {figure.metric for figure in (*figures.HOST, *figures.GPU)} == declared - others
 
 
