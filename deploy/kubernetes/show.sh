@@ -39,7 +39,7 @@ kube_status_json() {
 # -- logs -------------------------------------------------------------------------------------------------------------
 
 kube_logs() { # logs [SERVICE] [-f]
-  local service='' follow='' known arguments=(logs --tail 200 --prefix --all-containers --max-log-requests 100)
+  local service='' follow='' known arguments=(logs --tail 200 --prefix --all-containers --max-log-requests 100 --ignore-errors)
   while (($#)); do
     case $1 in
       -f | --follow) follow=yes ;;

@@ -481,7 +481,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   echo 'Deployment cpu-workers 3 3 3 3 1 1' >>"$FAKE/rows"
   cluster logs cpu-workers -f
   exits 0
-  called "--follow --selector app.kubernetes.io/name in (cpu-worker)"
+  called "--ignore-errors --follow --selector app.kubernetes.io/name in (cpu-worker)"
   cluster logs nothing
   exits 2
   says "there is no service 'nothing'; there are: coordinator cpu-workers"
