@@ -369,12 +369,16 @@ def test_a_guard_that_a_program_stops_goes_on(slot: Slot, written: Written) -> N
 
 
 def test_a_guard_that_never_answers_is_killed_with_its_program(
-    slot: Slot, written: Written, monkeypatch: pytest.MonkeyPatch
+    slot: Slot, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runner.slot.ANSWER_SECONDS", 0.5)
     monkeypatch.setattr("runner.slot.KEEP_SECONDS", 1e9)
+    stopped = tmp_path / "stopped"
     with pytest.raises(GuardDied):
-        slot.run(shell("kill -STOP $PPID; exec sleep 4242.8"), written, lambda: 0.0)
+        slot.run(
+            shell(f"kill -STOP $PPID; echo > {stopped}; exec sleep 4242.8", timeout_seconds=60), written,
+            lambda: 0.0 if stopped.exists() else None,
+        )  # fmt: skip
     assert slot.run(shell("exit 3"), written).code == 3
 
 
