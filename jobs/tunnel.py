@@ -236,6 +236,22 @@ async def joined(one: Stream, other: Stream) -> None:
             await stream.close()
 
 
+async def passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass bytes on both ways between a stream and a connection until one of them ends, and all of that was sent."""
+
+    async def out() -> None:
+        while data := await reader.read(PIECE):
+            await stream.write(data)
+        await stream.end()
+
+    async def back() -> None:
+        while data := await stream.read(PIECE):
+            writer.write(data)
+            await writer.drain()
+
+    await first_of(out(), back())
+
+
 async def first_of(*several: Coroutine[Any, Any, None]) -> None:
     """Return when the first of several ends, well or not; the others are cancelled."""
     tasks = [asyncio.ensure_future(one) for one in several]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, PIECE, Garbled, Stream, Tunnel, first_of
+from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
 from jobs.worker.api_calls import Api
 
 log = logging.getLogger(__name__)
@@ -168,24 +168,8 @@ class _Links:
             if (address := self._address(port)) is not None:
                 reader, writer = await asyncio.open_connection(address, port)
                 try:
-                    await _passed_on(stream, reader, writer)
+                    await passed_on(stream, reader, writer)
                 finally:
                     writer.close()
         with contextlib.suppress(*_BROKEN):
             await stream.close()
-
-
-async def _passed_on(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on both ways until the coordinator's end is closed, or the replica's, and all of that was sent."""
-
-    async def out() -> None:
-        while data := await reader.read(PIECE):
-            await stream.write(data)
-        await stream.end()
-
-    async def back() -> None:
-        while data := await stream.read(PIECE):
-            writer.write(data)
-            await writer.drain()
-
-    await first_of(out(), back())

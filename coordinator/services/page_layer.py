@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from coordinator import pages
+from coordinator import browsers, pages
 from coordinator.asker import Asker
 from coordinator.asker import Scope as Right
 from coordinator.cluster import Cluster
@@ -32,7 +32,7 @@ from coordinator.services.page_names import PageNames
 from coordinator.services.routing import Page
 from coordinator.services.tickets import Place, Use
 from engines import registry
-from jobs import errors, exposure
+from jobs import errors
 from jobs.numbers import short
 from jobs.store.connection import Unreachable, reason
 from jobs.store.services import Replica
@@ -185,7 +185,8 @@ class PageLayer:
         if let.ticket:
             text = tickets.issue(let.place, Use.COOKIE, let.asker, tickets.LOOK_SECONDS)
             answer.set_cookie(
-                _cookie(request), text, max_age=tickets.LOOK_SECONDS, path="/", secure=is_tls(request), httponly=True,
+                _cookie(request), text, max_age=tickets.LOOK_SECONDS, path="/", secure=browsers.is_tls(request),
+                httponly=True,
                 # Not strict: the link is followed from the cluster's pages, which are another site.
                 samesite="lax",
             )  # fmt: skip
@@ -235,35 +236,25 @@ class _NotAllowed(errors.ClusterError):
     status = 405
 
 
-def is_tls(connection: HTTPConnection) -> bool:
-    """Return True where the browser speaks TLS, here or to the proxy in front."""
-    return connection.url.scheme in ("https", "wss") or connection.headers.get("x-forwarded-proto", "") == "https"
-
-
 def check_transport(connection: HTTPConnection) -> None:
     """Raise Forbidden where links and cookies would cross a network readable."""
-    host = connection.headers.get("host", "")
-    if not is_tls(connection) and not exposure.is_loopback(exposure.host_name(host)):
-        detail = f"pages of services at {short(host, 80)} need TLS (https://): what lets a browser in would be readable"
+    if browsers.is_readable(connection):
+        host = short(connection.headers.get("host", ""), 80)
+        detail = f"pages of services at {host} need TLS (https://): what lets a browser in would be readable"
         raise errors.Forbidden(detail, field="Host")
 
 
 def _cookie(connection: HTTPConnection) -> str:
-    """Return the cookie's name. It has the port, since all ports of a host share a jar of cookies."""
-    port = connection.headers.get("host", "").rpartition(":")[2]
-    prefix = "__Host-" if is_tls(connection) else ""
-    return f"{prefix}service_page{f'_{port}' if port.isascii() and port.isdigit() else ''}"
+    return browsers.cookie_name(connection, "service_page")
 
 
 def _check_asker(connection: HTTPConnection) -> None:
     """Raise Forbidden for pages of other origins, but for a link that somebody followed; and without TLS."""
-    headers = connection.headers
     check_transport(connection)
-    origin, host = headers.get("origin", "").lower(), headers.get("host", "").lower()
-    if origin and origin not in (f"http://{host}", f"https://{host}"):
-        raise errors.Forbidden(f"a page from {short(origin, 80)} asks {short(host, 80)}", field="Origin")
+    browsers.check_origin(connection)
+    headers = connection.headers
     followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not followed:
+    if not browsers.is_of_own_page(connection) and not followed:
         raise errors.Forbidden("a page from elsewhere cannot use this one", field="Sec-Fetch-Site")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from coordinator import browsers
 from coordinator.asker import Asker
 from coordinator.services import page_layer, tickets
 from coordinator.services.page_names import PageNames
@@ -31,7 +32,7 @@ async def link(request: Request, service: Service, asker: Asker, routes: Routes,
         why = page.because if page else "it was served just now"
         detail = f"no replica of {service.name} answers for its page yet: {why}; see: cluster service show"
         raise errors.Unavailable(f"{detail} {service.name}")
-    at = f"{'https' if page_layer.is_tls(request) else 'http'}://{authority}"
+    at = f"{'https' if browsers.is_tls(request) else 'http'}://{authority}"
     if not asker.token:
         return {"url": f"{at}{path}", "seconds": None}
     ticket = tickets.issue(page_layer.place(page, page.leader), Use.LINK, asker, tickets.LINK_SECONDS)

@@ -15,7 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
 from coordinator.services.tunnels import Tunnels
-from jobs.tunnel import PIECE, Stream, first_of
+from jobs import tunnel
+from jobs.tunnel import Stream, first_of
 
 #: Bytes of a replica's message, and seconds in which it opens a WebSocket.
 MAX_MESSAGE, OPEN_SECONDS = 20 << 20, 10.0
@@ -35,11 +36,11 @@ async def opened(
     tunnels: Tunnels, host: str, port: int, path: str, headers: Mapping[str, str], protocols: Sequence[str]
 ) -> AsyncIterator[ClientConnection]:
     """Open a WebSocket to a port of a replica's host, or of a tunnel's name. One of BROKEN where none opens."""
-    tunnel = tunnels.at(host)
+    through = tunnels.at(host)
     async with contextlib.AsyncExitStack() as held:
         ends: dict[str, Any] = {}
-        if tunnel is not None:
-            ends["sock"] = await held.enter_async_context(_through(await tunnel.open(port)))
+        if through is not None:
+            ends["sock"] = await held.enter_async_context(_through(await through.open(port)))
         yield await held.enter_async_context(
             _Straight(
                 f"ws://{host}:{port}{path}", additional_headers=headers, compression=None, max_size=MAX_MESSAGE,
@@ -65,17 +66,8 @@ async def _through(stream: Stream) -> AsyncIterator[socket.socket]:
 
 
 async def _joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    async def out() -> None:
-        while data := await reader.read(PIECE):
-            await stream.write(data)
-
-    async def back() -> None:
-        while data := await stream.read(PIECE):
-            writer.write(data)
-            await writer.drain()
-
     try:
-        await first_of(out(), back())
+        await tunnel.passed_on(stream, reader, writer)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):

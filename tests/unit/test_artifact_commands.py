@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit import command_runs
 from tests.unit.artifact_bench import Bench
-from threads_cluster import cli, session
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.unit.command_runs import Run
+from threads_cluster import session
 
 
 @pytest.fixture
@@ -26,16 +26,7 @@ def bench(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> Run:
     """Exit code, stdout and stderr of `cluster artifact ...`."""
-
-    def ran(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["artifact", *map(str, arguments)])
-        shown = capsys.readouterr()
-        out = "".join(line for line in shown.out.splitlines(keepends=True) if "[info " not in line)
-        return int(ended.value.code or 0), out, shown.err
-
-    return ran
+    return command_runs.runner(capsys, "artifact")
 
 
 def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Path) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit import command_runs
 from tests.unit.artifact_bench import Bench
+from tests.unit.command_runs import Run
 from tests.unit.models_bench import Pool
-from threads_cluster import cli, model_files, session
-
-Run = Callable[..., tuple[int, str, str]]
+from threads_cluster import model_files, session
 
 
 @pytest.fixture
@@ -25,16 +25,7 @@ def bench(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> Run:
     """Exit code, stdout and stderr of a command."""
-
-    def ran(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*map(str, arguments)])
-        shown = capsys.readouterr()
-        out = "".join(line for line in shown.out.splitlines(keepends=True) if "[info " not in line)
-        return int(ended.value.code or 0), out, shown.err
-
-    return ran
+    return command_runs.runner(capsys)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit import command_runs
+from tests.unit.command_runs import Run
 from tests.unit.workflow_bench import Flows, workflow_text
 from threads_cluster import cli, session, workflow_commands, workflows
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -31,16 +31,7 @@ def flows(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def run(flows: Flows, capsys: pytest.CaptureFixture[str]) -> Run:
     """Exit code, stdout and stderr of `cluster workflow ...`."""
-
-    def ran(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["workflow", *map(str, arguments)])
-        shown = capsys.readouterr()
-        out = "".join(line for line in shown.out.splitlines(keepends=True) if "[info " not in line)
-        return int(ended.value.code or 0), out, shown.err
-
-    return ran
+    return command_runs.runner(capsys, "workflow")
 
 
 @pytest.fixture
