@@ -32,6 +32,7 @@ Examples:
 #: What names of services lack.
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _MOST_NAME = 63
+_WHOLE_ID = re.compile(r"[0-9a-f]{64}")
 _SUFFIX, _GGUF = ".gguf", b"GGUF"
 _FETCHED = (
     "to fetch a model: cluster model download NAME --source hf://ORG/REPO/FILE; to list those kept: cluster model list"
@@ -307,12 +308,17 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
         return
     lately = row.get("last_minute") or {}
     show.pairs({
-        "service": name, "engine": row["engine"], "model": row["model"], "state": _state(row),
+        "service": name, "engine": row["engine"], "model": _model(row["model"]), "state": _state(row),
         "created": row["created"], "requests now": row["requests"], "in the last minute": lately.get("requests"),
         "last death": row["last_failure"],
     })  # fmt: skip
     _table([row])
     show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))
+
+
+def _model(model: str | None) -> str | None:
+    """Return a model as it was named; of an artifact's whole id the beginning, by which it is found as well."""
+    return model[: artifact_commands.DIGITS] if model and _WHOLE_ID.fullmatch(model) else model
 
 
 @app.command("open")

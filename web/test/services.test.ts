@@ -6,7 +6,22 @@ vi.hoisted(() => {
 
 import type { Service } from "../src/lib/api";
 import { Answer, Growing, MOST_TEXT } from "../src/pages/cluster/model/playground";
-import { bounds, drained, readiness, reason, serviceVerbs, writes } from "../src/pages/cluster/model/services";
+import {
+  bounds,
+  drained,
+  modelText,
+  readiness,
+  reason,
+  serviceVerbs,
+  writes,
+} from "../src/pages/cluster/model/services";
+
+test("a model is called as it was named, an artifact by the beginning of its id", () => {
+  expect(modelText("tiny")).toBe("tiny");
+  expect(modelText(null)).toBe("");
+  expect(modelText("2ad04d906f75".padEnd(64, "0"))).toBe("2ad04d906f75");
+  expect(modelText("2ad04d906f75")).toBe("2ad04d906f75");
+});
 
 const NOW = Date.parse("2026-11-23T10:00:00Z");
 

@@ -21,6 +21,7 @@ import {
   deleteService,
   drained,
   may,
+  modelText,
   pageOf,
   readiness,
   reason,
@@ -161,7 +162,7 @@ function Heading({ row, onAct }: Props) {
         <h2>{row.name}</h2>
         <State of={row.state} />
         <span class="soft">
-          {row.engine} {row.model}
+          {row.engine} {modelText(row.model)}
         </span>
         <span class="grow" />
         {row.page && (

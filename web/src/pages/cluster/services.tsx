@@ -13,7 +13,7 @@ import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { Playground } from "./playground";
 import { usePolled } from "./model/polled";
-import { chosen, models, readiness, reason, services } from "./model/services";
+import { chosen, models, modelText, readiness, reason, services } from "./model/services";
 import { asksOnly, openService, state } from "./model/state";
 
 const ServicePart = later(() => import("./service").then((part) => part.ServicePart));
@@ -45,7 +45,7 @@ const COLUMNS: Column<Service>[] = [
     wrap: true,
     cell: ({ engine, model }) => (
       <>
-        {engine} <span class="soft">{model}</span>
+        {engine} <span class="soft">{modelText(model)}</span>
       </>
     ),
   },

@@ -47,6 +47,11 @@ export function deleteService(name: string): Promise<void> {
   return del(path(name));
 }
 
+/** A service's model as it was named; of an artifact's whole id the beginning, by which it is found as well. */
+export function modelText(model: string | null): string {
+  return /^[0-9a-f]{64}$/.test(model ?? "") ? (model ?? "").slice(0, 12) : (model ?? "");
+}
+
 /** Whether who looks at the page has a scope. */
 export function may(scope: "run" | "infer"): boolean {
   const scopes = who.value?.scopes ?? [];
