@@ -10,26 +10,34 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 _LAYERS, _WIDTH, _HEADS, _INNER, _CONTEXT = 1, 64, 4, 128, 512
 #: What a chat becomes.
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+#: Token that ends a text; number that every token has in its first place, by which this one is never the next.
+_END, _SAME = 2, 0.2
 
 
 def write(path: Path, seed: int = 7) -> None:
-    """Write a model whose tokens are bytes, and which knows nothing."""
+    """Write a model whose tokens are bytes, which knows nothing, and answers until it is told to end."""
     out = gguf.GGUFWriter(str(path), "llama")
     _describe(out)
     random = np.random.default_rng(seed)
     _add_tokens(out)
 
+    def drawn(*shape: int) -> NDArray[np.float32]:
+        return random.normal(0, 0.05, shape).astype(np.float32)
+
     def add(name: str, *shape: int) -> None:
-        out.add_tensor(name, random.normal(0, 0.05, shape).astype(np.float32))
+        out.add_tensor(name, drawn(*shape))
 
     tokens = 3 + 256
-    add("token_embd.weight", tokens, _WIDTH)
-    add("output.weight", tokens, _WIDTH)
+    embedded, logits = drawn(tokens, _WIDTH), drawn(tokens, _WIDTH)
+    embedded[:, 0], logits[_END, 0] = _SAME, -100 * _SAME
+    out.add_tensor("token_embd.weight", embedded)
+    out.add_tensor("output.weight", logits)
     out.add_tensor("output_norm.weight", np.ones(_WIDTH, np.float32))
     for layer in range(_LAYERS):
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
@@ -64,7 +72,7 @@ def _add_tokens(out: gguf.GGUFWriter) -> None:
     out.add_token_types([_UNKNOWN, _CONTROL, _CONTROL, *[_BYTE] * 256])
     out.add_unk_token_id(0)
     out.add_bos_token_id(1)
-    out.add_eos_token_id(2)
+    out.add_eos_token_id(_END)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -271,19 +271,27 @@ class _Call:
             await self._let_go()
 
     async def _from_some_replica(self) -> Response:
-        tried: list[str] = []
+        tried: list[Replica] = []
         while True:
             replica = self._gateway.routes.pick(self._route, tried, self._prefix)
             try:
                 return await self._from(replica)
             except _Another as error:
-                tried.append(replica.job_id)
+                tried.append(replica)
                 self._gateway.routes.eject(replica)
                 log.warning("a replica gave no answer: %s", error, extra={"job_id": replica.job_id})
-                if len(tried) >= _ATTEMPTS or len(tried) >= len(self._route.ready):
-                    asked = f"{len(tried)} of {len(self._route.ready)} were asked"
-                    detail = f"no replica of {self._route.service.name} gave an answer; {asked}, the last: {error}"
-                    raise BadUpstream(detail) from None
+                self._route = await self._with_another(tried, error)
+
+    async def _with_another(self, tried: Sequence[Replica], error: _Another) -> Route:
+        """Return the route, read anew where all that were known were tried. BadUpstream where it has no other one."""
+        routes, route = self._gateway.routes, self._route
+        if len(tried) < _ATTEMPTS and not routes.has_another(route, tried):
+            route = await routes.awake(await routes.anew(route), self._left)
+        if not route.ready or (len(tried) < _ATTEMPTS and routes.has_another(route, tried)):
+            return route
+        asked = f"{len(tried)} of {len(route.ready)} were asked"
+        detail = f"no replica of {route.service.name} gave an answer; {asked}, the last: {error}"
+        raise BadUpstream(detail) from None
 
     async def _from(self, replica: Replica) -> Response:
         held = AsyncExitStack()

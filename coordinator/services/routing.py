@@ -91,6 +91,8 @@ class Page:
 
 
 Key = tuple[str, str]
+#: Job, worker and port of a replica.
+_Place = tuple[str, str, int]
 
 
 def _heard(reading: asyncio.Task[None]) -> None:
@@ -113,12 +115,12 @@ class Routes:
         self._read_at = -1e9
         self._reading: asyncio.Task[None] | None = None
         self._gates: dict[str, Gate] = {}
-        #: Requests passed on now, by job of the replica; jobs that get none until a time.
+        #: Requests passed on now, by job of the replica; places that get none until a time.
         self.busy: Counter[str] = Counter()
         #: Requests that there are now, those that wait included, by service.
         self.asked: Counter[str] = Counter()
         self._new: set[str] = set()
-        self._ejected: dict[str, float] = {}
+        self._ejected: dict[_Place, float] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     async def of_tenant(self, tenant: str) -> list[Route]:
@@ -157,15 +159,24 @@ class Routes:
             raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
         return route
 
-    def pick(self, route: Route, without: Collection[str] = (), prefix: bytes = b"") -> Replica:
+    async def anew(self, route: Route) -> Route:
+        """Return a route as it is now: none of the replicas that are known gave an answer. UnknownModel."""
+        await self._read_anew(time.monotonic())
+        return await self.find(route.service.tenant, route.service.name)
+
+    def has_another(self, route: Route, tried: Collection[Replica]) -> bool:
+        """Return True for a route with a replica that was not tried, or was where its runner died since."""
+        return bool(_others(route, tried))
+
+    def pick(self, route: Route, without: Collection[Replica] = (), prefix: bytes = b"") -> Replica:
         """Return the replica for a request. NoReplica says why there is none.
 
         Requests with the same prefix come to the same replica, unless it has more than its part of all requests; those
         beyond that, and those without a prefix, to the one with the fewest.
         """
         now = time.monotonic()
-        usable = [one for one in route.ready if one.job_id not in without]
-        fresh = [one for one in usable if self._ejected.get(one.job_id, 0.0) <= now]
+        usable = _others(route, without)
+        fresh = [one for one in usable if self._ejected.get(_place(one), 0.0) <= now]
         if not (fresh or usable):
             name = route.service.name
             raise NoReplica(f"no replica of {name} is ready: {route.because}", because=route.because)
@@ -205,7 +216,7 @@ class Routes:
 
     def eject(self, replica: Replica) -> None:
         """Give a replica that could not be reached no requests for a while, where there is another one."""
-        self._ejected[replica.job_id] = time.monotonic() + EJECTED_SECONDS
+        self._ejected[_place(replica)] = time.monotonic() + EJECTED_SECONDS
 
     @contextmanager
     def counted(self, replica: Replica) -> Iterator[None]:
@@ -279,7 +290,7 @@ class Routes:
                 if not route.asked.get("unrouted"):  # loaded, and served by nobody yet
                     known[service.tenant, service.name] = route
         self._gates = {route.service.service_id: route.gate for route in known.values()}
-        self._ejected = {job: until for job, until in self._ejected.items() if until > began}
+        self._ejected = {place: until for place, until in self._ejected.items() if until > began}
         self._known, self._read_at = known, began
 
     def _read_all(self) -> tuple[list[Service], dict[str, list[Replica]], dict[str, TunnelEnd]]:
@@ -345,6 +356,18 @@ class Routes:
             return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
         said = f"; the last one died: {service.said}" if service.failures and service.said else ""
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said
+
+
+def _place(replica: Replica) -> _Place:
+    """Return where a replica answers: one whose runner died is begun elsewhere as the same job."""
+    assert replica.report
+    return replica.job_id, replica.report.worker, replica.report.port
+
+
+def _others(route: Route, tried: Collection[Replica]) -> list[Replica]:
+    """Return the ready replicas of a route that were not tried."""
+    places = {_place(one) for one in tried}
+    return [one for one in route.ready if _place(one) not in places]
 
 
 def _is_tunnelled(report: Report) -> bool:

@@ -85,6 +85,7 @@ def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, t
         submit(server.store, "after", 1)
         listed = server.store.client.zrange("ct:jobs", 0, -1)
         until(rewriter.round)
+        await_log(server.store)
         server.restart()
         assert server.store.client.zrange("ct:jobs", 0, -1) == listed
     finally:

@@ -228,11 +228,12 @@ def test_a_killed_replica_costs_its_own_streams_alone_and_is_replaced(live: Live
 
 def test_a_client_that_leaves_ends_the_engines_work(live: Live, paced: str) -> None:
     asked = stream(live, paced)
-    first = next(asked)
+    engine = psutil.Process(json.loads(next(asked))["pid"])
     asked.close()
+    until(lambda: engine.num_threads() == 1)  # it has one more for each request
     until(lambda: sum(row["requests"] for row in live.get(f"/api/services/{paced}")["running"]) == 0)
     before = live.get(f"/api/services/{paced}")["failures"]
-    psutil.Process(json.loads(first)["pid"]).kill()  # its log is kept as that of the last one that died
+    engine.kill()  # its log is kept as that of the last one that died
     row = until(lambda: (row := live.get(f"/api/services/{paced}"))["failures"] > before and row, 60)
     assert "the client left" in log(live, row["last_dead_job_id"])
 

@@ -250,6 +250,32 @@ def test_a_replica_where_nothing_listens_is_left_out_at_once() -> None:
     with_engines(2, work)
 
 
+def test_a_replica_whose_runner_died_is_asked_where_it_is_now() -> None:
+    """Which are ready, a coordinator knows half a second late: that is no reason for a 502."""
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        client.stored.list, [*_, now] = client.stored.list[:1], client.stored.list
+        await client.gateway.routes.find("default", "chat")
+        await engines[0].__aexit__()
+        client.stored.list = [replace(now, job_id=client.stored.list[0].job_id)]
+        assert b"abc" in await client.text({"model": "chat"}) and len(engines[1].asked) == 1
+
+    with_engines(2, work)
+
+
+def test_a_service_that_ended_meanwhile_says_so() -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        await client.gateway.routes.find("default", "chat")
+        await engines[0].__aexit__()
+        with pytest.raises(BadUpstream, match="1 of 1 were asked"):
+            await client.ask({"model": "chat"})
+        client.stored.list = []
+        with pytest.raises(NoReplica, match="no replica of chat is ready"):
+            await client.ask({"model": "chat"})
+
+    with_engines(1, work)
+
+
 def test_a_stream_that_breaks_off_is_not_begun_anew_and_ends_with_an_error() -> None:
     async def breaks(asked: Asked) -> None:
         await asked.begin_stream()
