@@ -175,7 +175,7 @@ def _start(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     url = f"redis://127.0.0.1:{port}/0"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not _answers(url):
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
@@ -200,7 +200,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     yield serve
     for process, _ in running.values():
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
 
 def _flushed(url: str) -> str:

@@ -76,7 +76,7 @@ class Bench(Live):
         #: When Redis died without warning, and how many seconds of its log were taken away.
         self.deaths: list[tuple[float, float]] = []
         #: Times, inodes and sizes of the file that Redis appended to since its start.
-        self._sizes: deque[tuple[float, int, int]] = deque(maxlen=200)
+        self._sizes: deque[tuple[float, int, int]] = deque(maxlen=2000)
         self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 

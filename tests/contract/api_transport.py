@@ -72,7 +72,7 @@ class Served:
         assert self.store.tokens.create(minted, name=name, scopes=scopes, tenant=tenant, labels=labels) == "new"
         return minted.text
 
-    def api(self, token: str, timeout: float = 5.0) -> Api:
+    def api(self, token: str, timeout: float = 60.0) -> Api:
         self._apis.append(Api(self.place, token, timeout=timeout))
         return self._apis[-1]
 

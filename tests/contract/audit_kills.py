@@ -52,7 +52,7 @@ class Server:
         self._folder, self._draw, self._port = folder, draw, free_port()
         self._program = program or redis_server.find()
         self.url = f"redis://127.0.0.1:{self._port}/0"
-        self.store = Store(connection.connect(self.url, retries=0, timeout=3))
+        self.store = Store(connection.connect(self.url, retries=0, timeout=60))
         #: Sizes of Redis' log within the last second, by time.
         self._sizes: deque[tuple[float, int]] = deque()
         self._start()
@@ -63,7 +63,7 @@ class Server:
         given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         # Without the signal SIGXFSZ, which Python ignores, Redis hears of `limit` as an error of its write.
         self._process = subprocess.Popen([self._program, *given], restore_signals=False)
-        rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 30
+        rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(connection.RedisError):
                 if rewriter.round():
@@ -78,13 +78,17 @@ class Server:
 
     def limit(self, more: int | None) -> None:
         """Let each file of Redis grow to this many bytes more than its log has, as a full disk does; None: no limit."""
-        size = resource.RLIM_INFINITY if more is None else self.log().stat().st_size + more
+        size = resource.RLIM_INFINITY if more is None else self.size() + more
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def size(self) -> int:
+        """Return how many bytes Redis' log has now."""
+        return self.log().stat().st_size
 
     def note_size(self) -> None:
         """Remember how long Redis' log is now."""
         now = time.monotonic()
-        self._sizes.append((now, self.log().stat().st_size))
+        self._sizes.append((now, self.size()))
         while self._sizes[0][0] < now - 1:
             self._sizes.popleft()
 
@@ -133,7 +137,10 @@ def _change(store: Store) -> None:
 
 
 def run(folder: Path, entries: int, kills: int, seed: int) -> Counter[str]:
-    """Write at least so many entries under so many kills, and count the file's by action. Raises when one is lost."""
+    """Write at least so many entries under so many kills, and count the file's by action. Raises when one is lost.
+
+    At the last kill Redis loses what the file has, whatever the others take away.
+    """
     draw, file = random.Random(seed), folder / "audit.jsonl"
     server = Server(folder, draw)
     exporters = Exporters(server.url, file)
@@ -156,14 +163,19 @@ def _write(server: Server, exporters: Exporters, entries: int, kills: int) -> No
     server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(JOBS)])
     _await_export(server.store, 1)
     while written < entries or due:
+        before = server.size()
         _change(server.store)
         written = server.store.audit_log.read(0, 1).head.seq
         server.note_size()
         if due and written >= due[0]:
             due.pop(0)
-            _await_export(server.store, written - 2 * JOBS)
-            server.note_size()
-            server.lose_power()
+            if due:
+                _await_export(server.store, written - 2 * JOBS)
+                server.note_size()
+                server.lose_power()
+            else:
+                _await_export(server.store, written)
+                server.restart(lambda log, size=before: min(size, len(log)))  # type: ignore[misc]
             exporters.kill_one()
             server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(JOBS)])
 

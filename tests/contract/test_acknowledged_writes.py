@@ -17,8 +17,11 @@ from coordinator.events.hub import Hub
 from jobs.settings import Settings
 from jobs.store import Store, acknowledgement, bells, connection
 from tests.conftest import _binary, _start
+from tests.integration.live import until
 
 BODY: dict[str, Any] = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
+#: Longest wait for a replica that follows: a machine may be busy for that long.
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +33,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis
     master, replica = (redis.Redis.from_url(url) for _, url in started)
     master.config_set("repl-diskless-sync-delay", 0)
     replica.replicaof("127.0.0.1", started[0][1].rpartition(":")[2].partition("/")[0])
-    while replica.info("replication")["master_link_status"] != "up":
-        pass
+    follows(replica)
     yield master, replica
     for process, _ in started:
         process.kill()
@@ -46,8 +48,9 @@ def submitting(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.Monkey
     master, _ = pair
     master.flushall()
     master.config_resetstat()
-    master.wait(1, 5000)
-    client = connection.connect(f"redis://127.0.0.1:{port_of(master)}/0", retries=0)
+    assert master.wait(1, PATIENCE_MS) == 1
+    monkeypatch.setattr(acknowledgement, "WAIT_MS", PATIENCE_MS)
+    client = connection.connect(f"redis://127.0.0.1:{port_of(master)}/0", retries=0, timeout=2 * PATIENCE_MS / 1000)
     store = Store(client, replicas=1)
     bells.place_bells(store)
     yield Cluster(store, Hub(store.events), Settings(redis_replicas_to_wait=1))
@@ -70,8 +73,12 @@ def lose_the_replica(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.
 
 def bring_it_back(pair: tuple[redis.Redis, redis.Redis]) -> None:
     pair[1].replicaof("127.0.0.1", str(port_of(pair[0])))
-    while pair[1].info("replication")["master_link_status"] != "up":
-        pass
+    follows(pair[1])
+
+
+def follows(replica: redis.Redis) -> None:
+    """Return once the replica hears its master."""
+    until(lambda: replica.info("replication")["master_link_status"] == "up")
 
 
 def test_what_was_acknowledged_is_on_the_replica(submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]) -> None:
@@ -100,7 +107,7 @@ def test_a_lagging_replica_is_unknown_and_a_repeat_finds_the_one_job(
         with pytest.raises(connection.Unacknowledged, match=r"0 of 1 replicas .* same idempotency key"):
             submitting.submit([body], OWNER)
     bring_it_back(pair)
-    monkeypatch.undo()
+    monkeypatch.setattr(acknowledgement, "WAIT_MS", PATIENCE_MS)
     [answer] = submitting.submit([body], OWNER)
     assert isinstance(answer, dict)
     assert [pair[number].zcard("ct:jobs") for number in range(2)] == [1, 1]
@@ -130,7 +137,7 @@ def test_a_result_waits_too_and_an_end_that_changed_nothing_asks_for_no_further_
         results.finish("none", nothing, b"{}")
     bring_it_back(pair)
     before = commands(pair[0], "set")
-    monkeypatch.undo()
+    monkeypatch.setattr(acknowledgement, "WAIT_MS", PATIENCE_MS)
     assert results.finish("none", nothing, b"{}") is False
     assert commands(pair[0], "set") == before, "workers may not write the coordinators' key"
 

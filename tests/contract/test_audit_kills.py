@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.contract import audit_kills
 
 
-@pytest.mark.timeout(120)
 def test_the_chain_verifies_after_kills_of_redis_and_of_exporters(tmp_path: Path) -> None:
     counts = audit_kills.run(tmp_path, entries=1500, kills=3, seed=7)
     assert counts.total() >= 1500

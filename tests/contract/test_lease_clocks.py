@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -173,21 +174,27 @@ def test_a_coordinator_whose_own_clock_is_wrong_shows_what_the_others_show(
 ) -> None:
     """One that was an hour ahead saw no worker, and no rate or wait was right."""
     store = Store(connection.connect(any_redis_url))
-    store.fleet.heartbeat("w", "1", {"device": "cpu", "lanes": "1"})
     store.jobs.submit([new_job("waits", 10, "any.normal"), new_job("runs", 10, "any.high")])
-    now = int(store.clock.now() * 1000)
-    fields = {
-        "state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1, "holders": 1,
-    }  # fmt: skip
-    store.client.hset("ct:job:runs", mapping=fields)
     wrong = time.time() + hours * 3600
     monkeypatch.setattr(time, "time", lambda: wrong)
     api = Api(any_redis_url)
     token = api.post("/api/tokens", {"name": "t", "scopes": ["read"], "ttl_seconds": 3600})["token"]
-    status = api.get("/api/status", token).json()
+
+    def told(path: str) -> Any:
+        """What it answers while the worker lives and the job has a rate, each of which takes some seconds to end."""
+        store.fleet.heartbeat("w", "1", {"device": "cpu", "lanes": "1"})
+        now = int(store.clock.now() * 1000)
+        fields = {
+            "state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1,
+            "holders": 1,
+        }  # fmt: skip
+        store.client.hset("ct:job:runs", mapping=fields)
+        return api.get(path, token).json()
+
+    status = told("/api/status")
     assert status["workers"]["live"] == 1 and 0 <= status["oldest_wait_seconds"] < 60
-    [worker] = api.get("/api/workers", token).json()["workers"]
+    [worker] = told("/api/workers")["workers"]
     assert worker["live"] and worker["seen_seconds_ago"] < 60
-    job = api.get("/api/jobs/runs", token).json()
+    job = told("/api/jobs/runs")
     assert 10 <= job["seconds"] < 70 and (job["rate"], job["eta_seconds"]) == (5.0, 1.8)
     store.client.close()

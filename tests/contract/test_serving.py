@@ -41,7 +41,7 @@ class FakeLane:
         self.ready = False
 
     def mend(self) -> None:
-        assert self.healed.wait(60)
+        assert self.healed.wait(120)
         self.ready = True
 
     def _check(self) -> None:
@@ -99,11 +99,11 @@ def serving(server: Server) -> Iterator[None]:
         yield
     finally:
         server.stop()
-        thread.join(20)
+        thread.join(60)
         server.settle_down()
 
 
-def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := what():
@@ -340,7 +340,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, r
     thread.start()
     until(lambda: lane in server.pool.mending)
     server.stop()
-    thread.join(15)
+    thread.join(40)
     over = not thread.is_alive()
     lane.healed.set()
     assert over
@@ -351,7 +351,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
 
     def derive(*_: Any) -> Derived:
         began.set()
-        go_on.wait(60)
+        go_on.wait(120)
         raise LaneDied("it was told to stop")
 
     lane.derive = derive  # type: ignore[method-assign]
@@ -359,9 +359,9 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
     thread.start()
-    assert began.wait(20)
+    assert began.wait(60)
     server.stop()
-    thread.join(15)
+    thread.join(40)
     over = not thread.is_alive()
     go_on.set()
     server.settle_down()

@@ -404,7 +404,7 @@ def answers(worker: ApiStore) -> tuple[threading.Thread, list[Any]]:
 
 
 def waiting(served: Served, count: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(served.app.state.polls) != count:
         assert time.monotonic() < deadline, f"{len(served.app.state.polls)} wait"
         time.sleep(0.005)
@@ -422,7 +422,7 @@ def test_a_question_that_waits_hears_of_a_job_and_holds_no_thread(
     began = time.monotonic()
     submit(store)
     while not any(found for _, found in asked):
-        assert time.monotonic() - began < 15, "nobody heard the bell"
+        assert time.monotonic() - began < 60, "nobody heard the bell"
         time.sleep(0.005)
     assert sum(len(found) for _, found in asked) == 1
     assert next(found[0] for _, found in asked if found) == Held(job_id="j")
@@ -498,7 +498,6 @@ def test_a_coordinator_that_goes_and_comes_costs_a_pause(any_redis_url: str, sto
     with serve(any_redis_url, store) as first:
         worker = first.worker("w")
         worker.fleet.register()
-        place = first.place
     with pytest.raises(CoordinatorAway) as away:
         worker.fleet.register()
     assert 0.1 <= away.value.pause_seconds <= 0.2
@@ -510,7 +509,7 @@ def test_a_coordinator_that_goes_and_comes_costs_a_pause(any_redis_url: str, sto
     assert 1.0 <= pauses[-1] <= 2.0
     with serve(any_redis_url, store) as second:
         worker.api.place = second.place
-        assert place != second.place and worker.fleet.register()["worker"] == "w"
+        assert worker.fleet.register()["worker"] == "w"
         worker.api.drop_idle()
 
 

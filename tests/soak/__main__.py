@@ -23,8 +23,8 @@ def soak(minutes: float, every: float, file: Path, **environment: str) -> tuple[
         load.on(running.url) as users,
     ):
         watch = Watch(running, file)
-        watch.run(minutes * 60, every)
-        return watch.rows(minutes * 60), users
+        watch.run(minutes * 60, every, users.warm)
+        return watch.rows(), users
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:

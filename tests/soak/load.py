@@ -49,6 +49,11 @@ class Load:
             thread.join(90)
         self._http.close()
 
+    def warm(self) -> bool:
+        """Return True once it has done everything: each divided job, and something of every other sort."""
+        sorts = {"batch", "job", "steer", "ask", "read", "listen"}
+        return sorts <= self.counts.keys() and self.counts["job"] >= len(SPLIT)
+
     def _repeat(self, step: Callable[[int], None], pause: float) -> None:
         for number in itertools.count():
             if self._over.is_set():

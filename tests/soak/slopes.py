@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _BLOCKS = 10
+#: Samples without which there is no slope.
+LEAST = 3 * _BLOCKS
 #: A slope must exceed its bound by this many standard errors.
 _ERRORS = 3.0
 
@@ -40,7 +42,7 @@ class Growth:
 
 def growth(seconds: Sequence[float], values: Sequence[float]) -> Growth | None:
     """Fit a line through medians of ten blocks of samples; None for fewer than three samples a block."""
-    if len(seconds) < 3 * _BLOCKS:
+    if len(seconds) < LEAST:
         return None
     cuts = [len(seconds) * number // _BLOCKS for number in range(_BLOCKS + 1)]
     times = [statistics.fmean(seconds[low:high]) / 3600 for low, high in pairwise(cuts)]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak.cluster import LocalCluster
-from tests.soak.slopes import Bound, Growth, growth
+from tests.soak.slopes import LEAST, Bound, Growth, growth
 
 #: A third of a run, at most ten minutes, is left out: caches fill and kernels are loaded.
 _WARM_UP_SHARE, _WARM_UP_SECONDS = 3, 600.0
+#: On a busy machine that takes longer, and is waited for so long.
+_LATE_SECONDS = 240.0
 #: Growth that fails a run, in MB and in open files.
 MEMORY = Bound(per_hour=5.0, whole=4.0)
 HANDLES = Bound(per_hour=12.0, whole=4.0)
@@ -67,12 +69,18 @@ class Watch:
         self._cluster, self._file = cluster, file
         self._series: dict[tuple[str, str], Series] = defaultdict(Series)
         self._began = time.monotonic()
+        #: Seconds from which on samples are judged; infinite until then.
+        self._judged = float("inf")
 
-    def run(self, seconds: float, every: float) -> None:
-        """Note a sample every `every` seconds, for `seconds`."""
+    def run(self, seconds: float, every: float, warm: Callable[[], bool] = lambda: True) -> None:
+        """Note a sample every `every` seconds, for `seconds`, or as much longer as it takes until `warm`."""
+        early, samples = min(seconds / _WARM_UP_SHARE, _WARM_UP_SECONDS), 0
         with self._file.open("w") as file:
             file.write("seconds,what,unit,value\n")
-            while (passed := time.monotonic() - self._began) < seconds:
+            while (passed := time.monotonic() - self._began) < self._judged + seconds - early or samples < LEAST:
+                if passed >= early and (warm() or passed >= early + _LATE_SECONDS):
+                    self._judged = min(self._judged, passed)
+                samples += passed >= self._judged
                 for what, unit, value in self._figures():
                     self._series[what, unit].add(passed, value)
                     file.write(f"{passed:.1f},{what},{unit},{value:.3f}\n")
@@ -86,12 +94,11 @@ class Watch:
             yield what, "files", sample.handles
         yield REDIS, "MB", self._cluster.redis_memory() / 1e6
 
-    def rows(self, seconds: float) -> list[Row]:
-        """Return the table of a run of this length; processes that lived too briefly for a slope are left out."""
-        after = min(seconds / _WARM_UP_SHARE, _WARM_UP_SECONDS)
+    def rows(self) -> list[Row]:
+        """Return the table of the run; processes that lived too briefly for a slope are left out."""
         rows = []
         for (what, unit), series in sorted(self._series.items()):
-            fitted = series.growth(after)
+            fitted = series.growth(self._judged)
             judged = not (what.startswith("redis ") and unit == "MB")
             bound = (MEMORY if unit == "MB" else HANDLES) if judged else None
             if fitted is not None:

@@ -116,7 +116,7 @@ class Stack:
         found: dict[str, Any] = self.get(f"/api/jobs/{job_id}")
         return found
 
-    def result(self, job_id: str, seconds: float = 120) -> dict[str, Any]:
+    def result(self, job_id: str, seconds: float = 240) -> dict[str, Any]:
         def ended() -> dict[str, Any] | None:
             job = self.get(f"/api/jobs/{job_id}", wait_seconds=5)
             assert job["state"] not in ("failed", "cancelled"), job
@@ -127,7 +127,7 @@ class Stack:
         return found
 
     def await_progress(self, job_id: str) -> None:
-        eventually(lambda: int(self.job(job_id)["done"]) > 0, 60, f"job {job_id} has committed something")
+        eventually(lambda: int(self.job(job_id)["done"]) > 0, 180, f"job {job_id} has committed something")
 
     def live_workers(self) -> list[dict[str, Any]]:
         rows = self.get("/api/workers")["workers"]

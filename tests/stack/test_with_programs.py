@@ -43,20 +43,20 @@ def content(path):
 def reached(place):
     host, _, port = place.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), 2).close()
+        socket.create_connection((host, int(port)), 10).close()
     except OSError:
         return False
     return True
 
 def status(path):
     try:
-        return urllib.request.urlopen("http://nginx:3000" + path, timeout=10).status
+        return urllib.request.urlopen("http://nginx:3000" + path, timeout=60).status
     except urllib.error.HTTPError as error:
         return error.code
 
 def keeper():
     with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(10)
+        link.settimeout(60)
         link.connect("/run/runner-token/socket")
         return link.recv(4096).decode()
 
@@ -104,7 +104,7 @@ def run(stack: Stack, token: str, *command: str) -> subprocess.CompletedProcess[
     client = [sys.executable, "-c", "import sys; from threads_cluster.cli import main; sys.exit(main())"]
     return subprocess.run(
         [*client, "run", "--no-files", "--", *command], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=120,
+        timeout=240,
     )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_a_model_in_a_container_answers_through_nginx_and_the_tunnels_of_its_run
         made = {"name": "chat", "engine": "llamacpp", "model": "tiny", "parameters": {"context": 128, "threads": 1}}
         headers = {"Authorization": f"Bearer {token}"}
         httpx.post(f"{stack.api_url}/api/services", json=made, headers=headers, timeout=60).raise_for_status()
-        assert cluster.services.wait("chat", timeout=180)["ready"] == 1
+        assert cluster.services.wait("chat", timeout=280)["ready"] == 1
         asked = {"model": "chat", "prompt": "once", "max_tokens": 3}
         for _ in range(8):  # more than there are coordinators
             answer = httpx.post(f"{stack.api_url}/v1/completions", json=asked, headers=headers, timeout=60)
