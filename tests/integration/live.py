@@ -55,6 +55,11 @@ def until(what: Callable[[], Any], seconds: float = 60.0, every: float | None = 
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+def within(measured: Callable[[], float], most: float, tries: int = 3) -> bool:
+    """Tell whether a measure was at most so much in one of some tries, in any of which a machine may stand still."""
+    return any(measured() <= most for _ in range(tries))
+
+
 def role_of(command: Sequence[str]) -> str:
     """Return the user of Redis of a process by its command line; empty, the default user, for what is no service."""
     line = " ".join(command)
@@ -222,7 +227,7 @@ class Live:
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)
         process.send_signal(how)
-        process.wait(30)
+        process.wait(60)
 
     def stop(self) -> None:
         """Workers first, so that they can say goodbye. AssertionError when Redis denied one of them something."""

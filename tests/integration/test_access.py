@@ -14,7 +14,7 @@ import pytest
 
 from jobs.store.keys import SPANS
 from jobs.store.tokens import MAX_LOGINS
-from tests.integration.live import Live, guarded, until
+from tests.integration.live import Live, guarded, until, within
 
 MASTER = "a-long-secret-of-the-cluster"
 SMALL = {"type": "paced", "parameters": {"units": 1}}
@@ -302,12 +302,18 @@ def test_streams_of_events_leave_other_tenants_out(admin: Bearer) -> None:
 
 
 def test_a_stream_ends_within_15_seconds_of_its_tokens_end(admin: Bearer) -> None:
+    assert within(lambda: seconds_to_a_streams_end(admin), 16)
+
+
+def seconds_to_a_streams_end(admin: Bearer) -> float:
+    """Revoke a token; return after how long a stream that it opened has ended."""
     bearer, token_id = minted(admin, "read")
     with heard(bearer, "/api/events?topics=jobs") as (lines, thread):
         admin.json("DELETE", f"/api/tokens/{token_id}")
         began = time.monotonic()
-        thread.join(30)
-        assert lines == ["status 200", "END"] and time.monotonic() - began < 16
+        thread.join(60)
+        assert lines == ["status 200", "END"]
+        return time.monotonic() - began
 
 
 # -- logins of browsers ------------------------------------------------------------------------------------------------

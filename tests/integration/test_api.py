@@ -369,7 +369,7 @@ def test_a_replica_of_a_finished_simulation_is_traced_without_running_it_again(c
 
 def test_a_long_question_is_answered_later(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 3})
-    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=1", timeout=30)
+    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=2", timeout=30)
     assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
     later = httpx.get(cluster.url() + answer.headers["location"], params={"wait_seconds": 20}, timeout=30)
     assert later.json()["result"] == {"sum": 6, "count": 4}

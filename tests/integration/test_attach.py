@@ -65,7 +65,8 @@ def user(programs: Live) -> dict[str, str]:
 @pytest.fixture
 def program(programs: Live) -> Iterator[str]:
     """A job whose program writes what it finds, and runs on."""
-    job = started(programs, f"touch finds; ({FINDS}) > finds; sleep 600", env={"SHOWN": "twice"})
+    finding = f"touch finds; ({FINDS}; echo; echo ----) > finds"
+    job = started(programs, f"{finding}; sleep 600", env={"SHOWN": "twice"})
     yield job
     programs.post(f"/api/jobs/{job}/cancel")
 
@@ -120,7 +121,7 @@ class Typist:
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
-    def sees(self, pattern: str, seconds: float = 30) -> re.Match[bytes]:
+    def sees(self, pattern: str, seconds: float = 60) -> re.Match[bytes]:
         """Read on until a pattern is there, and forget what is before its end."""
         end = time.monotonic() + seconds
         while (found := re.search(pattern.encode(), self.seen)) is None:
@@ -130,7 +131,7 @@ class Typist:
         self.seen = self.seen[found.end() :]
         return found
 
-    def ended(self, seconds: float = 30) -> tuple[int, bytes]:
+    def ended(self, seconds: float = 60) -> tuple[int, bytes]:
         _, err = self.process.communicate(timeout=seconds)
         return self.process.returncode, err
 
@@ -157,7 +158,8 @@ FINDS = "env | sort; pwd; id; ulimit -a | grep -v process; umask; ls -a"
 
 
 def test_it_finds_what_the_program_finds(programs: Live, program: str, user: dict[str, str]) -> None:
-    done = attached(user, program, "--", "sh", "-c", f"cat finds; echo; echo ----; ({FINDS})")
+    found = "until tail -n 1 finds | grep -qx -e ----; do sleep 0.1; done; cat finds"
+    done = attached(user, program, "--", "sh", "-c", f"{found}; ({FINDS})")
     assert done.returncode == 0 and done.stderr == b""
     theirs, mine = done.stdout.decode().split("\n----\n")
     assert theirs.strip() == mine.strip() and f"CLUSTER_JOB_ID={program}" in mine and "SHOWN=twice" in mine
@@ -206,13 +208,13 @@ def test_it_ends_with_the_program_and_nothing_survives_however_it_hides(programs
     shell = subprocess.Popen(
         cli(job, "--", "sh", "-c", HIDES.format("4343.1")), env=user, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
-    until(lambda: len(alive("sleep 4343.1")) >= 5)
-    assert attached(user, job, given=b"touch over\n").returncode == 0
+    hidden = until(lambda: len(found := alive("sleep 4343.1")) >= 5 and found)
+    Path(f"/proc/{hidden[0]}/cwd/over").touch()
     programs.wait_for(job, "failed")
     assert not alive("sleep 4343.1")
     [unit] = programs.get(f"/api/jobs/{job}/units")["units"]
     assert (unit["exit"], unit["attempts"]) == (3, 1)
-    _, err = shell.communicate(timeout=20)
+    _, err = shell.communicate(timeout=60)
     assert shell.returncode == 125 and b"the program has ended, and its shell with it" in err
     assert b"unit 0 is dead" in attached(user, job).stderr
 
@@ -277,7 +279,7 @@ def test_a_coordinator_that_is_killed_costs_no_byte(programs: Live, program: str
     programs.start_coordinator(1)
     out = shell.stdout.read()
     assert out == b"second\n" + b"".join(b"%d\n" % number for number in range(1, 100_001))
-    assert shell.wait(20) == 5
+    assert shell.wait(60) == 5
     shell.stdout.close()
     if shell.stderr:
         shell.stderr.close()

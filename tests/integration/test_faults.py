@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live import Live, running, until
+from tests.integration.live import Live, running, until, within
 from tests.integration.test_worker import children
 
 JOBS: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ def undisturbed(cluster: Live) -> dict[str, Any]:
 
 
 def kill_child(cluster: Live) -> None:
-    os.kill(children(cluster, "worker-0")[0].pid, signal.SIGKILL)
+    os.kill(until(lambda: children(cluster, "worker-0"))[0].pid, signal.SIGKILL)
 
 
 def kill_worker(cluster: Live) -> None:
@@ -55,14 +55,21 @@ def kill_redis(cluster: Live) -> None:
     cluster.start_redis()
 
 
+def begun(cluster: Live, kind: str) -> str:
+    """Return a job of which a part is done; one that ended before this machine looked is followed by another."""
+    for _ in range(5):
+        job = cluster.submit(kind, JOBS[kind])
+        row = until(lambda job=job: (row := cluster.job(job))["progress"] > 0.1 and row, every=0.05)
+        if row["state"] == "running":
+            return job
+    raise AssertionError("each job was over before the kill")
+
+
 @pytest.mark.parametrize("kill", [kill_child, kill_worker, kill_coordinator, kill_redis])
 @pytest.mark.parametrize("kind", sorted(JOBS))
 def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str, Any], kind: str, kill: Any) -> None:
     cluster.wait_ready(2)
-    job = cluster.submit(kind, JOBS[kind])
-    until(lambda: cluster.job(job)["progress"] > 0.1, every=0.05)
-    before = cluster.job(job)
-    assert before["state"] == "running", "the job was over before the kill"
+    job = begun(cluster, kind)
     kill(cluster)
     assert cluster.result(job, 120) == undisturbed[kind]
     after = cluster.job(job)
@@ -71,6 +78,11 @@ def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str,
 
 @pytest.mark.alone
 def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live) -> None:
+    assert within(lambda: seconds_to_take_over(cluster), 5.0)
+
+
+def seconds_to_take_over(cluster: Live) -> float:
+    """Kill a worker; return after how long nobody waits for its ranges any more."""
     cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 2800, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.1)
@@ -78,16 +90,20 @@ def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live)
     cluster.kill("worker-0")
     died = time.monotonic()
     lost = ranges(cluster, job, "worker-0") or lost
-    until(
-        lambda: not ranges(cluster, job, "worker-0") and all(taken(cluster, job, lo) for lo, _ in lost), 10, every=0.02
-    )
-    assert time.monotonic() - died <= 5.0
+    until(lambda: not ranges(cluster, job, "worker-0") and all(taken(cluster, job, lo) for lo, _ in lost), every=0.02)
+    took = time.monotonic() - died
     cluster.start_worker(0)
     assert cluster.result(job) == {"sum": sum(range(2800)), "count": 2800}
+    return took
 
 
 @pytest.mark.alone
 def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_seconds(cluster: Live) -> None:
+    assert within(lambda: seconds_to_lease_again(cluster), 5.0)
+
+
+def seconds_to_lease_again(cluster: Live) -> float:
+    """Kill a lane; return after how long its range is leased again."""
     cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.05)
@@ -97,14 +113,15 @@ def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_secon
     [(lo, _)] = until(lambda: ranges(cluster, job, "worker-0"))
     lane.kill()
     died = time.monotonic()
-    until(lambda: not ranges(cluster, job, "worker-0"), 5, every=0.02)
+    until(lambda: not ranges(cluster, job, "worker-0"), every=0.02)
     # The other lane takes it, or the one in the killed one's place once that is warm: whichever is free first.
     workers = ("worker-0", "worker-1")
-    until(lambda: any(low <= lo < high for name in workers for low, high in ranges(cluster, job, name)), 5, every=0.02)
-    assert time.monotonic() - died <= 5.0
+    until(lambda: any(low <= lo < high for name in workers for low, high in ranges(cluster, job, name)), every=0.02)
+    took = time.monotonic() - died
     until(lambda: ranges(cluster, job, "worker-0"), 60)
     assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
     assert cluster.job(job)["usage"]["expired_leases"] == 0
+    return took
 
 
 def ranges(cluster: Live, job: str, worker: str) -> list[tuple[int, int]]:

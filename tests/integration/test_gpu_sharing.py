@@ -15,6 +15,7 @@ from tests.gpu.host_device import MISSING
 from tests.gpu.pretended import UUIDS
 from tests.integration.live import Live, until
 from tests.integration.test_gpu_worker import expected, node
+from tests.integration.test_local_cluster import running
 
 pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=MISSING)
 
@@ -102,11 +103,13 @@ def computed_once(live: Live, job: str) -> None:
 
 def test_a_gpu_goes_from_the_worker_to_a_program_and_back(live: Live) -> None:
     job, process = kernels(live), live.processes["gpu-0"]
-    ran = program(live, f"sleep 2; {SHOWS_ITS_GPU}")
+    go_on = live.folder / "go-on"
+    ran = program(live, f"until [ -e '{go_on}' ]; do sleep 0.1; done; {SHOWS_ITS_GPU}")
     until(lambda: owner(live) == "runner-0", 60)
     until(lambda: node(live).get("state") == "parked", 60)
     (live.folder / "faults" / "slow").unlink()
     assert 0 < live.job(job)["done"] < live.job(job)["total"]
+    go_on.touch()
     assert value(live, ran) == ",".join(UUIDS)
     ready(live)
     computed_once(live, job)
@@ -125,9 +128,9 @@ def test_a_program_of_a_lower_priority_waits_for_the_kernels(live: Live) -> None
 
 def test_a_runner_that_is_killed_loses_the_gpu_when_it_is_back(live: Live) -> None:
     job = program(
-        live, 'cd "$CLUSTER_WORKSPACE"; test -e begun && exit 0; touch begun; sleep 600', "high", workspace="k"
+        live, 'cd "$CLUSTER_WORKSPACE"; test -e begun && exit 0; touch begun; sleep 4344.1', "high", workspace="k"
     )
-    until(lambda: live.job(job)["state"] == "running", 60)
+    until(lambda: running("sleep 4344.1"))
     live.kill("runner-0")
     assert owner(live) == "runner-0", "who knows what runs there"
     start_runner(live)
@@ -153,8 +156,8 @@ def test_a_parked_worker_ends_when_it_is_told_to(live: Live) -> None:
     until(lambda: "programs have the GPU" in (live.job(waits)["waiting_because"] or ""))
     process = live.processes.pop("gpu-0")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
-    until(lambda: node(live)["state"] == "stopped")
+    assert process.wait(60) == 0
+    until(lambda: node(live).get("state") == "stopped")
     for each in (job, waits):
         assert live.post(f"/api/jobs/{each}/cancel").status_code == 200
 

@@ -92,7 +92,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         live.start_redis()
         live.start_coordinator()
         serve(live, "door", folder / "tls", port)
-        until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+        until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
         yield Door(live, port, fingerprint)
     finally:
         live.stop()
@@ -132,10 +132,11 @@ def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
 
     def told() -> Any:
         row = door.live.get("/api/hosts/attic")
-        return row if row["clock_offset_seconds"] is not None and row["disks"] else None
+        offset = row["clock_offset_seconds"]
+        return row if offset is not None and abs(offset) <= 1 and row["disks"] else None  # by a beat that was not late
 
     row = until(told, 60)
-    assert abs(row["clock_offset_seconds"]) <= 1 and row["score"] >= 0 and row["versions"]["python"]
+    assert row["score"] >= 0 and row["versions"]["python"]
     assert [one["id"] for one in row["worker_rows"]] == ["attic-cpu-1"]
     door.live.kill("worker-attic", signal.SIGTERM)
     assert door.tokens() >= {"attic-cpu-1", "attic-cpu-2"}
@@ -246,12 +247,12 @@ def test_a_host_trusts_its_authority_alone(
     files(tmp_path / "other", monkeypatch)
     port = free_port()
     serve(door.live, "impostor", tmp_path / "other", port)
-    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     moved = dataclasses.replace(joined, url=f"https://127.0.0.1:{port}")
     [left] = membership.end(moved)
     assert "not of the authority that invited" in left
     worker_of(door, moved, "worker-trusting")
-    until(lambda: "its certificate is not trusted" in door.live.log("worker-trusting"), 60)
+    until(lambda: "its certificate is not trusted" in door.live.log("worker-trusting"), 120)
     door.live.kill("worker-trusting")
     door.live.kill("impostor")
     assert membership.end(joined) == []
@@ -277,7 +278,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
     assert pinned.count(b"BEGIN CERTIFICATE") == 1
     (tmp_path / "pinned.pem").write_bytes(pinned)
     serve(door.live, "between", folder, port)
-    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     with pytest.raises(membership.CannotReach):
         membership.ask("GET", f"https://127.0.0.1:{port}/health", invited.token, str(tmp_path / "pinned.pem"))
     door.live.kill("between")
@@ -411,7 +412,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(
     serve(door.live, "renewing", folder, port)
     trust = str(folder / "server.pem")
     url = f"https://127.0.0.1:{port}/health"
-    until(lambda: httpx.get(url, verify=False).status_code == 200, 60)
+    until(lambda: httpx.get(url, verify=False).status_code == 200, 120)
     before = authority.CERTIFICATE.read_bytes()
     authority.certify(["127.0.0.1"])
     assert authority.CERTIFICATE.read_bytes() == before, "it names that already, and expires in months"
@@ -421,7 +422,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(
         status, _ = membership.ask("GET", url.replace("127.0.0.1", "localhost"), "", trust)
         return status == 200
 
-    until(lambda: _quietly(by_name), 30)
+    until(lambda: _quietly(by_name))
     assert membership.ask("GET", url, "", trust)[0] == 200, "the address is still named"
     door.live.kill("renewing")
 

@@ -238,7 +238,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     left = there.script("leave")
     assert left.returncode == 0 and "has left" in left.stderr, left.stderr
     assert not psutil.pid_exists(pid)
-    until(lambda: not host(here)["live"], 30)
+    until(lambda: not host(here)["live"], 60)
     for used, words in ((join, "was used, or has expired"), (short, "was used, or has expired")):
         refused = there.script(*used)
         assert refused.returncode == 1 and words in refused.stderr, refused.stderr
