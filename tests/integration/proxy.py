@@ -89,7 +89,7 @@ class Proxy:
         return len(self._writers) // 2
 
     def _call(self, what: object) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(10)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(60)  # type: ignore[arg-type]
 
     async def _listen(self) -> None:
         self._clear = asyncio.Event()

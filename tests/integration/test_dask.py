@@ -22,7 +22,10 @@ from tests.integration.live import Live, until
 from tests.integration.page_browser import followed, socket
 from threads_cluster import Cluster
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux"),
+    pytest.mark.timeout(600),  # each replica imports for seconds of a core
+]
 
 TOKEN = "t" * 40
 
@@ -64,7 +67,7 @@ def test_functions_are_called_on_workers_that_are_there_for_the_block(live: Live
 
 def test_a_scheduler_that_is_killed_is_followed_by_another_and_strangers_are_let_in_nowhere(cluster: Cluster) -> None:
     cluster.services.serve("kept", "dask", replicas=2)
-    cluster.services.wait("kept", 120)
+    cluster.services.wait("kept", 240)
     with cluster.dask(name="kept") as client:
         found = cluster.services.access("kept")
         address = httpx.get(f"http://{found['address']}:{found['port']}/address").text
@@ -105,7 +108,7 @@ def shown(live: Live) -> Iterator[str]:
     """The name of a service whose dashboard answers."""
     with Cluster(live.url(), TOKEN) as cluster:
         cluster.services.serve("shown", "dask", replicas=1)
-        cluster.services.wait("shown", 120)
+        cluster.services.wait("shown", 240)
         yield "shown"
         cluster.services.delete("shown")
 
