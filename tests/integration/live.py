@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
@@ -56,8 +57,41 @@ def until(what: Callable[[], Any], seconds: float = 60.0, every: float | None = 
 
 
 def within(measured: Callable[[], float], most: float, tries: int = 3) -> bool:
-    """Tell whether a measure was at most so much in one of some tries, in any of which a machine may stand still."""
-    return any(measured() <= most for _ in range(tries))
+    """Tell whether a measure was at most so much; one during which the machine stood still is taken again."""
+    for _ in range(tries):
+        with Pauses() as pauses:
+            value = measured()
+        if value <= most or pauses.longest < PAUSE_SECONDS:
+            return value <= most
+    return False
+
+
+#: A thread that only sleeps is late by this much on a machine that stands still, and by far less on one that is busy.
+PAUSE_SECONDS = 0.5
+
+
+class Pauses:
+    """The longest time by which a thread that only sleeps was late, while this is entered."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._sleep, daemon=True)
+
+    def _sleep(self) -> None:
+        before, over = time.monotonic(), False
+        while not over:
+            over = self._over.wait(0.05)
+            now = time.monotonic()
+            self.longest, before = max(self.longest, now - before - 0.05), now
+
+    def __enter__(self) -> Pauses:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._watch.join()
 
 
 def role_of(command: Sequence[str]) -> str:
