@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jobs.models import Device
-from jobs.store import keys, scripts
+from jobs.store import fleet, keys, scripts
 from jobs.store.lease_store import Claimed
 from runner import guard, run
 from tests.contract.lease_model import Bench
@@ -65,8 +65,9 @@ PRIORITIES = ("interactive", "high", "normal", "low")
 
 
 @pytest.fixture
-def shared(bench: Bench) -> Bench:
-    """A runner r and GPU workers a and b."""
+def shared(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A runner r and GPU workers a and b, whose claims Redis, by its own clock, does not let end meanwhile."""
+    monkeypatch.setattr(fleet, "GPU_TTL_MS", 600_000)
     bench.store.fleet.heartbeat("r", "1", {"device": "runner"})
     for name in ("a", "b"):
         bench.store.fleet.heartbeat(name, "1", {"device": "gpu"})
@@ -173,7 +174,7 @@ def test_no_gpu_ever_has_two_owners(shared: Bench, seed: int) -> None:
     shared.store.fleet.heartbeat("s", "1", {"device": "runner"})
     granted = 0
     for _ in range(400):
-        for gpu in owners:  # what takes longest here are pauses of the machine
+        for gpu in owners:  # who was refused has shortened it
             shared.client.pexpire(keys.gpu(f"GPU-{gpu}"), 600_000)
         gpus = "".join(sorted(pick.sample("wxyz", pick.choice([1, 1, 2, 3]))))
         worker, how = pick.choice("abrs"), pick.choice(["claim", "claim", "renew", "give up", "expire", "time"])

@@ -21,7 +21,7 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import Store, bells, connection, keys, results
+from jobs.store import Store, bells, connection, fleet, keys, results
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.lease_store import Claimed, Pulse
 from jobs.store.leases import Finished, Grant
@@ -568,7 +568,8 @@ def test_a_beat_keeps_leases_and_says_what_to_do(served: Served, store: Store) -
     assert store.client.hget(keys.worker("w"), "state") == b"stopped"
 
 
-def test_a_gpu_is_claimed_by_one_worker(served: Served) -> None:
+def test_a_gpu_is_claimed_by_one_worker(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "GPU_TTL_MS", 600_000)
     first, second = served.worker("a"), served.worker("b")
     assert first.fleet.claim(["GPU-1"], "").held and first.fleet.claim(["GPU-1"], "").held
     assert second.fleet.claim(["GPU-2", "GPU-1"], "") == Claimed(held=False, by="worker")
@@ -577,7 +578,10 @@ def test_a_gpu_is_claimed_by_one_worker(served: Served) -> None:
     assert not first.fleet.claim(["GPU-2"], "").held
 
 
-def test_a_worker_of_an_earlier_version_claims_one_gpu_at_a_time(served: Served) -> None:
+def test_a_worker_of_an_earlier_version_claims_one_gpu_at_a_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "GPU_TTL_MS", 600_000)
     first, second = served.worker("a"), served.worker("b")
     assert first.api.call("claim", {"gpu": "GPU-1", "keep": True})["claimed"]
     assert not second.fleet.claim(["GPU-1"], "").held

@@ -16,6 +16,8 @@ from grafana import queries
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, Stack, eventually
 
+#: Containers that start on a busy machine take minutes.
+pytestmark = pytest.mark.timeout(900)
 #: Some seconds of work for three workers on two cores.
 LONG = {"start_number": 1, "number_count": 4_000_000_000}
 #: Published: the first number of greatest delay, and of greatest peak, below 10^9.

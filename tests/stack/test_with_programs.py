@@ -16,6 +16,8 @@ from tests import tiny_model
 from tests.stack.stack import ROOT, Stack
 from threads_cluster import Cluster
 
+#: Containers that start on a busy machine take minutes.
+pytestmark = pytest.mark.timeout(900)
 #: What a program that means no good finds. REACH is a list of host:port. It prints one JSON object.
 NOSY = r"""
 import glob, json, os, re, socket, urllib.error, urllib.request
