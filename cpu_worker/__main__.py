@@ -39,6 +39,8 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
     for kind, why in all_wrong(warmed).items():
         worker.refuse(kind, why)
+    if removed := [name for one in warmed for name in one.removed]:
+        log.info("compiled code that nothing used for a month was removed", extra={"folders": removed})
     return lanes
 
 

@@ -32,6 +32,8 @@ class Warmed:
     seconds: dict[str, float] = field(default_factory=dict)
     #: Why it must not be used.
     wrong: dict[str, str] = field(default_factory=dict)
+    #: Folders of compiled code that it removed, since nothing had used them for long.
+    removed: list[str] = field(default_factory=list)
 
 
 def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
@@ -52,7 +54,7 @@ def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ())
 
 
 def warm(anew: Collection[str] = ()) -> Warmed:
-    """Compile every kernel or load it from the cache, and check it against what is known.
+    """Compile every kernel or load it from the cache, and check it against what is known; remove what nothing uses.
 
     What another process compiles comes last, so that several compile different kinds at the same time. Kinds of `anew`
     are compiled whatever the cache holds of them.
@@ -64,6 +66,7 @@ def warm(anew: Collection[str] = ()) -> Warmed:
                 with compiled_code.one_compiles(kind, wait=wait, anew=kind in anew) as mine:
                     if mine:
                         _warm(kind, warmed)
+    warmed.removed.extend(compiled_code.remove_unused())
     return warmed
 
 

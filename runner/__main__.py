@@ -73,6 +73,7 @@ def folder(settings: Settings) -> Iterator[Places]:
     except OSError as error:
         raise CannotStart(f"RUNNER_DIR {top} cannot be used: {error}; name a folder that this user may write") from None
     try:
+        leftovers.end_guards()
         leftovers.end(places)
         yield places
     finally:

@@ -1,6 +1,7 @@
 """The guard of a slot: runs one program after another, and says that one has ended when nothing of it is alive.
 
-`python -m runner.guard FD`, where FD is its end of `orders.channel`. It has one thread, which may fork, and no secrets.
+`python -m runner.guard FD RUNNER`, where FD is its end of `orders.channel` and RUNNER the runner's process id, by which
+the next runner finds one that lives on. It has one thread, which may fork, and no secrets.
 It adopts what a program leaves behind, so no descendant escapes it; when the runner is gone, it kills everything and
 ends.
 """
@@ -316,6 +317,7 @@ def _not_started(order: Order, error: Exception) -> Ended:
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at the runner's terminal is the runner's
     processes.adopt_orphans()
+    processes.go_on_without_parent()
     processes.hide()
     processes.gain_nothing()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

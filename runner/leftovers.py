@@ -1,4 +1,6 @@
-"""Leftovers of an earlier runner: programs that live on because it was killed together with their guard."""
+"""Leftovers of an earlier runner: programs that live on because it was killed together with their guard, and guards
+that live on because something had stopped them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import BinaryIO
 
 from runner import processes
 from runner.places import Places
+from runner.slot import GUARD
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +82,60 @@ def end(places: Places) -> int:
     return len(seen)
 
 
-def _programs(variable: bytes) -> Iterator[int]:
-    """Yield the processes with an environment in which a variable begins like this; that of a zombie is empty."""
+def end_guards() -> int:
+    """Kill all guards of this user whose runner is gone, with what they guard; return how many there were.
+
+    A guard ends by itself when its runner does, unless it is stopped.
+    """
+    seen: set[int] = set()
+    for _ in range(_PASSES):
+        guards = [pid for pid in _processes() if _is_left_guard(pid)]
+        if not guards:
+            break
+        seen.update(guards)
+        for pid in guards:
+            _end_guard(pid)
+        time.sleep(_AGAIN_SECONDS)
+    if seen:
+        log.warning("%d guards whose runner is gone were killed with their programs", len(seen))
+    return len(seen)
+
+
+def _is_left_guard(pid: int) -> bool:
+    """Tell whether a process is a guard of this user whose parent is not its runner any more."""
+    words = processes.command(pid)
+    if len(words) < 4 or words[-4:-2] != ["-m", GUARD]:
+        return False
+    status = processes.status(pid)
+    # In a container below, ids of processes are others.
+    is_here = len(status.get("NSpid", [""])) == 1
+    is_ours = status.get("Uid", ["", ""])[1] == str(os.geteuid())
+    return is_here and is_ours and status.get("PPid") != [words[-1]]
+
+
+def _end_guard(pid: int) -> None:
+    """Kill what a guard guards; once nothing of it is left, the guard: until then nothing escapes it."""
+    living = [one for one in processes.descendants(pid) if set(processes.states(one)) - set("ZX")]
+    for each in living or [pid]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _processes() -> Iterator[int]:
+    """Yield all processes but this one."""
     for path in processes.PROC.iterdir():
-        if path.name.isdigit() and int(path.name) != os.getpid() and _has(path, variable):
+        if path.name.isdigit() and int(path.name) != os.getpid():
             yield int(path.name)
 
 
-def _has(process: Path, variable: bytes) -> bool:
+def _programs(variable: bytes) -> Iterator[int]:
+    """Yield the processes with an environment in which a variable begins like this; that of a zombie is empty."""
+    return (pid for pid in _processes() if _has(pid, variable))
+
+
+def _has(pid: int, variable: bytes) -> bool:
     try:
-        environment = (process / "environ").read_bytes()
+        environment = (processes.PROC / str(pid) / "environ").read_bytes()
     except OSError:  # it is another user's, or has ended
         return False
     return any(each.startswith(variable) for each in environment.split(b"\0"))

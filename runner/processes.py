@@ -46,6 +46,11 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def go_on_without_parent() -> None:
+    """Have this process go on when its parent ends, should something have stopped it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def gain_nothing() -> None:
     """Keep this process and its descendants from becoming another user by what they execute: nobody could end them."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -83,6 +88,21 @@ def states(pid: int) -> list[str]:
             with contextlib.suppress(OSError):
                 found.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
     return found
+
+
+def command(pid: int) -> list[str]:
+    """Return the program of a process and its arguments; none once it is gone."""
+    with contextlib.suppress(OSError):
+        return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).split("\0")[:-1]
+    return []
+
+
+def status(pid: int) -> dict[str, list[str]]:
+    """Return the words of /proc/PID/status by name; none once it is gone."""
+    with contextlib.suppress(OSError):
+        lines = (PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+        return {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
+    return {}
 
 
 def signal_descendants(pid: int, number: signal.Signals) -> None:

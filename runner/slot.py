@@ -24,6 +24,8 @@ from runner.output import Drain
 
 log = logging.getLogger(__name__)
 
+#: The module that a guard runs.
+GUARD = "runner.guard"
 #: Where the package `runner` is.
 _ROOT = Path(__file__).resolve().parent.parent
 #: Seconds that the pipes of a program may stay open once nothing of it is alive.
@@ -68,7 +70,7 @@ class Slot:
         with theirs, _guards_change:
             # Its environment holds no secret of the runner's.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "runner.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())], pass_fds=[theirs.fileno()],
                 cwd="/", env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath}, stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-Z at the runner's terminal would stop it, and not its program
             )  # fmt: skip

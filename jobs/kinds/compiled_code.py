@@ -1,6 +1,9 @@
 """Where numba keeps compiled code: a folder for each kind, state of its sources, and target, so changing one kind
 leaves the others compiled.
 
+Folders that no process has used for a month are removed. A process that uses one has it locked, and touched it when it
+began to.
+
 numba by itself looks only at the file of the decorated function: after a change in a file that it calls, it would go on
 running the old code. And it takes the file for what the process has loaded: one that changed after this process
 began would have the code of the former text kept under the new one.
@@ -8,11 +11,16 @@ began would have the code of the former text kept under the new one.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import importlib
+import os
 import platform
+import re
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,6 +33,13 @@ from jobs import kinds
 CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
 #: What kinds share lies here, beside their folders.
 SHARED = Path(__file__).resolve().parent
+#: Seconds for which a folder is kept that no process uses.
+KEPT_SECONDS = 30 * 86_400.0
+#: Names of folders of compiled code, those of earlier versions without a target included.
+_NAMED = re.compile(r".+-[0-9a-f]{16}(-[0-9a-f]{8})?")
+
+#: Folders that this process uses, each with the descriptor that has it locked.
+_used: dict[Path, int] = {}
 
 
 def _state(source: Path) -> tuple[int, ...]:
@@ -99,10 +114,88 @@ def _place(kind: str) -> Path:
     return next((place for place in places if place.is_dir()), places[-1])
 
 
+def top() -> Path:
+    """The folder of all compiled code."""
+    return Path(importlib.import_module("numba").config.CACHE_DIR or CACHE_FOLDER)
+
+
 def folder(kind: str) -> Path:
     """The folder of a kind's compiled code; "" is that of modules that kinds share."""
-    kept = Path(importlib.import_module("numba").config.CACHE_DIR or CACHE_FOLDER)
-    return kept / f"{kind or 'shared'}-{checksum(kind)}-{target()}"
+    return top() / f"{kind or 'shared'}-{checksum(kind)}-{target()}"
+
+
+def use(place: Path) -> None:
+    """Make a folder of compiled code where there is none, and keep it from `remove_unused` while this process lives.
+
+    Where the cache cannot be written this does nothing.
+    """
+    with contextlib.suppress(OSError):
+        while not _is_used(place):
+            place.mkdir(parents=True, exist_ok=True)
+            _lock_for_use(place)
+
+
+def _is_used(place: Path) -> bool:
+    """Tell whether this process has the folder locked, and not one that was removed since."""
+    if place not in _used:
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(place.stat(), os.fstat(_used[place])):
+            return True
+    os.close(_used.pop(place))
+    return False
+
+
+def _lock_for_use(place: Path) -> None:
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        os.close(descriptor)
+        raise
+    _used[place] = descriptor
+    with contextlib.suppress(OSError):  # it may be another user's
+        os.utime(descriptor)
+
+
+def remove_unused(kept_seconds: float = KEPT_SECONDS) -> list[str]:
+    """Remove the folders that no process has used for so long; return their names.
+
+    What cannot be removed stays, without an error.
+    """
+    until = time.time() - kept_seconds
+    with contextlib.suppress(OSError):
+        places = [place for place in sorted(top().iterdir()) if _NAMED.fullmatch(place.name)]
+        return [place.name for place in places if _is_older(place, until) and _removed(place, until)]
+    return []
+
+
+def _is_older(place: Path, until: float) -> bool:
+    """Tell whether nothing was used or written there since. Workers of earlier versions touch a file in it."""
+    try:
+        return all(path.lstat().st_mtime < until for path in (place, *place.iterdir()))
+    except OSError:  # another process removes it, or it is no folder
+        return False
+
+
+def _removed(place: Path, until: float) -> bool:
+    """Remove a folder unless a process uses it; False where one does, or it cannot be locked."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_older(place, until):  # one has used it meanwhile, and ended
+            return False
+        for mark in place.glob("compiled*"):  # first: what is left must not count as compiled
+            mark.unlink()
+        shutil.rmtree(place)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 class Locator:
@@ -119,9 +212,12 @@ class Locator:
         for each in kinds.__path__:
             if path.is_relative_to(known := Path(each).resolve()):
                 kind, *below = path.relative_to(known).parts[:-1] or ("",)
+                use(folder(kind))
                 return cls(folder(kind).joinpath(*below), checksum(kind), line, kind)
         stamp = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        return cls(folder("").with_name(f"{path.stem}-{stamp}"), stamp, line)
+        other = top() / f"{path.stem}-{stamp}"
+        use(other)
+        return cls(other, stamp, line)
 
     def get_cache_path(self) -> str:
         return str(self.path)
@@ -161,6 +257,7 @@ def one_compiles(kind: str, *, wait: bool = True, anew: bool = False) -> Iterato
     `anew` first drops what is kept of the kind.
     """
     mark = _mark(kind)
+    use(mark.parent)
     mark.parent.mkdir(parents=True, exist_ok=True)
     with (mark.parent / "lock").open("a") as lock:
         if (anew or not mark.exists()) and not _locked(lock, wait):

@@ -41,6 +41,11 @@ def wrong_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collectio
     pipe.recv()
 
 
+def removed_some(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    pipe.send(Warmed(removed=["k-1"]))
+    pipe.recv()
+
+
 def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
     pipe.send(Warmed(wrong={"k": "wrong sum"}))
     pipe.recv()

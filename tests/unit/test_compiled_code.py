@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,11 +57,25 @@ def added(folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_change_at_any_depth_compiles_its_own_kind_anew_and_no_other(two_kinds: Path) -> None:
+def look_old(folder: Path) -> None:
+    """Let a folder look as if nothing had used it since two months."""
+    then = time.time() - 2 * compiled_code.KEPT_SECONDS
+    for path in (*folder.rglob("*"), folder):
+        os.utime(path, (then, then))
+
+
+def test_a_change_at_any_depth_compiles_its_own_kind_anew_and_no_other(
+    two_kinds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert added(two_kinds) == ["2 0", "2 0"]
+    former = {path.name for path in (two_kinds / "cache").glob("odd-*")}
     (two_kinds / "jobs" / "kinds" / "odd" / "deep" / "constants.py").write_text("ADDED = 2\n")
     assert added(two_kinds) == ["2 1", "3 0"]
+    for folder in (two_kinds / "cache").iterdir():
+        look_old(folder)
     assert added(two_kinds) == ["2 1", "3 1"]
+    monkeypatch.setattr(compiled_code, "top", lambda: two_kinds / "cache")
+    assert former == set(compiled_code.remove_unused()), "who loads code says that it is used"
 
 
 EDIT = """
@@ -164,3 +182,110 @@ def test_who_does_not_wait_compiles_what_nobody_else_does(tmp_path: Path) -> Non
     assert meanwhile.stdout.split() == ["False", "True"]
     afterwards = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert afterwards.stdout.split() == ["True", "True"]
+
+
+NAME = "odd-0123456789abcdef-01234567"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache; what a test uses of it is given back."""
+    monkeypatch.setattr(compiled_code, "top", lambda: tmp_path)
+    held: dict[Path, int] = {}
+    monkeypatch.setattr(compiled_code, "_used", held)
+    yield tmp_path
+    for descriptor in held.values():
+        os.close(descriptor)
+
+
+def compiled(cache: Path, name: str) -> Path:
+    """Make a folder with compiled code that nothing has used for two months."""
+    (cache / name / "deep").mkdir(parents=True)
+    for file in ("compiled", "lock", "kernel.nbi", "deep/kernel.nbc"):
+        (cache / name / file).touch()
+    look_old(cache / name)
+    return cache / name
+
+
+def test_what_nothing_has_used_for_a_month_is_removed_and_nothing_else(cache: Path) -> None:
+    former = compiled(cache, "odd-fedcba9876543210")
+    for file, seconds in (("odd-1111111111111111", 0), ("odd-2222222222222222-22222222", 3600)):
+        mark = compiled(cache, file) / "compiled"  # as workers of earlier versions touch it
+        os.utime(mark, (mark.stat().st_atime, time.time() - seconds))
+    others = [compiled(cache, name) for name in ("notes", "odd-short", "odd-0123456789abcdef-0123456")]
+    (cache / "elsewhere").mkdir()
+    (cache / "even-0123456789abcdef").symlink_to(others[0])
+    os.utime(cache / "even-0123456789abcdef", (0, 0), follow_symlinks=False)
+    (cache / "file-0123456789abcdef").touch()
+    os.utime(cache / "file-0123456789abcdef", (0, 0))
+    kept = sorted(path.name for path in cache.iterdir() if path not in (former, cache / NAME))
+    compiled(cache, NAME)
+    assert compiled_code.remove_unused() == [NAME, former.name]
+    assert sorted(path.name for path in cache.iterdir()) == kept
+    assert [len(list(each.rglob("*"))) for each in others] == [5, 5, 5]
+    assert compiled_code.remove_unused() == []
+
+
+def test_a_cache_that_is_not_there_or_cannot_be_written_is_no_error(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_code, "top", lambda: cache / "none")
+    assert compiled_code.remove_unused() == []
+    (cache / "file").touch()
+    compiled_code.use(cache / "file" / NAME)
+    assert not compiled_code._used
+
+
+USE = """
+import sys
+from pathlib import Path
+from jobs.kinds import compiled_code
+compiled_code.use(Path(sys.argv[1]))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_live_process_uses_is_kept_however_old_it_looks(cache: Path) -> None:
+    folder = compiled(cache, NAME)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", USE, str(folder)]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
+        assert user.stdout and user.stdout.readline()
+        assert folder.stat().st_mtime > time.time() - 3600
+        look_old(folder)
+        assert compiled_code.remove_unused() == [] and (folder / "compiled").exists()
+        user.kill()
+    assert compiled_code.remove_unused() == [NAME]
+
+
+def test_a_folder_that_is_removed_while_a_process_begins_to_use_it_is_made_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock, removals = compiled(cache, NAME), fcntl.flock, [compiled_code.remove_unused] * 2
+
+    def late(descriptor: int, how: int) -> None:
+        if how == fcntl.LOCK_SH and removals:
+            removals.pop()()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    compiled_code.use(folder)
+    assert list(folder.iterdir()) == [], "it is a new one"
+    look_old(folder)
+    assert compiled_code.remove_unused() == []
+    shutil.rmtree(folder)  # by hand
+    compiled_code.use(folder)
+    look_old(folder)
+    assert compiled_code.remove_unused() == [] and len(compiled_code._used) == 1
+
+
+def test_what_is_left_of_a_removal_does_not_count_as_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = compiled(cache, NAME)
+
+    def full(place: Path) -> None:
+        raise OSError(f"{place} is busy")
+
+    monkeypatch.setattr(shutil, "rmtree", full)
+    assert compiled_code.remove_unused() == []
+    assert (folder / "kernel.nbi").exists() and not (folder / "compiled").exists()

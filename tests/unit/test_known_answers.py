@@ -98,7 +98,11 @@ def warm(folder: Path, *words: str) -> tuple[dict[str, str], int]:
 def test_wrong_code_under_the_right_checksum_is_found_out_and_compiled_anew(sums: Path) -> None:
     wrong, hits = warm(sums, "prototype")
     assert (list(wrong), hits) == (["sums"], 0)
+    former = sums / "cache" / "sums-0123456789abcdef-01234567"
+    former.mkdir()
+    os.utime(former, (0, 0))
     wrong, hits = warm(sums)
+    assert not former.exists(), "nothing had used it for a month"
     assert hits == 1 and wrong == {"sums": 'units 2..9 of {"count": 10}: wrong sum'}
     assert warm(sums, "anew") == ({}, 0)
     (data,) = (sums / "cache").rglob("*.nbc")
@@ -146,6 +150,16 @@ def test_lanes_whose_code_is_wrong_load_what_the_first_compiles_anew(
     assert [lane.restarts for lane in started] == [1, 1] and all(lane.ready for lane in started)
     assert (tmp_path / "right").read_text() == "k\n", "one compiles anew"
     assert worker.refused == {} and worker.kinds == {"k": 1, "other": 2} and "refused" not in worker.row("starting")
+
+
+def test_a_worker_says_which_compiled_code_its_lanes_removed(
+    worker: Worker, started: list[ChildLane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(child, "main", lane_child.removed_some)
+    with caplog.at_level("INFO"):
+        started.extend(worker_module.start_lanes(worker, 1))
+    (said,) = [one for one in caplog.records if "was removed" in one.message]
+    assert vars(said)["folders"] == ["k-1"]
 
 
 def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pytest
 from runner import leftovers, orders, output, processes
 from runner.orders import Ended, Order
 from runner.places import Places
-from runner.slot import GuardDied, Slot
+from runner.slot import GUARD, GuardDied, Slot
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 
@@ -263,6 +264,55 @@ def test_a_runner_that_is_killed_leaves_nothing_behind(runner: subprocess.Popen[
     pids = [int(runner.stdout.readline()) for _ in range(5)]
     runner.kill()
     until(lambda: not any(map(alive, pids)))
+
+
+def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behind(
+    runner: subprocess.Popen[str],
+) -> None:
+    assert runner.stdout
+    pids = [int(runner.stdout.readline()) for _ in range(5)]
+    for pid in (runner.pid, pids[0]):  # its runner, which has it go on each second, first
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda pid=pid: set(processes.states(pid)) == {"T"}, 60)
+    runner.kill()
+    try:
+        until(lambda: not any(map(alive, pids)), 60)
+    finally:
+        leftovers.end_guards()
+
+
+def test_a_guard_that_is_stopped_and_whose_runner_is_gone_is_ended_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = orders.channel()
+    argv = [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())]
+    with ours, theirs, subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True) as guard:
+        try:
+            program = _begun(ours, guard.pid)
+            os.kill(guard.pid, signal.SIGSTOP)
+            until(lambda: set(processes.states(guard.pid)) == {"T"}, 60)
+            leftovers.end_guards()
+            assert guard.poll() is None and alive(program), "its runner is there"
+            status, gone = processes.status, {"PPid": ["1"]}
+            inside, another = {**gone, "NSpid": [str(guard.pid), "7"]}, {**gone, "Uid": ["4242"] * 4}
+            for seen, ends in ((inside, False), (another, False), (gone, True)):
+                told = {guard.pid: seen}
+                monkeypatch.setattr(processes, "status", lambda pid, told=told: {**status(pid), **told.get(pid, {})})
+                leftovers.end_guards()
+                assert alive(program) is not ends, seen
+            assert guard.wait(60) == -signal.SIGKILL
+        finally:
+            guard.kill()
+
+
+def _begun(channel: socket.socket, guard: int) -> int:
+    """Have a guard run a program, and return its process id."""
+    output = [os.open(os.devnull, os.O_WRONLY) for _ in range(2)]
+    orders.send_run(channel, Order(argv=["/bin/sleep", "4242.8"], folder="/", environment={}), output)
+    for descriptor in output:
+        os.close(descriptor)
+    [program] = until(lambda: list(processes.children(guard)), 60)
+    return int(program)
 
 
 def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next_one(tmp_path: Path) -> None:
