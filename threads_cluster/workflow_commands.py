@@ -90,10 +90,11 @@ def status(
         "name": course["name"], "workflow": course["workflow_id"], "state": course["state"],
         "created": course["created"], "ended": course["ended"], "attempt": course["attempt"],
         "actions": _counted(course["counts"]), "waits for": course.get("waiting_because"), "error": course.get("error"),
-        "notifies": course.get("notify"),
+        "services": ", ".join(course.get("services", [])), "notifies": course.get("notify"),
     })  # fmt: skip
     _print_layers(course["actions"])
     _print_actions(course, everything=actions)
+    _say_what_stays(course)
 
 
 @app.command("list")
@@ -193,8 +194,16 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
         show.line(f"{course['name']} {course['state']}: {_counted(_states(course['actions']))}")
         if course["state"] != "done":
             _print_actions(course, everything=False)
+            _say_what_stays(course)
             show.say(f"next: cluster workflow retry {workflow}")
     raise typer.Exit(0 if course["state"] == "done" else errors.JOB_FAILED)
+
+
+def _say_what_stays(course: Mapping[str, Any]) -> None:
+    """Say which services of a workflow that did not end well hold memory and GPUs still."""
+    if course["state"] in ("failed", "cancelled"):
+        for name in course.get("services", []):  # a coordinator of an earlier version does not tell
+            show.say(f"service {name} stays; to end it: cluster service delete {name}")
 
 
 def _waiting_for_people(actions: Sequence[Mapping[str, Any]]) -> list[str]:

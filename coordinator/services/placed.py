@@ -15,7 +15,7 @@ from coordinator.services.additions import NewService
 from coordinator.services.rows import ServiceRow
 from jobs import errors
 from jobs.models import Actor
-from jobs.store.services import Service
+from jobs.store.services import Service, Services
 
 _OTHERS = re.compile(r"[^a-z0-9]+")
 #: Deaths in a row after which nobody waits for a replica any longer.
@@ -73,6 +73,12 @@ def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[
     if service.demand or service.asked_at > service.created:
         return False, "which was asked, scaled or started again since it was begun"
     return cluster.store.services.delete(actor.tenant, name, actor), ""
+
+
+def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
+    """Return the names of the services that a workflow began, it alone, and that are there."""
+    there = services.of_tenant(tenant)
+    return [one.name for one in there if not one.deleted and json.loads(one.asked).get("workflow") == workflow]
 
 
 def _add(

@@ -297,8 +297,10 @@ def _inner(name: str, *gives: str) -> ActionType:
     )  # fmt: skip
 
 
+#: Types of actions that may begin services.
+SERVING = frozenset({"serve", "move"})
 #: Types of actions and steps that begin what outlives them: a cancelled workflow undoes these.
-UNDONE = frozenset({"serve", "move", "model.batch"})
+UNDONE = SERVING | {"model.batch"}
 
 _FILES, _ANY = _place("disk", "dram"), _place("disk", "dram", "gpu")
 _OWN = (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
+from coordinator.services import placed
 from coordinator.workflows import engine, planning, retries, rows
+from coordinator.workflows.action_types import SERVING
 from coordinator.workflows.document import Document
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.planning import ENDED, Known, Plan
@@ -13,6 +15,7 @@ from coordinator.workflows.retries import Retry
 from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, ActionRow, CourseRow, WorkflowRow, WorkflowsPage
 from jobs import errors
 from jobs.kinds import registry
+from jobs.store.services import Services
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
 
 #: States of an action whose job does not run yet; actions of a workflow whose jobs are asked why.
@@ -25,8 +28,9 @@ _NOTES = 20
 class WorkflowQueries:
     """Workflows and their actions."""
 
-    def __init__(self, store: Workflows, documents: Documents, jobs: JobQueries) -> None:
+    def __init__(self, store: Workflows, services: Services, documents: Documents, jobs: JobQueries) -> None:
         self._store = store
+        self._services = services
         self._documents = documents
         self._jobs = jobs
 
@@ -87,7 +91,14 @@ class WorkflowQueries:
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
         actions = [rows.action_row(action, plan, known, fields) for action in whole.actions.values()]
         self._explain(actions)
-        return {**rows.workflow_row(course.workflow), "actions": actions}
+        services = self._begun(whole, course.workflow)
+        return {**rows.workflow_row(course.workflow), "actions": actions, "services": services}
+
+    def _begun(self, whole: Document, stored: StoredWorkflow) -> list[str]:
+        """Return the services that a workflow began, and that are there."""
+        if not any(action.type in SERVING for action in whole.actions.values()):
+            return []
+        return placed.begun_by(self._services, stored.tenant, stored.id)
 
     def action(self, workflow: str, name: str, tenant: str | None) -> ActionDetailRow:
         """Return one action with its parameters. NotFound; errors as `one`."""

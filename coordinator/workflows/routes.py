@@ -43,7 +43,8 @@ _INVALID: dict[str, Any] = {
 
 
 async def _workflows(request: Request, cluster: http.ClusterDep) -> WorkflowQueries:
-    return WorkflowQueries(cluster.store.workflows, request.app.state.documents, cluster.queries.jobs)
+    store = cluster.store
+    return WorkflowQueries(store.workflows, store.services, request.app.state.documents, cluster.queries.jobs)
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]

@@ -78,6 +78,7 @@ class ActionDetailRow(ActionRow):
 
 class CourseRow(WorkflowRow):
     actions: list[ActionRow]
+    services: list[str]
 
 
 class WorkflowsPage(TypedDict):

@@ -74,6 +74,9 @@ class ActionDetail(Action):
 
 class Course(Workflow):
     actions: list[Action] = required("Each comes after those that it waits for.")
+    services: list[str] = required(
+        "Services that it alone began and that are there. Those of one that failed stay: DELETE /api/services/NAME."
+    )
 
 
 class Workflows(Answer):

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations, wrapped
+from tests.browser.conftest import (
+    DESKTOP,
+    DIST,
+    PHONE,
+    Open,
+    overflow,
+    settled,
+    shot,
+    violations,
+    wrapped,
+)
 from tests.browser.fleets import SPEEDS, Fleet, busy, host, job, moment, span, worker
 from tests.browser.programs import served
 
@@ -252,6 +262,18 @@ def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stac
         assert name and place and name["height"] < 100 < name["width"], tab
         assert place["x"] + place["width"] < DESKTOP["width"], tab
         shot(page, f"long-names-{tab.lower()}")
+
+
+def test_a_phone_says_how_long_a_job_waits_or_ran(open_address: Open, stack: ExitStack) -> None:
+    fleet = Fleet(
+        [job("5c7b3fb0a1d24e6f", "queued", age=30), job("81d2c3b4a5968778", age=61)], [worker("cpu-1", "busy")]
+    )
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs", viewport=PHONE)
+    for name, text, before in (("5c7b", " waiting", "none"), ("81d2", "", '"ran"')):
+        time_of = page.locator(f'.job-table tr[data-row^="{name}"] .col-time')
+        expect(time_of).to_have_text(re.compile(rf"^[\d.]+\s(s|min).*{text}$"))
+        assert time_of.evaluate("each => getComputedStyle(each, '::before').content") == before
+    shot(page, "phone-waiting")
 
 
 def test_a_phone_shows_the_tab_that_is_chosen(open_address: Open, stack: ExitStack) -> None:

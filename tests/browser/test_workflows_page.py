@@ -79,8 +79,9 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     page.keyboard.press("c")
     page.get_by_role("dialog").get_by_role("button", name="Cancel workflow").click()
     expect(page.get_by_role("region", name=f"Workflow {WORKFLOW}")).to_contain_text("cancelling")
-    workflows.state = "failed"
+    workflows.state, workflows.services = "failed", ["tiny"]
     workflows.move("skipped", "clean-up")
+    expect(page.get_by_text("Service tiny stays. To end it: cluster service delete tiny")).to_be_visible()
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     assert [path.rsplit("/", 1)[1] for path in workflows.posted] == ["approve", "cancel", "retry"]

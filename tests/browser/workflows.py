@@ -67,6 +67,8 @@ class Workflows(Programs):
         self.state, self.ended = "running", None
         #: Whether the list has it.
         self.listed = True
+        #: Those that it began; empty: not told, as by a coordinator of an earlier version.
+        self.services: list[str] = []
         #: Paths of what was posted.
         self.posted: list[str] = []
 
@@ -100,7 +102,8 @@ class Workflows(Programs):
         if path == "/api/workflows":
             return {"workflows": [self.row()] if self.listed else [], "cursor": None}, {}
         if path == f"/api/workflows/{WORKFLOW}":
-            return {**self.row(), "actions": [*self.actions.values()]}, {}
+            told = {"services": self.services} if self.services else {}
+            return {**self.row(), "actions": [*self.actions.values()], **told}, {}
         if path.startswith(f"/api/workflows/{WORKFLOW}/actions/"):
             known = self.actions[path.rsplit("/", 1)[1]]
             detail = {"parameters": {"command": ["./step", known["action_id"]]}, "foreach": None, "item_jobs": [],

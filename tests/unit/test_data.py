@@ -15,8 +15,10 @@ from coordinator.services import placed
 from coordinator.workflows.pool_host import PoolHost
 from jobs.store import keys
 from jobs.store.workflows import Workflows
+from tests.unit import command_runs
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import PIPELINE
+from threads_cluster import session
 
 SOURCE = "https://example.org/prompts.jsonl"
 PROMPTS = b'"once"\n{"prompt": "upon"}\n'
@@ -344,6 +346,40 @@ def test_a_cancelled_workflow_leaves_a_service_that_others_use_and_says_so(pool:
     pool.look(third)
     cancel(pool, third)
     assert pool.store.services.one("default", "tiny"), "the workflow has not begun it"
+
+
+def test_a_workflow_that_fails_leaves_its_services_and_names_them(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool.put_model("tiny")
+    served = "s, action_type: serve, model_name: tiny, device: cpu"
+    workflow = pool.submit(served, "a, dependencies: [s]", "b, dependencies: [a]")
+    assert pool.row(workflow)["services"] == []
+    pool.look(workflow)
+    assert pool.row(workflow)["services"] == ["tiny"]
+    report_ready(pool, "tiny")
+    pool.look(workflow)
+    pool.failed(workflow, "a")
+    row = pool.row(workflow)
+    assert (row["state"], row["services"]) == ("failed", ["tiny"])
+    monkeypatch.setattr(session.Session, "cluster", pool.client)
+    run, stays = command_runs.runner(capsys, "workflow"), "service tiny stays; to end it: cluster service delete tiny"
+    assert stays in run("status", workflow)[2].splitlines()
+    code, _, said = run("status", workflow, "--wait")
+    assert code == 1 and said.splitlines()[-2:] == [stays, f"next: cluster workflow retry {workflow}"]
+    other = pool.submit("a, action_type: approve")
+    assert pool.row(other)["services"] == [] and pool.store.services.delete("default", "tiny")
+    assert pool.row(workflow)["services"] == [] and stays not in run("status", workflow)[2]
+
+
+def test_a_workflow_names_no_service_that_others_use_or_have_begun(pool: Pool) -> None:
+    pool.put_model("tiny")
+    served = "s, action_type: serve, model_name: tiny, device: cpu"
+    first, second = pool.submit(served), pool.submit(served)
+    pool.look(first)
+    assert (pool.row(first)["services"], pool.row(second)["services"]) == (["tiny"], [])
+    pool.look(second)
+    assert (pool.row(first)["services"], pool.row(second)["services"]) == ([], [])
 
 
 @pytest.mark.parametrize("runs", [False, True])

@@ -222,7 +222,7 @@ function Time({ job }: { job: Job }) {
   const at = clusterTime(seenAt.value);
   const run = secondsRun(job, at);
   if (run !== null) return <span class="num">{seconds(run)}</span>;
-  return <span class="num soft">{seconds(Math.max(0, (at - Date.parse(job.created)) / 1000))} waiting</span>;
+  return <span class="num soft waits">{seconds(Math.max(0, (at - Date.parse(job.created)) / 1000))} waiting</span>;
 }
 
 /** Why it failed or waits, then its parameters: one line here, whole in the drawer. */

@@ -20,7 +20,7 @@ import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { chooseAction, GraphView } from "./graph";
 import { brief } from "./model/brief";
-import { openWorkflow, state } from "./model/state";
+import { openService, openWorkflow, state } from "./model/state";
 import { viewOf, type WorkflowView } from "./model/workflow-view";
 import {
   actionDetail,
@@ -100,6 +100,7 @@ function Body({ view, shown, structure, problem }: Props & { problem: Problem | 
       {problem && connection.value === "live" && <Trouble what="Workflow" problem={problem} />}
       {shown.waiting_because && <p>Waits: {shown.waiting_because}.</p>}
       <Failure shown={shown} structure={structure} />
+      <Services shown={shown} />
       <Approvals view={view} shown={shown} />
       <Tools view={view} shown={shown} />
       <div class={`workflow-body ages ${action ? "with-drawer" : ""}`}>
@@ -198,6 +199,21 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
       </p>
     </div>
   );
+}
+
+/** What a workflow that did not end well has left: each holds memory, or a GPU. */
+function Services({ shown }: { shown: Workflow }) {
+  // A coordinator of an earlier version does not tell.
+  const left = shown.state === "failed" || shown.state === "cancelled" ? (shown.services ?? []) : [];
+  return left.map((name) => (
+    <p key={name}>
+      Service{" "}
+      <button type="button" class="link mono" onClick={() => openService(name)}>
+        {name}
+      </button>{" "}
+      stays. To end it: <code>cluster service delete {name}</code>
+    </p>
+  ));
 }
 
 /** Actions that wait for somebody here, at most. */
