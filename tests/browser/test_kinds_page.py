@@ -80,7 +80,7 @@ def test_what_the_api_refuses_stands_at_its_field(open_page: Open) -> None:
     page = open_page("/kinds.html#kind=faulty")
     new = form(page)
     expect(new.get_by_label("fault", exact=True).get_by_role("option")).to_have_text(
-        ["none", "crash", "hang", "raise", "result"]
+        ["none", "crash", "hang", "raise", "result", "wait"]
     )
     new.get_by_label("max lease seconds").fill("a while")
     new.get_by_role("button", name="Submit").click()

@@ -43,11 +43,13 @@ def spoil(client: Any, draw: random.Random) -> str:
     """Turns one key of the cluster into something else, and says which."""
     name = draw.choice(sorted(client.scan_iter("ct:*")))
     junk, fields = draw.choice(JUNK), client.hkeys(name) if client.type(name) == b"hash" else []
+    # One transaction: between two commands the leader may write such a key, as what it has to be.
+    anew = client.pipeline().delete(name)
     changes: list[Callable[[], Any]] = [
-        lambda: client.set(name, junk), lambda: (client.delete(name), client.rpush(name, junk, b"y")),
-        lambda: (client.delete(name), client.hset(name, junk, junk)),
-        lambda: (client.delete(name), client.zadd(name, {junk: draw.choice((0, -1e300, float("inf")))})),
-        lambda: (client.delete(name), client.xadd(name, {junk: junk})), lambda: client.delete(name),
+        lambda: client.set(name, junk), lambda: anew.rpush(name, junk, b"y").execute(),
+        lambda: anew.hset(name, junk, junk).execute(),
+        lambda: anew.zadd(name, {junk: draw.choice((0, -1e300, float("inf")))}).execute(),
+        lambda: anew.xadd(name, {junk: junk}).execute(), lambda: client.delete(name),
     ]  # fmt: skip
     if fields:
         field = draw.choice(fields)

@@ -168,7 +168,7 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(b"data: first\n\n")
             self.wfile.flush()
-            replica.go_on.wait(10)
+            replica.go_on.wait(60)
             self.wfile.write(b"data: second\n\n")
             self.close_connection = True
 
@@ -240,8 +240,8 @@ class Front(Image):
         self.start(["nginx/start.sh"], self.ports["LISTEN_STATUS"], **self.variables)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The access log."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """The whole lines of the access log; the last may be just being written."""
+        return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def test_requests_are_balanced_and_replicas_come_and_go(proxy: Front, names: Nam
     assert seen.keys() == {FIRST, SECOND} and min(seen.values()) > 10
     names.are(coordinator=[FIRST, SECOND, THIRD], web=[THIRD])
     names.settle()
-    assert ask(proxy, 60)[THIRD] > 5
+    assert ask(proxy, 90)[THIRD] > 5
     names.are(coordinator=[SECOND], web=[THIRD])
     names.settle()
     assert ask(proxy, 20) == {SECOND: 20}

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import kernels
+from tests.integration import held
 from tests.integration.live import TOP, Live, until
 
 AT_REDIS, REMOTE = "worker-0", "worker-1"
@@ -65,22 +67,24 @@ def test_each_alone_computes_the_same_result_to_the_bit(mixed: Live) -> None:
     assert results[0][1]["delay"]["sum"] == SUM
 
 
-def test_the_remote_worker_is_killed_in_mid_job_and_every_unit_counts_once(mixed: Live) -> None:
-    job = mixed.submit("faulty", {"units": 1200, "seconds_per_unit": 0.01})
-    until(lambda: units(mixed, job).keys() == {AT_REDIS, REMOTE})
+def test_the_remote_worker_is_killed_in_mid_job_and_every_unit_counts_once(mixed: Live, tmp_path: Path) -> None:
+    job = held.submit(mixed, tmp_path / "go_on", 1200)
+    until(lambda: held.at_work(mixed, job) == {AT_REDIS, REMOTE})
     mixed.kill(REMOTE)
     start_remote(mixed)
+    (tmp_path / "go_on").touch()
     assert mixed.result(job) == {"sum": sum(range(1200)), "count": 1200}
     assert sum(units(mixed, job).values()) == 1200
 
 
-def test_the_coordinator_is_killed_in_mid_job_and_the_remote_worker_goes_on(mixed: Live) -> None:
+def test_the_coordinator_is_killed_in_mid_job_and_the_remote_worker_goes_on(mixed: Live, tmp_path: Path) -> None:
     mixed.wait_ready(2)  # one has just been started again
     drain(mixed, AT_REDIS, on=True)
-    job = mixed.submit("faulty", {"units": 500, "seconds_per_unit": 0.01})
+    job = held.submit(mixed, tmp_path / "go_on", 500)
     until(lambda: mixed.job(job)["done"])
     mixed.kill("coordinator-0")
     mixed.start_coordinator()
+    (tmp_path / "go_on").touch()
     assert mixed.result(job) == {"sum": sum(range(500)), "count": 500}
     assert units(mixed, job) == {REMOTE: 500}
     drain(mixed, AT_REDIS, on=False)

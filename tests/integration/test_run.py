@@ -83,7 +83,7 @@ def start(user: dict[str, str], folder: Path, *arguments: str) -> subprocess.Pop
 
 
 def ran(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
@@ -127,7 +127,7 @@ def test_a_reader_that_goes_away_ends_the_program(programs: Live, user: dict[str
     process = start(user, work, "run", "-q", "--no-files", "--", "yes")
     assert process.stdout and process.stdout.readline() == b"y\n"
     process.stdout.close()
-    assert process.wait(30) == 141
+    assert process.wait(60) == 141
     assert process.stderr
     process.stderr.close()
     [job] = programs.get("/api/jobs?limit=1")["jobs"]
@@ -150,7 +150,7 @@ def test_ctrl_c_ends_it_and_nothing_of_it_runs_afterwards(user: dict[str, str], 
     code, out, err = ran(process)
     assert (code, out) == (130, b"asked to end\n") and b"nothing of it runs any more" in err
     assert not [pid for pid in alive(on_runner) if pid != process.pid]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_a_lost_coordinator_is_survived_and_the_output_goes_on(

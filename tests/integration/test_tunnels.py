@@ -100,7 +100,8 @@ def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_
     live, _ = behind
     begun = [threading.Event(), threading.Event()]
     with ThreadPoolExecutor(2) as threads:
-        streams = [threads.submit(streamed, live.url(number), 60, 20, begun[number]) for number in range(2)]
+        tokens = (60, 1_000_000)  # of the other coordinator: it ends with that
+        streams = [threads.submit(streamed, live.url(one), tokens[one], 20, begun[one]) for one in range(2)]
         assert all(one.wait(60) for one in begun)
         live.kill("coordinator-1")
         assert [one.result() for one in streams] == [60, -1]
@@ -136,7 +137,7 @@ def test_nobody_but_a_worker_opens_a_tunnel(behind: tuple[Live, Front]) -> None:
         for token, status in (("", 401), ("tc_" + "0" * 30, 401), (reader, 403), (TOKEN, 403)):
             more = {"Authorization": f"Bearer {token}"} if token else {}
             with pytest.raises(InvalidStatus) as refused:
-                connect(f"ws{url.removeprefix('http')}/api/worker/tunnel", additional_headers=more)
+                connect(f"ws{url.removeprefix('http')}/api/worker/tunnel", additional_headers=more, open_timeout=60)
             answer = refused.value.response
             assert answer.status_code == status, (token[:4], answer)
             assert json.loads(answer.body or b"")["status"] == status

@@ -69,7 +69,7 @@ def scheduled(live: Live, text: str) -> str:
     )
     added = live.post("/api/schedules", {"name": "nightly", "every_seconds": 10, "workflow": text})
     assert added.status_code == 201, added.text
-    row = until(lambda: (row := live.get("/api/schedules/nightly"))["last_workflow_id"] and row, 30)
+    row = until(lambda: (row := live.get("/api/schedules/nightly"))["last_workflow_id"] and row)
     assert live.post("/api/schedules/nightly/pause").status_code == 200
     return str(row["last_workflow_id"])
 
@@ -78,7 +78,7 @@ def course(live: Live, workflow: str, replica: int = 0) -> Any:
     return live.get(f"/api/workflows/{workflow}", replica)
 
 
-def ended(live: Live, workflow: str, seconds: float = 60.0) -> Any:
+def ended(live: Live, workflow: str, seconds: float = 120.0) -> Any:
     return until(lambda: (row := course(live, workflow))["state"] in ENDS and row, seconds, every=0.1)
 
 

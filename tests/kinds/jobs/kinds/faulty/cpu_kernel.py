@@ -25,10 +25,22 @@ def _misbehave(spec: Spec) -> None:
         raise ZeroDivisionError("asked to")
 
 
+def _come(spec: Spec, unit: int, tick: Tick) -> bool:
+    """Wait until there is the file; False when the work is to end before."""
+    while not Path(spec["once"]).exists():
+        time.sleep(0.02)
+        if not tick(unit):
+            return False
+    return True
+
+
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     total, unit, last = 0, lo, time.monotonic()
     while unit < hi:
-        if unit == spec["at"]:
+        if spec["fault"] == "wait":
+            if unit >= spec["at"] and not _come(spec, unit, tick):
+                break
+        elif unit == spec["at"]:
             _misbehave(spec)
         if spec["seconds_per_unit"]:
             time.sleep(spec["seconds_per_unit"])

@@ -21,9 +21,9 @@ class Parameters(BaseModel):
 
     units: ExactInt(1, 2**53) = 100  # type: ignore[valid-type]
     seconds_per_unit: float = Field(0.0, ge=0, le=3600)
-    fault: Literal["none", "crash", "hang", "raise", "result"] = "none"
+    fault: Literal["none", "crash", "hang", "raise", "result", "wait"] = "none"
     at: ExactInt(-1, 2**53) = -1  # type: ignore[valid-type]
-    #: The fault happens only while this file is absent; it is made first.
+    #: The fault happens only while this file is absent; it is made first. With `wait`, units from `at` on wait for it.
     once: str = ""
     max_lease_seconds: float = 30.0
     cpu_seconds: float | None = None
