@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from jobs.settings import LOCAL_FOLDER, load
@@ -43,6 +44,7 @@ def _write(text: str) -> None:
 
 def awaited() -> str:
     """Return the token once the starter has made it."""
-    while not FILE.exists():
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # the starter may forget an earlier one at any moment
+            return FILE.read_text().strip()
         time.sleep(_AGAIN_SECONDS)
-    return FILE.read_text().strip()

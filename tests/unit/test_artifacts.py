@@ -738,7 +738,7 @@ def test_a_store_that_hangs_holds_up_no_other_call(bench: Bench, monkeypatch: py
         hung.append(1)
         if len(hung) == 12:
             full.set()
-        opened.wait(30)
+        opened.wait(150)
         raise errors.Unavailable("it hung")
 
     monkeypatch.setattr(Blobs, "read", hangs)
@@ -754,8 +754,8 @@ def test_a_store_that_hangs_holds_up_no_other_call(bench: Bench, monkeypatch: py
             place = f"/api/files/{sha_of(OTHER)}/parts/0?size={len(OTHER)}"
             many += [asyncio.create_task(http.put(place, headers=octets, content=OTHER)) for _ in range(50)]
             try:
-                assert await asyncio.to_thread(full.wait, 15)
-                answer = await asyncio.wait_for(http.get("/api/status", headers=headers), 15)
+                assert await asyncio.to_thread(full.wait, 60)
+                answer = await asyncio.wait_for(http.get("/api/status", headers=headers), 60)
                 assert answer.status_code == 200
             finally:
                 opened.set()

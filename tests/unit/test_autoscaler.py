@@ -115,7 +115,7 @@ def door(engine: Engine, tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 def said(address: tuple[str, int], text: str) -> bytes:
     """Send bytes as they are and return all that comes back."""
-    with socket.create_connection(address, timeout=10) as link:
+    with socket.create_connection(address, timeout=60) as link:
         link.sendall(text.encode("latin-1"))
         link.shutdown(socket.SHUT_WR)
         answer = b""
@@ -280,7 +280,7 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
         thread = threading.Thread(target=lambda: ended.append(proxy.main(["127.0.0.1"])), daemon=True)
         thread.start()
         ours = client(("127.0.0.1", proxy.PORT))
-        for _ in range(500):
+        for _ in range(3000):
             try:
                 assert ours.containers().stopped == [OURS]
                 break
@@ -289,7 +289,7 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
         engine.shutdown()
     with pytest.raises(EngineAway, match="the engine does not answer"):
         ours.containers()
-    thread.join(30)
+    thread.join(60)
     assert ended == [1]
 
 

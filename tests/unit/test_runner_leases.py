@@ -371,12 +371,10 @@ def during(bench: Bench, task: Task, act: Callable[[], object]) -> tuple[int, An
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not (bench.home / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    waited_for((bench.home / "ready").exists)
     started = time.monotonic()
     act()
-    thread.join(30)
+    thread.join(90)
     assert not thread.is_alive()
     return ended[0], time.monotonic() - started
 
@@ -387,7 +385,7 @@ WAITS = "touch ready; sleep 60"
 def test_a_cancelled_program_is_stopped_its_log_is_kept_and_its_unit_given_back(bench: Bench) -> None:
     task = bench.task("echo begun; touch ready; sleep 60", 4, 6)
     upto, seconds = during(bench, task, lambda: task.ask_to_stop(2))
-    assert upto == 4 and seconds < 15
+    assert upto == 4 and seconds < 50
     assert not bench.leases.calls
     assert bench.files.kept == [([4], {"logs/4": b"begun\n"})]
 
@@ -395,19 +393,24 @@ def test_a_cancelled_program_is_stopped_its_log_is_kept_and_its_unit_given_back(
 def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(bench: Bench) -> None:
     task = bench.task("trap '' TERM; touch ready; while :; do sleep 1; done", grace_seconds=0.5)
     upto, seconds = during(bench, task, lambda: task.ask_to_stop(2))
-    assert upto == 0 and 0.4 < seconds < 15
+    assert upto == 0 and 0.4 < seconds < 50
 
 
 def test_a_pause_lets_the_unit_end_and_starts_no_other(bench: Bench) -> None:
-    task = bench.task("touch ready; sleep 0.5", 0, 5)
-    upto, _ = during(bench, task, lambda: task.ask_to_stop(1))
+    task = bench.task("touch ready; until test -e end; do sleep 0.05; done", 0, 5)
+
+    def pause() -> None:
+        task.ask_to_stop(1)
+        (bench.home / "end").touch()
+
+    upto, _ = during(bench, task, pause)
     assert upto == 1
 
 
 def test_a_runner_that_ends_stops_its_programs_and_gives_their_units_back(bench: Bench) -> None:
     task = bench.task("trap 'exit 0' TERM; touch ready; sleep 60 & wait", 2, 5)
     upto, seconds = during(bench, task, lambda: setattr(bench, "stopping", True))
-    assert upto == 2 and seconds < 15 and not bench.leases.calls
+    assert upto == 2 and seconds < 50 and not bench.leases.calls
 
 
 def test_a_program_whose_lease_nobody_keeps_is_suspended_until_somebody_does(
@@ -433,7 +436,7 @@ def unchanged(path: Path) -> bool:
 
 
 def waited_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -464,7 +467,8 @@ def test_no_program_starts_under_a_lease_that_nobody_keeps(bench: Bench) -> None
     assert not (bench.home / "ready").exists()
     task.kept_at = time.monotonic()
     waited_for((bench.home / "ready").exists)
-    thread.join(20)
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_what_ended_before_nobody_answered_is_committed_when_somebody_does(bench: Bench) -> None:
@@ -492,7 +496,7 @@ def test_a_grace_is_no_longer_than_the_lease(bench: Bench) -> None:
         task.ask_to_stop(2)
 
     upto, seconds = during(bench, task, cancel)
-    assert upto == 0 and seconds < 10
+    assert upto == 0 and seconds < 18
 
 
 def test_the_units_behind_a_long_one_go_to_others_and_what_is_finished_is_committed(bench: Bench) -> None:
@@ -500,7 +504,7 @@ def test_the_units_behind_a_long_one_go_to_others_and_what_is_finished_is_commit
     task = bench.task(text, 0, 9)
 
     def wait_for_help() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 50
         while len(bench.leases.calls) < 2 and time.monotonic() < deadline:
             task.kept_at = time.monotonic()
             time.sleep(0.05)
@@ -630,8 +634,6 @@ def test_only_units_of_jobs_that_somebody_follows_are_sent(bench: Bench) -> None
     for job in ("j", "other"):
         live.add(Line(job, 3, 1, recorder, bench.files))
     live.follow(["j"])
-    deadline = time.monotonic() + 20
-    while not bench.files.sent and time.monotonic() < deadline:
-        time.sleep(0.01)
+    waited_for(lambda: bool(bench.files.sent))
     live.follow([])
     assert [offset for _, offset, _ in bench.files.sent] == [0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from fastapi import Response
 
 from coordinator.services import gateway, openai
 from coordinator.services.gateway import Passed
-from coordinator.services.openai import BadUpstream, NoReplica, UnknownModel
+from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.shares import SMALL, Shares
 from jobs import errors
 from tests.unit.engine_fake import Asked, Behaviour, Engine, tokens, until
@@ -124,7 +124,10 @@ def test_a_stream_that_always_has_more_ends_in_time() -> None:
             await asked.send(b"data: {}\n\n" * 1000)
 
     async def work(client: Client, _engines: list[Engine]) -> None:
-        text = await client.text(STREAM)
+        text = b""
+        while not text:
+            with suppress(TooLate):  # where the machine is so busy that not even the first frame comes in time
+                text = await client.text(STREAM)
         assert b"took longer than" in text.split(b"\n\n")[-2]
         await nothing_is_held(client)
 

@@ -81,7 +81,7 @@ def program(folder: Path, **more: Any) -> Program:
     return Program(job="j", unit=3, lease="t", order=order, until=lambda: math.inf)
 
 
-def served(calls: Calls, folder: Path, seconds: float = 20, **more: Any) -> Calls:
+def served(calls: Calls, folder: Path, seconds: float = 60, **more: Any) -> Calls:
     """Let somebody have a shell to its end, beside a program that outlasts it."""
     several = Shells(calls)
     with several.beside(program(folder, **more)):
@@ -109,7 +109,7 @@ def test_keys_are_signals_at_a_terminal(tmp_path: Path) -> None:
         several.asked([("j", 3, "a")])
         until(lambda: [pid for pid in living(mark) if "stty" not in command(pid)])
         calls._typed = b"\x03"
-        assert calls.ended.wait(20)
+        assert calls.ended.wait(60)
     assert calls.ends == [(130, "")]
 
 
@@ -118,14 +118,12 @@ def test_all_output_comes_whatever_its_reader_does(tmp_path: Path) -> None:
     several = Shells(calls)
     with several.beside(program(tmp_path)):
         several.asked([("j", 3, "a")])
-        deadline = time.monotonic() + 20
-        while len(calls.shown) < 1000 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(calls.shown) == 1000)
         calls.away = True
         time.sleep(0.3)
         assert len(calls.shown) == 1000 and not calls.ends
         calls.away, calls.room = False, math.inf
-        assert calls.ended.wait(30)
+        assert calls.ended.wait(60)
     expected = b"".join(b"%d\n" % number for number in range(1, 100_001))
     assert calls.ends == [(3, "")] and bytes(calls.shown).replace(b"err\n", b"", 1) == expected
 
@@ -134,7 +132,7 @@ HIDES = "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep {0} & sle
 
 
 def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -163,14 +161,11 @@ def test_nothing_outlives_the_program_and_its_end_waits_for_that(tmp_path: Path,
     several = Shells(calls)
     with several.beside(program(tmp_path)):
         several.asked([("j", 3, "a")])
-        deadline = time.monotonic() + 20
-        while len(living(mark)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert len(living(mark)) >= 4
+        until(lambda: len(living(mark)) >= 4)
         began = time.monotonic()
     assert not living(mark)
     assert time.monotonic() - began > shells.GRACE_SECONDS / 2, "it ignores SIGHUP"
-    assert calls.ended.wait(30) and calls.ends == [(None, "program")]
+    assert calls.ended.wait(60) and calls.ends == [(None, "program")]
 
 
 def test_a_program_that_ends_at_any_moment_waits_for_no_call(tmp_path: Path) -> None:
@@ -186,7 +181,7 @@ def test_a_program_that_ends_at_any_moment_waits_for_no_call(tmp_path: Path) -> 
             time.sleep(0.025 * step)
             began = time.monotonic()
         assert not living(mark)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
         time.sleep(0.1)
         assert not living(mark), "it began after its program had ended"
 
@@ -197,13 +192,9 @@ def test_one_whom_nobody_wants_any_more_ends(tmp_path: Path) -> None:
     several = Shells(calls)
     with several.beside(program(tmp_path)):
         several.asked([("j", 3, "a")])
-        deadline = time.monotonic() + 20
-        while not living(mark) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: living(mark))
         calls.over = True
-        while living(mark) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not living(mark)
+        until(lambda: not living(mark))
 
 
 def test_what_is_typed_and_not_read_is_bounded_and_holds_nobody_up(tmp_path: Path) -> None:
@@ -213,7 +204,7 @@ def test_what_is_typed_and_not_read_is_bounded_and_holds_nobody_up(tmp_path: Pat
         several.asked([("j", 3, "a")])
         time.sleep(1.0)
         began = time.monotonic()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_limits_are_those_of_the_program_and_its_own(tmp_path: Path) -> None:
@@ -239,7 +230,7 @@ def test_only_two_are_beside_a_program_and_none_where_they_are_not_allowed(tmp_p
     several = Shells(refusing, allowed=False)
     with several.beside(program(tmp_path)):
         several.asked([("j", 3, "a")])
-        assert refusing.ended.wait(30) and refusing.ends == [(None, "off")]
+        assert refusing.ended.wait(60) and refusing.ends == [(None, "off")]
 
 
 def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
@@ -248,7 +239,7 @@ def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
     def counted() -> tuple[int, int, int]:
         for thread in threading.enumerate():
             if thread.name.startswith("shell-"):
-                thread.join(15)
+                thread.join(60)
         gc.collect()  # tests before this one may have left what is still to be closed
         return (
             len(list(Path("/proc/self/fd").iterdir())),
@@ -261,7 +252,8 @@ def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
         served(Calls(about("sh", "-c", "echo x", terminal=terminal)), tmp_path)
         served(Calls(about("no-such-program", terminal=terminal)), tmp_path)
         served(Calls(about("sh", "-c", "kill -9 $$", terminal=terminal)), tmp_path)
-    assert counted() == before
+    # What tests before this one have left may end meanwhile.
+    assert all(now <= then for now, then in zip(counted(), before, strict=True))
 
 
 def test_a_guard_that_dies_takes_its_shell_along(tmp_path: Path) -> None:
@@ -270,12 +262,10 @@ def test_a_guard_that_dies_takes_its_shell_along(tmp_path: Path) -> None:
     several = Shells(calls)
     with several.beside(beside := program(tmp_path)):
         several.asked([("j", 3, "a")])
-        deadline = time.monotonic() + 20
-        while len(living(mark)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: len(living(mark)) >= 2)
         [shell] = beside.shells
         assert shell._slot is not None
         os.kill(shell._slot.pid, signal.SIGKILL)
-        assert calls.ended.wait(20)
+        assert calls.ended.wait(60)
     [(code, reason)] = calls.ends
     assert code is None and "lost" in reason

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import hmac
 import json
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from jobs.settings import Settings
 from jobs.store import Store, connection, keys
 from jobs.store.webhooks import Delivery
 from tests.integration.live import until
+from tests.ports import free_port
 from tests.unit import receiver
 from tests.unit.receiver import Receiver, answers
 
@@ -37,7 +37,7 @@ TOKEN = "a-long-secret-of-the-tests"
 LOOPBACK = "127.0.0.0/8, ::1/128"
 
 
-def post(url: str, guard: Guard | None = None, *, resolve: Any = attempt.look_up, seconds: float = 5.0) -> Outcome:
+def post(url: str, guard: Guard | None = None, *, resolve: Any = attempt.look_up, seconds: float = 60.0) -> Outcome:
     return asyncio.run(
         attempt.post(
             url, {"webhook-id": "msg_1"}, b"{}", guard or Guard(LOOPBACK), resolve=resolve, connect_seconds=seconds,
@@ -211,9 +211,9 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_answer_is_bounded_in_bytes_and_time(answer: Any, status: int | None, error: str) -> None:
     with Receiver(answer) as taken:
         began = time.monotonic()
-        outcome = post(taken.url(), seconds=0.6 if "0.6" in error else 5.0)
+        outcome = post(taken.url(), seconds=0.6 if "0.6" in error else 60.0)
         assert (outcome.status, outcome.gone) == (status, status == 410) and error in outcome.error
-        assert outcome.delivered == (status in (200, 204, 299)) and time.monotonic() - began < 20
+        assert outcome.delivered == (status in (200, 204, 299)) and time.monotonic() - began < 50
 
 
 def test_a_receiver_may_ask_to_be_left_alone_for_an_hour_at_most() -> None:
@@ -445,8 +445,8 @@ def test_a_silent_receiver_holds_up_no_other_and_has_few_connections(api: Api, s
     with Receiver(receiver.silence) as slow, Receiver() as quick:
         end_jobs(api, slow.url(), 60)
         end_jobs(api, quick.url(), 20)
-        until(lambda: len(quick.got) == 20)
-        assert slow.most <= PER_PLACE and len(api.listed("delivered")) == 20
+        until(lambda: len(api.listed("delivered")) == 20)
+        assert slow.most <= PER_PLACE and len(quick.got) == 20
 
 
 def test_what_a_killed_sender_had_is_sent_by_another(api: Api) -> None:
@@ -550,9 +550,7 @@ def test_a_receiver_is_tried_once_and_the_answer_says_what_came_of_it(api: Api) 
         assert json.loads(taken.got[0].body)["type"] == "webhook.test"
         taken.answer = answers(404)
         assert (tried(taken.url())["delivered"], tried(taken.url())["status"]) == (False, 404)
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    assert tried(f"http://127.0.0.1:{port}/")["error"]
+    assert tried(f"http://127.0.0.1:{free_port()}/")["error"]
     assert "private" in tried("http://10.0.0.1/")["error"]
     for body, field in (({"url": "x"}, "url"), ({}, "url"), ({"url": "https://x/", "more": 1}, "more")):
         answer = api.ask("POST", "/api/webhooks/test", body)

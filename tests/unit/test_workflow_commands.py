@@ -6,7 +6,6 @@ import io
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import pytest
 
 from tests.unit import command_runs
 from tests.unit.command_runs import Run
-from tests.unit.workflow_bench import Flows, workflow_text
-from threads_cluster import cli, session, workflow_commands, workflows
+from tests.unit.workflow_bench import Flows, until, workflow_text
+from threads_cluster import cli, session, show, workflow_commands, workflows
 
 
 @pytest.fixture
@@ -113,25 +112,38 @@ def test_files_that_cannot_be_read_or_are_too_large(run: Run, tmp_path: Path, mo
     assert run("validate", "-") == (0, "test: 1 action in 1 layers, valid\n", "")
 
 
-def led(flows: Flows, act: Callable[[str], None]) -> threading.Thread:
-    """A leader that looks at the first workflow, then does something, and ends."""
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a command has said that a workflow runs."""
+    said, say = threading.Event(), show.say
+
+    def note(line: str) -> None:
+        say(line)
+        if line.startswith("running: "):
+            said.set()
+
+    monkeypatch.setattr(show, "say", note)
+    return said
+
+
+def led(flows: Flows, said: threading.Event, act: Callable[[str], None]) -> threading.Thread:
+    """A leader that looks at the first workflow, does something once it is said to run, and ends."""
 
     def lead() -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            if live := flows.store.workflows.open():
-                flows.look(live[0])
-                time.sleep(0.1)
-                act(live[0])
-                return
-            time.sleep(0.01)
+        [live, *_] = until(flows.store.workflows.open)
+        flows.look(live)
+        assert said.wait(60)
+        act(live)
 
+    said.clear()
     thread = threading.Thread(target=lead)
     thread.start()
     return thread
 
 
-def test_wait_says_how_it_goes_and_ends_with_what_became_of_it(run: Run, flows: Flows, tmp_path: Path) -> None:
+def test_wait_says_how_it_goes_and_ends_with_what_became_of_it(
+    run: Run, flows: Flows, said: threading.Event, tmp_path: Path
+) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text(workflow_text("a", "b, dependencies: [a]"))
 
@@ -139,11 +151,11 @@ def test_wait_says_how_it_goes_and_ends_with_what_became_of_it(run: Run, flows: 
         flows.done(workflow, "a")
         flows.done(workflow, "b")
 
-    leader = led(flows, done)
+    leader = led(flows, said, done)
     code, out, err = run("submit", path, "--wait")
     leader.join()
     assert (code, out) == (0, "test done: 2 done\n") and "\nrunning: " in err
-    leader = led(flows, lambda workflow: flows.failed(workflow, "a"))
+    leader = led(flows, said, lambda workflow: flows.failed(workflow, "a"))
     code, out, err = run("submit", path, "--wait", "--json")
     leader.join()
     row: dict[str, Any] = json.loads(out)

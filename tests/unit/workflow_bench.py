@@ -136,7 +136,7 @@ def workflow_text(*actions: str, name: str = "test") -> str:
     return "\n".join(lines) + "\n"
 
 
-def until(what: Any, seconds: float = 20.0) -> Any:
+def until(what: Any, seconds: float = 60.0) -> Any:
     """Return the first true answer."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
