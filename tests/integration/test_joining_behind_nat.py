@@ -209,8 +209,8 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
     until(lambda: there.says("all work for the cluster"), START_SECONDS)
     _only_the_door_is_reached(networks, here, there)
 
-    before = until(lambda: (row := host(here)) and len(row["workers"]) == 2 and row, 60)
-    assert before["live"] and sorted(before["workers"]) == ["attic-cpu-1", "attic-runner-1"]
+    before = until(lambda: (row := host(here)) and len(row["workers"]) == 2 and row["live"] and row, 60)
+    assert sorted(before["workers"]) == ["attic-cpu-1", "attic-runner-1"]
     _a_service_there_answers(here)
     pid = computing(here)
     small = 2_000_000_000
