@@ -64,8 +64,14 @@ def main() -> int:
 
 
 def _is_event(record: logging.LogRecord) -> bool:
-    """Return False for a tunnel that is accepted: runners with a replica look for new coordinators all the time."""
-    return record.levelno > logging.INFO or "[accepted]" not in str(record.msg)
+    """Return False for what is no news.
+
+    A tunnel that is accepted: runners with a replica look for new coordinators all the time. An answer without an end:
+    whoever left it so has said why.
+    """
+    said = str(record.msg)
+    is_accepted = record.levelno <= logging.INFO and "[accepted]" in said
+    return not (is_accepted or said == "ASGI callable returned without completing response.")
 
 
 def _take_files() -> None:

@@ -296,7 +296,12 @@ def _why(row: Mapping[str, Any]) -> str | None:
     if not row["last_failure"]:
         return None
     next_start = f"; the next one begins at {row['next_start']}" if row["next_start"] else ""
-    return f"the last one died: {row['last_failure']}{next_start}"
+    return f"the last one died: {row['last_failure']}{next_start}{_log_of(row)}"
+
+
+def _log_of(row: Mapping[str, Any]) -> str:
+    """Return the command that shows what a replica wrote."""
+    return f"; see: cluster service logs {row['name']}"
 
 
 @app.command("show")
@@ -310,7 +315,7 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
     show.pairs({
         "service": name, "engine": row["engine"], "model": _model(row["model"]), "state": _state(row),
         "created": row["created"], "requests now": row["requests"], "in the last minute": lately.get("requests"),
-        "last death": row["last_failure"],
+        "last death": row["last_failure"] and f"{row['last_failure']}{_log_of(row)}",
     })  # fmt: skip
     _table([row])
     show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))

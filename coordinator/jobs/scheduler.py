@@ -195,8 +195,8 @@ def waiting_because(
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
-        return _leased_out(kind, place, max_running, needed, state == "queued" or left > 0)
-    return _in_turn(queue, place, place.before, fleet)
+        return _leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
+    return _in_turn(queue, place, place.before, fleet, needed)
 
 
 def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
@@ -295,14 +295,17 @@ def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
-def _leased_out(kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool) -> str:
+def _leased_out(
+    queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool
+) -> str:  # fmt: skip
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"
         return f"it has reached max_running: {max_running} {lanes} it"
     if not units_wait:
         return "its last leases are being computed"
-    return f"every runner that has {_words(needed)} is busy" if needed else f"every worker with {kind} is busy"
+    able = f"runner that has {_words(needed)}" if needed else f"worker with {kind}"
+    return f"every {able} is busy{_more_room(queue, needed)}"
 
 
 def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
@@ -319,7 +322,15 @@ def _before(before: int, where: str, whose: str = "") -> str:
     return f"{before} {jobs}{whose} {are} before it in {where}"
 
 
-def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
+def _more_room(queue: str, needed: Requirements) -> str:
+    """Return how runners come to have room for more programs; more slots have no more of what a job needs."""
+    if Device.RUNNER not in devices_of(queue):
+        return ""
+    more = "add a machine with: ./deploy-cluster.sh invite"
+    return f"; {more}" if needed else f"; for more at once, give a runner more RUNNER_SLOTS, or {more}"
+
+
+def _in_turn(queue: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
     """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
     turn = _before(before, f"the queue {queue}")
     if place.tenant:
@@ -333,4 +344,4 @@ def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
     if place.tenants_before:
         several = "tenant was given less and goes" if place.tenants_before == 1 else "tenants were given less and go"
         return f"{place.tenants_before} other {several} first; {turn}"
-    return turn if before else f"every worker is busy; {turn}"
+    return turn if before else f"every worker is busy; {turn}{_more_room(queue, needed)}"

@@ -204,10 +204,14 @@ class PageLayer:
                 began = True
                 await response(request.scope, receive, send)
         except BROKEN as error:
-            if began:  # what was sent says how long it is: the browser sees that it broke off
-                raise RuntimeError("a page of a service broke off") from error
-            log.warning("a page was not answered: %s", error, extra={"job_id": let.replica.job_id})
-            raise BadUpstream(f"{let.replica.job_id} gave no answer: {str(error) or type(error).__name__}") from None
+            said = str(error) or type(error).__name__
+            log.warning(
+                "a page %s: %s", "broke off" if began else "was not answered", said,
+                extra={"job_id": let.replica.job_id},
+            )  # fmt: skip
+            if began:  # the server closes the connection of an answer without an end: the browser sees that it lacks it
+                return
+            raise BadUpstream(f"{let.replica.job_id} gave no answer: {said}") from None
 
     async def _socket(self, service_id: str, browser: WebSocket) -> None:
         let = await self._let_in(service_id, browser, browser.cookies.get(_cookie(browser), ""), Use.COOKIE)

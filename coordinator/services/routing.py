@@ -10,14 +10,16 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.services import affinity, planning, rows, scaling
+from coordinator.services.freshness import Fresh
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
 from coordinator.services.probes import Probes
@@ -33,8 +35,6 @@ log = logging.getLogger(__name__)
 
 #: What a coordinator knows is at most this old.
 FRESH_SECONDS = 0.5
-#: A model without a ready replica may have one now: Redis is asked for it at most this often, whatever comes.
-SOON_SECONDS = 0.1
 #: Seconds between two reports of how many requests it has passed on.
 REPORT_SECONDS = 1.0
 #: Seconds between two looks of a request at a service that wakes up.
@@ -90,19 +90,15 @@ class Page:
     comes: bool
 
 
-Key = tuple[str, str]
 #: Job, worker and port of a replica.
 _Place = tuple[str, str, int]
 
 
-def _heard(reading: asyncio.Task[None]) -> None:
-    """Look at the error of a read: nobody may be left who waits for it."""
-    if not reading.cancelled():
-        reading.exception()
-
-
 class Routes:
-    """Services by tenant and name, read anew when somebody asks and it is not fresh. For one event loop."""
+    """Services by tenant and name, and pages by service: of each tenant and page that somebody asks for, and no other.
+
+    What is not fresh is read anew when somebody asks. For one event loop.
+    """
 
     def __init__(self, store: Store, host: str, tunnels: Tunnels | None = None) -> None:
         self._store, self._host = store, host
@@ -110,11 +106,10 @@ class Routes:
         self.relays = Relays(self.tunnels, host)
         self._probes = Probes()
         self._me = uuid.uuid4().hex[:12]
-        self._known: dict[Key, Route] = {}
-        self._pages: dict[str, Page] = {}
-        self._read_at = -1e9
-        self._reading: asyncio.Task[None] | None = None
-        self._gates: dict[str, Gate] = {}
+        self._routes = Fresh(self._read_routes)
+        self._pages = Fresh(self._read_page)
+        #: Those of routes that are known, or that a request still has.
+        self._gates = WeakValueDictionary[str, Gate]()
         #: Requests passed on now, by job of the replica; places that get none until a time.
         self.busy: Counter[str] = Counter()
         #: Requests that there are now, those that wait included, by service.
@@ -125,8 +120,7 @@ class Routes:
 
     async def of_tenant(self, tenant: str) -> list[Route]:
         """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
-        await self._refresh()
-        return [route for (owner, _), route in sorted(self._known.items()) if owner == tenant]
+        return list((await self._routes.since(tenant, time.monotonic() - FRESH_SECONDS)).values())
 
     async def unreached(self, tenant: str) -> dict[str, str]:
         """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
@@ -146,22 +140,20 @@ class Routes:
     async def find(self, tenant: str, model: str) -> Route:
         """Return the route to a model. UnknownModel names those there are."""
         began = time.monotonic()
-        await self._refresh(began - FRESH_SECONDS)
-        route = self._known.get((tenant, model))
+        known = await self._routes.since(tenant, began - FRESH_SECONDS)
+        route = known.get(model)
         if route is None or not route.ready:  # what is known may be older than its first replica
-            await self._read_anew(began)
-            route = self._known.get((tenant, model))
+            known = await self._routes.anew(tenant, began)
+            route = known.get(model)
         if route is None:
-            names = [name for owner, name in sorted(self._known) if owner == tenant]
-            there = (
-                f"there are {', '.join(names[:20])}" if names else "there is none; serve one: cluster serve FILE.gguf"
-            )
+            names = ", ".join([*known][:20])
+            there = f"there are {names}" if names else "there is none; serve one: cluster serve FILE.gguf"
             raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
         return route
 
     async def anew(self, route: Route) -> Route:
         """Return a route as it is now: none of the replicas that are known gave an answer. UnknownModel."""
-        await self._read_anew(time.monotonic())
+        await self._routes.anew(route.service.tenant, time.monotonic())
         return await self.find(route.service.tenant, route.service.name)
 
     def has_another(self, route: Route, tried: Collection[Replica]) -> bool:
@@ -199,12 +191,12 @@ class Routes:
     async def page(self, service_id: str) -> Page | None:
         """Return a service's page, once its leading replica is reached, or some seconds later; None: it has none."""
         began = time.monotonic()
-        await self._refresh(began - FRESH_SECONDS)
-        if (page := self._pages.get(service_id)) is None or page.leader is None:
-            await self._read_anew(began)
-        while (page := self._pages.get(service_id)) and page.comes and time.monotonic() - began < TUNNEL_SECONDS:
+        page = await self._pages.since(service_id, began - FRESH_SECONDS)
+        if page is None or page.leader is None:
+            page = await self._pages.anew(service_id, began)
+        while page and page.comes and time.monotonic() - began < TUNNEL_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
-            await self._refresh()
+            page = await self._pages.since(service_id, time.monotonic() - FRESH_SECONDS)
         return page
 
     def name(self, replica: Replica) -> str:
@@ -216,7 +208,9 @@ class Routes:
 
     def eject(self, replica: Replica) -> None:
         """Give a replica that could not be reached no requests for a while, where there is another one."""
-        self._ejected[_place(replica)] = time.monotonic() + EJECTED_SECONDS
+        now = time.monotonic()
+        self._ejected = {place: until for place, until in self._ejected.items() if until > now}
+        self._ejected[_place(replica)] = now + EJECTED_SECONDS
 
     @contextmanager
     def counted(self, replica: Replica) -> Iterator[None]:
@@ -260,41 +254,36 @@ class Routes:
 
     # -- what Redis has ---------------------------------------------------------------------------------------------
 
-    async def _refresh(self, since: float | None = None) -> None:
-        """Return when what is known was read at this moment or later; who waits for the same read shares its error."""
-        since = time.monotonic() - FRESH_SECONDS if since is None else since
-        while self._read_at < since:
-            if self._reading is None or self._reading.done():
-                self._reading = asyncio.create_task(self._read())
-                self._reading.add_done_callback(_heard)
-            await asyncio.shield(self._reading)
+    async def _read_routes(self, tenant: str) -> dict[str, Route]:
+        """Return a tenant's routes by name, in its order."""
 
-    async def _read_anew(self, began: float) -> None:
-        """Return when what is known was read after a request came that it has no answer for."""
-        await asyncio.sleep(self._read_at + SOON_SECONDS - began)
-        await self._refresh(began)
+        def asked() -> list[Service]:
+            services = self._store.services.of_tenant(tenant)
+            return [one for one in services if registry.routes(one.engine) == "openai"]
 
-    async def _read(self) -> None:
-        began = time.monotonic()
-        services, replicas, elsewhere = await run_in_threadpool(self._read_all)
-        self.relays.reach(elsewhere)
-        known: dict[Key, Route] = {}
-        self._pages = {
-            one.service_id: self._page(one, replicas[one.service_id])
-            for one in services
-            if not one.deleted and registry.page(one.engine)
+        found = [self._route(service, replicas) for service, replicas in await self._with_replicas(asked)]
+        return {
+            one.service.name: one
+            for one in found
+            if not one.asked.get("unrouted")  # loaded, and served by nobody yet
         }
-        for service in services:
-            if not service.deleted and registry.routes(service.engine) == "openai":
-                route = self._route(service, replicas[service.service_id])
-                if not route.asked.get("unrouted"):  # loaded, and served by nobody yet
-                    known[service.tenant, service.name] = route
-        self._gates = {route.service.service_id: route.gate for route in known.values()}
-        self._ejected = {place: until for place, until in self._ejected.items() if until > began}
-        self._known, self._read_at = known, began
 
-    def _read_all(self) -> tuple[list[Service], dict[str, list[Replica]], dict[str, TunnelEnd]]:
-        services = self._store.services.all()
+    async def _read_page(self, service_id: str) -> Page | None:
+        def asked() -> list[Service]:
+            return [one for one in self._store.services.by_ids([service_id]) if registry.page(one.engine)]
+
+        return next((self._page(*each) for each in await self._with_replicas(asked)), None)
+
+    async def _with_replicas(self, asked: Callable[[], list[Service]]) -> list[tuple[Service, list[Replica]]]:
+        """Return those of the services that are not deleted, with their replicas; open ways to these elsewhere."""
+        services, replicas, elsewhere = await run_in_threadpool(self._read, asked)
+        self.relays.reach(elsewhere)
+        return [(one, replicas[one.service_id]) for one in services]
+
+    def _read(
+        self, asked: Callable[[], list[Service]]
+    ) -> tuple[list[Service], dict[str, list[Replica]], dict[str, TunnelEnd]]:
+        services = [one for one in asked() if not one.deleted]
         replicas = self._store.services.replicas([one.service_id for one in services])
         reports = [one.report for several in replicas.values() for one in several if planning.is_ready(one)]
         missing = {
@@ -311,7 +300,7 @@ class Routes:
         return Route(
             service=service, asked=json.loads(service.asked), ready=tuple(reached),
             because=self._because(service, replicas), wakes=not ready and _wakes(service), comes=_comes(ready, reached),
-            gate=self._gates.get(service.service_id) or Gate(), unreached=unreached,
+            gate=self._gates.setdefault(service.service_id, Gate()), unreached=unreached,
         )  # fmt: skip
 
     def _page(self, service: Service, replicas: list[Replica]) -> Page:

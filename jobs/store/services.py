@@ -303,20 +303,21 @@ class Services(Part):
     def all(self) -> list[Service]:
         """Return the services of every tenant, those that are being deleted, too."""
         [ids] = self._scripts.read(("SMEMBERS", keys.SERVICES))
-        return self._services([one.decode(errors="replace") for one in ids])
+        return self.by_ids([one.decode(errors="replace") for one in ids])
 
     def of_tenant(self, tenant: str) -> list[Service]:
         """Return a tenant's services by name."""
         [ids] = self._scripts.read(("HVALS", keys.services_of(tenant)))
-        found = self._services([one.decode(errors="replace") for one in ids])
+        found = self.by_ids([one.decode(errors="replace") for one in ids])
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Service | None:
         """Return a service; None when there is none."""
         [known] = self._scripts.read(("HGET", keys.services_of(tenant), name))
-        return next(iter(self._services([known.decode(errors="replace")])), None) if known else None
+        return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
-    def _services(self, ids: Sequence[str]) -> list[Service]:
+    def by_ids(self, ids: Sequence[str]) -> list[Service]:
+        """Return those of the services that there are, in this order, those that are being deleted, too."""
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]

@@ -1112,6 +1112,9 @@ def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Ru
         *["does", "not", "answer"],
     ]
     assert "the last one died: exit code 3; the next one begins at 2026" in lines[2]
+    assert lines[2].endswith("; see: cluster service logs gone")
+    fake.on("GET", "/api/services/gone", gone)
+    assert "exit code 3; see: cluster service logs gone\n" in run("service", "show", "gone").out
     fake.on("POST", "/api/services/chat/scale", READY | {"replicas": 3})
     assert run("service", "scale", "chat", "3").out == "chat ready, 1 of 3 ready\n"
     assert fake.bodies("/api/services/chat/scale") == [{"replicas": 3}]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from coordinator import app
-from coordinator.services import page_layer
+from coordinator.__main__ import _is_event
+from coordinator.services import page_layer, routing
 from jobs.store.services import Service
+from tests.unit.test_protocol import serving
 from tests.unit.test_services import Served, grouped, leads
 from tests.unit.test_webhooks import TOKEN
 
@@ -29,6 +32,8 @@ class Replica:
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, dict[str, str]]] = []
         self.status = 200
+        #: Bytes that are announced and never come.
+        self.lacks = 0
         self.answers: dict[str, str] = {"Content-Type": "text/html", "Set-Cookie": "a=b", "Server": "x"}
         replica = self
 
@@ -37,7 +42,7 @@ class Replica:
                 replica.heard.append((self.command, self.path, dict(self.headers.items())))
                 status, body = (302 if "Location" in replica.answers else replica.status), b"<p>tasks</p>"
                 self.send_response_only(status)
-                for name, value in {**replica.answers, "Content-Length": str(len(body))}.items():
+                for name, value in {**replica.answers, "Content-Length": str(len(body) + replica.lacks)}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body if self.command == "GET" else b"")
@@ -310,6 +315,58 @@ def test_a_replica_that_is_gone_is_a_bad_gateway(shown: Shown, replica: Replica)
         replica.end()
         answer = await ask("/status", **browser)
         assert answer.status_code == 502 and "gave no answer" in answer.text
+
+    shown.run(work)
+
+
+def test_a_page_that_breaks_off_ends_with_its_connection_and_a_line_that_says_why(
+    shown: Shown, replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(ask: Ask) -> None:
+        browser = await shown.let_in(ask)
+        replica.lacks = 100
+        caplog.clear()
+        async with serving(shown.api.app) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = {"Host": shown.host, **browser}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+            writer.write(f"GET /status HTTP/1.1\r\n{lines}\r\n".encode())
+            answer = await asyncio.wait_for(reader.read(), 60)
+            writer.close()
+        assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n<p>tasks</p>")
+        assert b"content-length: 112\r\n" in answer.lower(), "the browser sees that it lacks some"
+        worst = [record for record in caplog.records if record.levelno >= logging.WARNING and _is_event(record)]
+        assert [record.name for record in worst] == ["coordinator.services.page_layer"]
+        assert worst[0].getMessage().startswith("a page broke off: ") and worst[0].exc_info is None
+        assert not [record for record in caplog.records if record.exc_info]
+        replica.lacks = 0
+        assert (await ask("/status", **browser)).status_code == 200, "its place is free again"
+
+    shown.run(work)
+
+
+def test_a_page_is_found_without_reading_other_services_and_a_name_of_none_is_one_look(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shown.api.serve(name="other", engine="dask", parameters={}).status_code == 201
+    services, looks = shown.api.app.state.cluster.store.services, list[str]()
+    real = services.by_ids
+
+    def noting(ids: Sequence[str]) -> list[Service]:
+        looks.extend(ids)
+        return real(ids)
+
+    async def work(ask: Ask) -> None:
+        browser = await shown.let_in(ask)
+        monkeypatch.setattr(services, "by_ids", noting)
+        for number in range(20):
+            answer = await ask("/status", host=f"dask-{number:012x}.localhost:3000", **browser)
+            assert answer.status_code == 404
+        assert looks == [f"{number:012x}" for number in range(20)]
+        await asyncio.sleep(routing.FRESH_SECONDS)
+        looks.clear()
+        assert (await ask("/status", **browser)).status_code == 200
+        assert set(looks) == {shown.service.service_id}
 
     shown.run(work)
 

@@ -31,7 +31,8 @@ async def _echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(app: Any = _echo) -> AsyncIterator[int]:
+async def serving(app: Any = _echo) -> AsyncIterator[int]:
+    """A server as a coordinator has it, on a port of its own."""
     port = free_port()
     config = uvicorn.Config(
         app, host="127.0.0.1", port=port, http=protocol.BoundedProtocol, lifespan="off", log_config=None
@@ -52,7 +53,7 @@ def heard(*pieces: bytes, end: bool = True, patience: float = 20.0) -> bytes:
 
     async def go() -> bytes:
         text = bytearray()
-        async with _serving() as port:
+        async with serving() as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.suppress(ConnectionError):
                 for piece in pieces:
@@ -129,7 +130,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off_and_one_that_does_is_
             await send({"type": "http.response.body", "body": b""})
             ended.set()
 
-        async with _serving(long) as port:
+        async with serving(long) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(GET + b"Connection: close\r\n\r\n")
             assert len(await asyncio.wait_for(reader.read(-1), 60)) > count * len(piece)

@@ -14,6 +14,9 @@ from jobs.models import Device, Place, Plan, Priority
 CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
 GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
+#: What is said of busy runners besides.
+MACHINE = "add a machine with: ./deploy-cluster.sh invite"
+SLOTS = f"for more at once, give a runner more RUNNER_SLOTS, or {MACHINE}"
 
 
 def plan(*devices: Device, cpu_seconds: float = 1.0) -> Plan:
@@ -199,16 +202,18 @@ def test_a_program_says_what_no_runner_has() -> None:
     assert "start a runner with ./deploy-cluster.sh local --runner" in reason({"gpus": 4})
     assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes nearest, with 2"
     assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes nearest, with 1, 8"
-    assert reason({"gpus": 2}, a=1, b=2) == "every runner that has gpus 2 is busy"
-    assert "it is next in the queue runner.normal" in reason({"gpus": 2}, 0, b=2)
+    assert reason({"gpus": 2}, a=1, b=2) == f"every runner that has gpus 2 is busy; {MACHINE}"
+    waits = "every worker is busy; it is next in the queue runner.normal"
+    assert reason({"gpus": 2}, 0, b=2) == f"{waits}; {MACHINE}", "more slots have no more GPUs"
+    assert reason({}, 0, b=2) == f"{waits}; {SLOTS}"
 
 
 @pytest.mark.parametrize(
     ("left", "max_running", "needed", "words"),
     [
         (0, 0, {"cpus": 2}, "its last leases are being computed"),
-        (7, 0, {"cpus": 2}, "every runner that has cpus 2 is busy"),
-        (7, 0, {}, "every worker with command is busy"),
+        (7, 0, {"cpus": 2}, f"every runner that has cpus 2 is busy; {MACHINE}"),
+        (7, 0, {}, f"every worker with command is busy; {SLOTS}"),
         (7, 3, {"cpus": 2}, "it has reached max_running: 3 lanes compute it"),
     ],
 )

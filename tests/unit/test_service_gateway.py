@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import gateway, openai, probes, routing
+from coordinator.services import freshness, gateway, openai, probes, routing
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
@@ -36,6 +37,8 @@ class Stored:
         self.counted: list[Mapping[str, int]] = []
         self.requests: list[Mapping[str, int]] = []
         self.failures = 0
+        #: Tenants whose services were read, in order.
+        self.read: list[str] = []
         self.list = [
             Replica(
                 number=number, job_id=f"v-a-{number}", generation=1, since=1, job_state="running",
@@ -49,15 +52,17 @@ class Stored:
     def services(self) -> Stored:
         return self
 
-    def all(self) -> list[Service]:
-        return [Service(service_id="a", tenant="default", name="chat", engine="http", failures=self.failures,
-                        asked=json.dumps(self.asked))]  # fmt: skip
+    def of_tenant(self, tenant: str) -> list[Service]:
+        self.read.append(tenant)
+        one = Service(service_id="a", tenant="default", name="chat", engine="http", failures=self.failures,
+                      asked=json.dumps(self.asked))  # fmt: skip
+        return [one] if tenant == "default" else []
 
     def tunnels(self, _workers: object) -> dict[str, TunnelEnd]:
         return {}
 
-    def replicas(self, _ids: object) -> dict[str, list[Replica]]:
-        return {"a": self.list}
+    def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
+        return dict.fromkeys(ids, self.list)
 
     def ask(self, _me: str, requests: Mapping[str, int], _new: object) -> None:
         self.requests.append(dict(requests))
@@ -366,6 +371,41 @@ def test_beyond_what_passes_at_once_as_many_wait_and_others_come_later() -> None
         assert (route.gate.active, route.gate.waiting) == (0, 0)
 
     with_engines(1, work, slow, max_concurrent_requests=2)
+
+
+def test_what_a_tenant_asks_reads_its_own_services_alone() -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        for _ in range(3):
+            assert b"abc" in await client.text({"model": "chat"})
+        assert set(client.stored.read) == {"default"}
+        with pytest.raises(UnknownModel, match="tenant other has no model of this name; there is none"):
+            await client.gateway.routes.find("other", "chat")
+        assert client.stored.read.count("other") == 1
+
+    with_engines(1, work)
+
+
+def test_a_request_counts_to_its_service_also_while_nothing_of_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = asyncio.Event()
+
+    async def slow(asked: Asked) -> None:
+        await free.wait()
+        await tokens(asked)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        asking = asyncio.create_task(client.ask({"model": "chat"}))
+        await until(lambda: bool(engines[0].asked))
+        monkeypatch.setattr(freshness, "KEEP_SECONDS", 0.0)
+        await client.gateway.routes.of_tenant("other")
+        gc.collect()
+        second = asyncio.create_task(client.ask({"model": "chat"}))
+        route = await client.gateway.routes.find("default", "chat")
+        await until(lambda: route.gate.waiting == 1)
+        assert route.gate.active == 1 and len(engines[0].asked) == 1
+        free.set()
+        assert [(await one).status_code for one in (asking, second)] == [200, 200]
+
+    with_engines(1, work, slow, max_concurrent_requests=1)
 
 
 def test_who_leaves_while_waiting_leaves_the_turn_to_others() -> None:

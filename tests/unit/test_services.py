@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
 from engines import registry
 from jobs.store import Store, connection, keys
-from jobs.store.services import Asked, job_id
+from jobs.store.services import Asked, Service, job_id
 from tests.unit.engine_fake import until as eventually
 from tests.unit.test_webhooks import Api
 
@@ -333,6 +334,35 @@ def test_a_deleted_service_frees_its_name_at_once_and_its_replicas_end(both: Ser
     assert both.store.job_reads.states([job]) == [None] and both.jobs() != [job]
     assert both.store.client.scard(keys.SERVICES) == 1
     assert list(both.store.client.scan_iter(f"*{job.split('-')[1]}*")) == []
+
+
+def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
+    both: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
+    stored, asked = both.app.state.cluster.store.services, list[str]()
+    real = stored._scripts.read
+
+    def read(*commands: Sequence[str]) -> list[Any]:
+        asked.extend(word for command in commands for word in command)
+        return list(real(*commands))
+
+    for tenant, digit in (("a", "1"), ("b", "2")):
+        assert both.ask("PUT", f"/api/tenants/{tenant}", {}).is_success
+        for number, engine in enumerate(("http", "http", "dask")):
+            made = Service(service_id=f"{digit}{number:011}", tenant=tenant, name=f"s-{number}", engine=engine)
+            assert stored.add(made) == ("new", made.service_id)
+    ids = [f"1{number:011}" for number in range(3)]
+    token = both.token("read", "infer", "run", tenant="a")
+    monkeypatch.setattr(stored._scripts, "read", read)
+    for path, with_replicas in (("/v1/models", 2), ("/v1/models/s-1", 2), ("/api/services", 3)):
+        asked.clear()
+        answer = both.ask("GET", path, token=token)
+        assert answer.status_code == 200, answer.text
+        assert set(re.findall(r"[12]0{10}\d", " ".join(asked))) == set(ids), path
+        assert {one for one in ids if keys.service_replicas(one) in asked} == set(ids[:with_replicas]), path
+    assert both.ask("DELETE", "/api/services/s-0", token=token).status_code == 204
+    assert [one["id"] for one in both.ask("GET", "/v1/models", token=token).json()["data"]] == ["s-1"]
 
 
 def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served) -> None:

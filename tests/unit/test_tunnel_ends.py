@@ -91,6 +91,8 @@ def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_acc
 
     assert not told(logging.INFO, '%s - "WebSocket %s" [accepted]')
     assert told(logging.INFO, "Uvicorn running on %s") and told(logging.ERROR, "a fault [accepted]")
+    assert not told(logging.ERROR, "ASGI callable returned without completing response."), "who left it so says why"
+    assert told(logging.ERROR, "ASGI callable returned without starting response.")
 
 
 class Left:

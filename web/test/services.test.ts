@@ -62,9 +62,11 @@ test("a state says why, and what comes next", () => {
   expect(reason(service({ running: two, replicas: 2 }), NOW)).toBe("A replica is unhealthy: /health answers 500.");
   expect(reason(service({ state: "waiting", ready: 0 }), NOW)).toContain("within a second or two");
   const died = service({ failures: 3, last_failure: "exit code 3", next_start: "2026-11-23T10:00:04Z", ready: 0 });
-  expect(reason(died, NOW)).toMatch(/^The last 3 replicas died: exit code 3\. The next one starts in 4.0.s\.$/);
+  expect(reason(died, NOW)).toMatch(
+    /^The last 3 replicas died: exit code 3\. The next one starts in 4.0.s\. See: cluster service logs chat$/,
+  );
   expect(reason({ ...died, failures: 1, next_start: null }, NOW)).toBe(
-    "The last replica died: exit code 3. The next one starts now.",
+    "The last replica died: exit code 3. The next one starts now. See: cluster service logs chat",
   );
 });
 

@@ -75,10 +75,11 @@ export function readiness({ ready, replicas }: Pick<Service, "ready" | "replicas
   return `${integer(ready)} of ${integer(replicas)} ready`;
 }
 
-function deaths({ failures, last_failure: said, next_start: next }: Service, now: number): string {
+function deaths({ name, failures, last_failure: said, next_start: next }: Service, now: number): string {
   const left = next ? (Date.parse(next) - now) / 1000 : 0;
   const count = failures === 1 ? "The last replica died" : `The last ${integer(failures)} replicas died`;
-  return `${count}: ${said ?? "nobody knows why"}. The next one starts ${left >= 1 ? `in ${seconds(left)}` : "now"}.`;
+  const start = `The next one starts ${left >= 1 ? `in ${seconds(left)}` : "now"}`;
+  return `${count}: ${said ?? "nobody knows why"}. ${start}. See: cluster service logs ${name}`;
 }
 
 function waits({ running }: Service): string {
