@@ -48,9 +48,11 @@ ready() { # ready GROUP
 
 make_environment() {
   local python=$1
+  [[ -w . ]] || fail 1 "this user may not write into $PWD." \
+    "Run the command as the user who owns the folder, or clone the project into a folder of yours."
   if [[ -d .venv ]] && ! at_home; then
     say "The environment .venv belongs to another place or Python; making it anew."
-    rm -rf .venv
+    rm -rf .venv || fail 1 ".venv could not be removed; see the lines above, remove it, then run the same command again."
   fi
   if [[ ! -d .venv ]]; then
     say "Making .venv with $("$python" --version) ..."
@@ -65,6 +67,8 @@ install_requirements() {
   if ! .venv/bin/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r "requirements/$1.txt" \
     >.venv/install.log 2>&1; then
     grep -v '^WARNING: Location' .venv/install.log | tail -n 15 >&2
+    ! grep -qi 'no space left' .venv/install.log || fail 1 "the disk is full: it holds neither requirements/$1.txt nor" \
+      "what pip needs meanwhile in ${TMPDIR:-/tmp}. Make room, see df -h; then run the same command again."
     fail 1 "pip could not install requirements/$1.txt (all lines: .venv/install.log)." \
       "It needs a way to a package index, or PIP_INDEX_URL or PIP_FIND_LINKS set to one; then run the same command again."
   fi

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 STARTING_SECONDS, READY_SECONDS, ANSWER_SECONDS = 0.2, 2.0, 2.0
 #: Questions in a row that fail until it is unhealthy, and seconds after which an unhealthy one is ended.
 FAILURES, UNHEALTHY_SECONDS = 3, 60.0
+#: Seconds between two answers after which nobody knows how it was meanwhile, as after a stop of its runner.
+BLIND_SECONDS = 10.0
 #: Seconds between two reports of one state.
 REPORT_SECONDS = 5.0
 
@@ -55,7 +57,7 @@ class Probe(threading.Thread):
         self._ended = threading.Event()
         self._state = "starting"
         self._why = ""
-        self._began = self._well_at = time.monotonic()
+        self._began = self._well_at = self._looked_at = time.monotonic()
         self._reported_at = -1e9
         self._failures = 0
         self.fault = ""
@@ -86,6 +88,7 @@ class Probe(threading.Thread):
     def _judged(self, wrong: str) -> tuple[str, str]:
         """Return its state by one answer, and why."""
         now = time.monotonic()
+        self._pass_over(now)
         if not wrong:
             self._well_at, self._failures = now, 0
             return "ready", ""
@@ -97,6 +100,14 @@ class Probe(threading.Thread):
         if now - self._well_at > UNHEALTHY_SECONDS:
             self.fault = f"it was unhealthy for {UNHEALTHY_SECONDS:g} s: {wrong}"
         return ("unhealthy", wrong) if self._failures >= FAILURES else (self._state, self._why)
+
+    def _pass_over(self, now: float) -> None:
+        """Count no time for which nobody looked."""
+        unseen = now - self._looked_at
+        self._looked_at = now
+        if unseen > BLIND_SECONDS:
+            self._began += unseen
+            self._well_at += unseen
 
     def _tell(self, state: str, why: str) -> None:
         """Report a state that is new, and each every REPORT_SECONDS."""

@@ -585,13 +585,22 @@ class Unwritten(errors.ClientError):
         super().__init__(f"the output could not be written: {error.strerror or error}")
 
 
+class Unusable(errors.ClientError):
+    """A file or folder that cannot be opened."""
+
+    exit_code = errors.REFUSED
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"{error.filename} cannot be used: {error.strerror or error}")
+
+
 def _understood(error: Exception) -> errors.ClientError:
     if isinstance(error, errors.ClientError):
         return error
     if hasattr(error, "format_message"):
         return Usage(error)
-    if isinstance(error, OSError):  # those of the network and of files that are read have become others
-        return Unwritten(error)
+    if isinstance(error, OSError):  # those of the network, and of most files, have become others
+        return Unwritten(error) if error.filename is None else Unusable(error)
     if isinstance(error, RecursionError):
         return errors.ClientError("the cluster's answer is nested too deeply to be shown; --json prints it")
     return Fault(error)

@@ -37,7 +37,7 @@ def credential_for(address: str, stated: settings.Settings) -> Credential:
         return Credential(
             stated.cluster_token, "CLUSTER_TOKEN", "set CLUSTER_TOKEN to another, or unset it and run: cluster login"
         )
-    login = _read(stated.logins_file()).get(address, "")
+    login = _kept(stated).get(address, "")
     if login:
         return Credential(login, f"the token in {stated.logins_file()}", f"run: cluster login {address}")
     local = _local(address)
@@ -53,28 +53,33 @@ def given(token: str) -> Credential:
 
 def keep(address: str, token: str, stated: settings.Settings) -> Path:
     """Keep a token for this address, and return the file."""
-    return _write(stated.logins_file(), _read(stated.logins_file()) | {address: token})
+    return _write(_place(stated), _kept(stated) | {address: token})
 
 
 def forget(address: str, stated: settings.Settings) -> bool:
     """Forget the token of this address; False when there is none."""
-    known = _read(stated.logins_file())
+    known = _kept(stated)
     if known.pop(address, None) is None:
         return False
-    _write(stated.logins_file(), known)
+    _write(_place(stated), known)
     return True
 
 
 def is_local(address: str) -> bool:
     """Return True for the address that the local cluster of this checkout wrote when it was up, until it stops."""
-    place = settings.LOCAL_FOLDER / "url"
-    return place.is_file() and place.read_text().strip() == address
+    try:
+        return settings.of_local_cluster() == address
+    except OSError:  # another user's
+        return False
 
 
 def is_starting(address: str) -> bool:
     """Return True for an address of this machine while the local cluster of this checkout starts, or stops."""
     held, up = settings.LOCAL_FOLDER / "lock", settings.LOCAL_FOLDER / "url"
-    return _LOOPBACK.search(address) is not None and held.is_file() and not up.is_file() and _is_locked(held)
+    try:
+        return _LOOPBACK.search(address) is not None and held.is_file() and not up.is_file() and _is_locked(held)
+    except OSError:  # another user's
+        return False
 
 
 _LOOPBACK = re.compile(r"://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?/?$")
@@ -101,6 +106,26 @@ def _local(address: str) -> str:
         return ""
     _check_private(file)
     return file.read_text().strip()
+
+
+def _place(stated: settings.Settings) -> Path:
+    file = stated.logins_file()
+    if file is None:
+        error = Misconfigured("there is no folder in which a token could be kept: this user has no home")
+        error.next = "set HOME or XDG_CONFIG_HOME to a folder of yours; or keep no token, and set CLUSTER_TOKEN"
+        raise error
+    return file
+
+
+def _kept(stated: settings.Settings) -> dict[str, str]:
+    """Return the tokens that are kept, by address. Misconfigured for a file that cannot be used."""
+    file = stated.logins_file()
+    if file is None:
+        return {}
+    try:
+        return _read(file)
+    except OSError as error:
+        raise _unusable(file, f"it cannot be read: {error.strerror}", "") from None
 
 
 def _read(file: Path) -> dict[str, str]:

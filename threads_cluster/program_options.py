@@ -192,12 +192,23 @@ def folder(files: Path | None) -> Path:
     """Return the folder to send: the current one where none is stated. BadArgument for a whole disk or home."""
     if files is not None:
         return files
-    here = Path.cwd()
-    if here in (*_WHOLE, Path.home()):
+    from threads_cluster import settings
+
+    here = _here()
+    if here in (*_WHOLE, settings.home()):
         error = errors.BadArgument(f"{here} would be sent with all that is in it")
         error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
         raise error
     return here
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        error = errors.BadArgument("the folder in which this runs is not there any more")
+        error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
+        raise error from None
 
 
 def in_words(text: str) -> str:

@@ -225,8 +225,11 @@ def _check_there(model: str | None) -> None:
 
 def _check_begins(path: Path) -> None:
     """Raise BadArgument for a file whose first bytes are not those of a model in GGUF."""
-    with path.open("rb") as file:
-        begins = file.read(len(_GGUF))
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_GGUF))
+    except OSError as error:
+        raise errors.BadArgument(f"{path} cannot be read: {error.strerror}") from None
     if begins != _GGUF:
         raise errors.BadArgument(
             f"{path} is no model in GGUF: it begins with {begins!r} instead of {_GGUF!r}; it may be a "

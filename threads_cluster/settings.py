@@ -9,6 +9,8 @@ from pathlib import Path
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from threads_cluster.errors import Misconfigured
+
 #: Holds the data of the local cluster of this checkout, if this is one; the cluster leaves its address there.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 #: Secrets in files: cluster_token. A variable wins over a file.
@@ -30,19 +32,45 @@ class Settings(BaseSettings):
     #: The user's folder of configuration; empty: ~/.config.
     xdg_config_home: str = ""
 
-    def logins_file(self) -> Path:
-        """Where `cluster login` keeps tokens."""
-        folder = Path(self.xdg_config_home) if self.xdg_config_home else Path.home() / ".config"
-        return folder / "threads-cluster" / "tokens.json"
+    def logins_file(self) -> Path | None:
+        """Where `cluster login` keeps tokens; None for a user without a folder."""
+        mine = home()
+        folder = Path(self.xdg_config_home) if self.xdg_config_home else mine and mine / ".config"
+        return folder and folder / "threads-cluster" / "tokens.json"
 
     def url(self) -> str:
-        """The API's address: stated, else the local cluster's, else the default port on this machine."""
+        """The API's address: stated, else the local cluster's, else the default port on this machine.
+
+        Misconfigured where this user may not look at the local cluster's.
+        """
         if self.coordinator_url:
             return self.coordinator_url.rstrip("/")
-        left = LOCAL_FOLDER / "url"
-        if left.is_file():
-            return left.read_text().strip()
-        return f"http://127.0.0.1:{self.coordinator_port}"
+        try:
+            return of_local_cluster() or f"http://127.0.0.1:{self.coordinator_port}"
+        except OSError as error:
+            raise _closed(error) from None
+
+
+def of_local_cluster() -> str:
+    """Return the address of the local cluster of this checkout; empty while none is up. OSError where it is closed."""
+    left = LOCAL_FOLDER / "url"
+    return left.read_text().strip() if left.is_file() else ""
+
+
+def _closed(error: OSError) -> Misconfigured:
+    refused = Misconfigured(
+        f"the address of this checkout's cluster cannot be read: {error.filename}: {error.strerror}"
+    )
+    refused.next = "run this as the user who started it, or set CLUSTER_URL, and CLUSTER_TOKEN where it needs a token"
+    return refused
+
+
+def home() -> Path | None:
+    """Return this user's folder; None where neither HOME nor the system names one."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def variable(name: str) -> str | None:

@@ -8,15 +8,21 @@ import argparse
 import sys
 
 from deploy.local import commands
-from deploy.local.outcome import Trouble, say
+from deploy.local.outcome import Trouble, of_file, say
 
 
 def main() -> int:
     try:
         return _called(_parser().parse_args())
     except Trouble as trouble:
-        say(f"error: {trouble}")
-        return trouble.code
+        return _told(trouble)
+    except OSError as error:
+        return _told(of_file(error))
+
+
+def _told(trouble: Trouble) -> int:
+    say(f"error: {trouble}")
+    return trouble.code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -59,7 +59,7 @@ WantedBy=default.target
 """
 #: Characters of an invitation on stdin at most.
 _LONGEST_LINE = 1000
-_SYSTEMD = Path.home() / ".config" / "systemd" / "user"
+_SYSTEMD = Path(".config", "systemd", "user")
 _SERVICE = "threads-cluster-{name}.service"
 
 
@@ -249,17 +249,29 @@ def _write_service(joined: Membership) -> int:
     """Write a unit of systemd for this user. Raises Trouble where there is no systemd."""
     if not shutil.which("systemctl"):
         raise Trouble(MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot")
-    _SYSTEMD.mkdir(parents=True, exist_ok=True)
-    unit = _SYSTEMD / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", joined.name))
+    folder = _systemd()
+    if folder is None:
+        raise Trouble(USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours")
+    folder.mkdir(parents=True, exist_ok=True)
+    unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", joined.name))
     unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
     say(f"Wrote {unit}. Start it, now and at each start of the machine:\n"
         f"  systemctl --user enable --now {unit.name} && loginctl enable-linger")  # fmt: skip
     return OK
 
 
+def _systemd() -> Path | None:
+    """Return the folder of this user's units; None where neither HOME nor the system names the user's folder."""
+    try:
+        return Path.home() / _SYSTEMD
+    except RuntimeError:
+        return None
+
+
 def _units() -> list[Path]:
     """List the units that start this checkout's workers."""
-    units = _SYSTEMD.glob(_SERVICE.format(name="*")) if _SYSTEMD.is_dir() else ()
+    folder = _systemd()
+    units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
     return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from contextlib import suppress
@@ -19,6 +20,19 @@ class Trouble(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def of_file(error: OSError) -> Trouble:
+    """Return the trouble that an error of a file or a disk is."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Trouble(FAILED, f"the disk is full: {what}\n  Make room, see df -h, then run the same command again.")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Trouble(
+            FAILED, f"this user may not use the folder of this checkout: {what}\n"
+            "  Run it as the user who owns the folder, or clone the project into a folder of yours."
+        )  # fmt: skip
+    return Trouble(FAILED, f"this machine refuses: {what}\n  Logs, if there are any: .cluster/logs")
 
 
 class Stopped(BaseException):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from deploy.local import gpus, ports, redis_server
-from deploy.local.outcome import MISSING, USAGE, Trouble, say
+from deploy.local.outcome import FAILED, MISSING, USAGE, Trouble, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
+#: Bytes that the disk must have left for what a cluster writes.
+LEAST_FREE = 100 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,7 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
     """Decide what runs. Raises Trouble when something is missing or a port is taken."""
     check_folder(settings, runner)
+    check_room(CHECKOUT)
     server = _redis_server()
     api = ports.api_port(settings, port)
     metrics = settings.metrics_port and ports.next_free(
@@ -60,6 +65,16 @@ def check_folder(settings: Settings, runner: bool) -> None:
         raise Trouble(
             USAGE, f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
             " or another folder that every user may pass through"
+        )  # fmt: skip
+
+
+def check_room(folder: Path) -> None:
+    """Raise Trouble where the disk of a folder has too little room for what a cluster writes."""
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE:
+        raise Trouble(
+            FAILED, f"the disk of {folder} has {free >> 20} MiB left, and a cluster needs {LEAST_FREE >> 20} for its"
+            " jobs, logs and compiled kernels.\n  Make room, see df -h, then run the same command again."
         )  # fmt: skip
 
 

@@ -1039,6 +1039,32 @@ def test_a_file_that_is_no_model_is_refused_before_it_is_sent(
     assert fake.asked == []
 
 
+def test_a_file_that_may_not_be_read_is_named_and_is_no_matter_of_the_output(
+    fake: Fake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr(Path, "open", closed)
+    ran = run("serve", str(file))
+    assert (ran.code, fake.asked) == (2, []) and f"{file} cannot be read: Permission denied" in ran.err
+    monkeypatch.setattr(Path, "exists", closed)
+    ran = run("serve", str(file))
+    assert (ran.code, fake.asked) == (2, []) and f"{file} cannot be used: Permission denied" in ran.err
+
+
+def test_a_folder_that_is_gone_is_not_sent(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "cwd", gone)
+    ran = run("run", "--", "true")
+    assert (ran.code, fake.asked) == (125, [])
+    assert "is not there any more" in ran.err and "--files DIR" in ran.err
+
+
 ENGINES = {"engines": [
     {"engine": "http", "summary": "Any program.", "routes": "openai", "large": False, "packages": "", "parameters": {}},
     {"engine": "transformers", "summary": "Weights.", "routes": "openai", "large": True, "packages": "torch==1\n",

@@ -210,3 +210,39 @@ def test_while_the_local_cluster_starts_that_is_what_is_said(home: Path) -> None
             assert logins.credential_for(address, stated).next == logins.NONE.next
         (folder / "url").write_text("http://127.0.0.1:3001")
         assert logins.credential_for(local, stated).next == logins.NONE.next
+
+
+def _closed(*_: object) -> None:
+    raise PermissionError(13, "Permission denied", "/theirs/.cluster/url")
+
+
+def test_a_user_without_a_home_needs_none_until_a_token_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "home", none)
+    stated = settings.Settings()
+    assert logins.credential_for(URL, stated) == logins.NONE and not logins.forget(URL, stated)
+    with pytest.raises(Misconfigured, match="has no home") as refused:
+        logins.keep(URL, "t", stated)
+    assert "HOME" in refused.value.next and "CLUSTER_TOKEN" in refused.value.next
+
+
+def test_the_cluster_of_another_user_is_named_where_it_would_be_asked_and_no_trouble_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after `sudo ./deploy-cluster.sh local`: its folder is that user's alone."""
+    monkeypatch.setattr(settings, "of_local_cluster", _closed)
+    with pytest.raises(Misconfigured, match=r"/theirs/\.cluster/url: Permission denied") as refused:
+        settings.Settings().url()
+    assert "as the user who started it" in refused.value.next
+    assert settings.Settings(coordinator_url=URL).url() == URL
+    assert not logins.is_local(URL) and known() == ""
+
+
+def test_a_file_of_tokens_that_cannot_be_opened_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = logins.keep(URL, "t", settings.Settings())
+    monkeypatch.setattr(Path, "read_text", _closed)
+    with pytest.raises(Misconfigured, match=rf"{file} holds tokens and cannot be used: it cannot be read"):
+        known()

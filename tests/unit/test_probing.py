@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -98,6 +99,26 @@ def test_what_is_not_ready_in_time_or_unhealthy_for_long_must_be_ended(
     server.status = 500
     until(lambda: "was unhealthy for 0.1 s: /health answers 500" in sick.probe.fault)
     sick.probe.stop()
+
+
+def test_time_for_which_its_runner_was_stopped_is_not_held_against_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(probing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    probe = Probe(server.at, "/health", 60.0, lambda *_: None)
+    clock[0] += 500
+    assert probe._judged("it is slow")[0] == "starting" and not probe.fault
+    probe._state = "ready"
+    probe._judged("")
+    for _ in range(probing.FAILURES):
+        clock[0] += 500
+        probe._judged("it is slow")
+    assert not probe.fault
+    for _ in range(20):
+        clock[0] += 4
+        probe._judged("it is slow")
+    assert "was unhealthy for 60 s" in probe.fault
 
 
 def test_a_state_that_could_not_be_told_is_told_again(server: Server) -> None:

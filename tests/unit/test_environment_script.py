@@ -1,0 +1,71 @@
+"""deploy/environment.sh: what a newcomer is told where the environment cannot be made, and that the next try works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Makes environments whose pip does as the file `pip` says.
+PYTHON = """#!/bin/bash
+case "$*" in
+  "-m venv .venv") [[ ! -e broken-venv ]] || { echo "Error: [Errno 28] No space left on device"; exit 1; }
+    mkdir -p .venv/bin .venv/lib && cp "$0" .venv/bin/python ;;
+  "-m pip install"*) [[ ! -e pip ]] || { cat pip; exit 1; } ;;
+  *sysconfig*) echo .venv/lib ;;
+  --version) echo Python 3.11.9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("deploy", "requirements"):
+        (tmp_path / name).mkdir()
+    shutil.copy(ROOT / "deploy/environment.sh", tmp_path / "deploy")
+    (tmp_path / "requirements/local.txt").write_text("one==1\n")
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
+
+
+def make(checkout: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / "deploy/environment.sh", "local"], cwd="/", capture_output=True, text=True,
+        env={**os.environ, "PYTHON": str(checkout / "python")},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("ERROR: Could not install packages: [Errno 28] No space left on device", ("the disk is full", "df -h")),
+        ("ERROR: No matching distribution found for one==1", ("needs a way to a package index", "PIP_INDEX_URL")),
+    ],
+)
+def test_a_failed_installation_says_why_and_the_next_try_goes_on(
+    checkout: Path, said: str, words: tuple[str, ...]
+) -> None:
+    (checkout / "pip").write_text(f"Collecting one==1\n{said}\n")
+    failed = make(checkout)
+    assert failed.returncode == 1
+    for each in (said, *words):
+        assert each in failed.stderr
+    (checkout / "pip").unlink()
+    done = make(checkout)
+    assert done.returncode == 0, done.stderr
+    assert "belongs to another place" not in done.stderr
+    again = make(checkout)
+    assert (again.returncode, again.stderr) == (0, ""), "what is there is not made again"
+
+
+def test_an_environment_that_was_not_made_is_made_the_next_time(checkout: Path) -> None:
+    (checkout / "broken-venv").touch()
+    failed = make(checkout)
+    assert failed.returncode == 1 and "could not make .venv; see the lines above" in failed.stderr
+    (checkout / "broken-venv").unlink()
+    assert make(checkout).returncode == 0

@@ -1,0 +1,63 @@
+"""A local cluster where the machine refuses something: what is said names it and what to do, without a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local import __main__ as local
+from deploy.local import commands, joining, shape
+from deploy.local.outcome import Trouble
+from jobs.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, ("the disk is full", "df -h")),
+        (errno.EACCES, ("this user may not use", "Run it as the user who owns the folder")),
+        (errno.EROFS, ("Read-only file system", "clone the project into a folder of yours")),
+        (errno.EIO, ("this machine refuses", ".cluster/logs")),
+    ],
+)
+def test_an_error_of_the_disk_is_told_with_its_place_and_what_to_do(
+    number: int, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Any) -> int:
+        raise OSError(number, os.strerror(number), "/checkout/.cluster/lock")
+
+    monkeypatch.setattr(commands, "run", refuse)
+    monkeypatch.setattr("sys.argv", ["local", "run"])
+    assert local.main() == 1
+    told = capsys.readouterr().err
+    for words in ("error: ", "/checkout/.cluster/lock", *said):
+        assert words in told
+
+
+def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", ("total", "used", "free"))
+    left = [shape.LEAST_FREE - 1]
+    monkeypatch.setattr(shape.shutil, "disk_usage", lambda _: usage(1 << 40, 0, left[0]))
+    with pytest.raises(Trouble, match="has 99 MiB left, and a cluster needs 100") as refused:
+        shape.plan(Settings(), None, 1)
+    assert refused.value.code == 1 and "df -h" in str(refused.value)
+    left[0] += 1
+    shape.check_room(tmp_path)
+
+
+def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_systemd_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    monkeypatch.setattr(joining.shutil, "which", lambda _: "/usr/bin/systemctl")
+    assert joining._units() == []
+    with pytest.raises(Trouble, match="set HOME"):
+        joining._write_service(None)  # type: ignore[arg-type]
