@@ -9,11 +9,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import (
     DESKTOP,
     DIST,
+    PATIENCE_MS,
     PHONE,
     Open,
     overflow,
@@ -24,6 +25,7 @@ from tests.browser.conftest import (
 )
 from tests.browser.fleets import SPEEDS, Fleet, busy, host, job, moment, span, worker
 from tests.browser.programs import served
+from tests.integration.live import until
 
 PAST = 500
 WIDE = {"width": 1440, "height": 900}
@@ -262,6 +264,31 @@ def test_long_names_leave_room_for_what_is_said_of_them(open_address: Open, stac
         assert name and place and name["height"] < 100 < name["width"], tab
         assert place["x"] + place["width"] < DESKTOP["width"], tab
         shot(page, f"long-names-{tab.lower()}")
+
+
+def test_seven_tabs_of_a_browser_all_follow_the_cluster(browser: Browser, stack: ExitStack) -> None:
+    """It has six connections a host, and each stream keeps one."""
+    fleet = Fleet([job("5c7b3fb0a1d24e6f")], [worker("cpu-1")])
+    address = stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs"
+    context = stack.enter_context(browser.new_context())
+    tabs = [context.new_page() for _ in range(7)]
+    for tab in tabs:
+        tab.set_default_timeout(PATIENCE_MS)
+        tab.goto(address)
+        expect(tab.locator(".connection")).to_have_attribute("data-state", "live")
+    first, rest = tabs[:4], tabs[4:]
+    done = job("5c7b3fb0a1d24e6f", "done")
+    fleet.jobs[done["job_id"]] = done
+    fleet.move({"type": "done", "job": done["job_id"], "kind": "collatz", "state": "done", "done": 1, "total": 1})
+    for tab in tabs:
+        expect(tab.locator(".job-table tbody .col-state")).to_have_text("done", timeout=60_000)
+    for tab in rest:
+        expect(tab.locator(".connection")).to_have_attribute("title", re.compile("every few seconds"), timeout=60_000)
+    for tab in first:
+        tab.close()
+    # Each of the others has a place soon.
+    held = "navigator.locks.query().then(all => all.held.length)"
+    until(lambda: rest[0].evaluate(held) == len(rest), 60)
 
 
 def test_a_phone_says_how_long_a_job_waits_or_ran(open_address: Open, stack: ExitStack) -> None:

@@ -36,6 +36,7 @@ import {
   type HeardQueue,
   type LiveEvent,
 } from "./fleet";
+import { inPlace } from "./places";
 import { Ring } from "./ring";
 import { Parser, type Frame } from "./sse";
 
@@ -89,6 +90,10 @@ const COUNT_SOON_MS = 400;
 const COUNT_MS = 2000;
 /** Milliseconds after which a hidden page closes its connection: browsers allow six a host. */
 const HIDDEN_MS = 60_000;
+/** Where other tabs have all places for streams: how long one is open from time to time, and is not between. */
+const TURN_MS = 1000;
+const BETWEEN_MS = 3000;
+const BY_TURNS = "following the cluster every few seconds: other tabs of this browser have its connections";
 /** A running job of which nothing was heard for this long is asked for: it may have gone back to its queue. */
 const QUIET_MS = 3000;
 /** More jobs than these are asked for as a list. */
@@ -320,8 +325,8 @@ function understood(frame: Frame): Change {
   }
 }
 
-/** Reads one connection to its end. */
-async function follow(control: AbortController): Promise<void> {
+/** Reads one connection to its end, or for so many milliseconds. */
+async function follow(control: AbortController, most?: number): Promise<void> {
   const since = model.at;
   const answer = await fetch(`/api/events?topics=${TOPICS}`, {
     headers: { ...authorization(), Accept: "text/event-stream", ...(since ? { "Last-Event-ID": since } : {}) },
@@ -334,6 +339,7 @@ async function follow(control: AbortController): Promise<void> {
   becomeLive();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new Parser();
+  if (most) setTimeout(() => void reader.cancel().catch(() => undefined), most);
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
@@ -343,6 +349,19 @@ async function follow(control: AbortController): Promise<void> {
     for (const frame of framesOf(parser, value)) {
       if (understood(frame).resync) await refresh();
     }
+  }
+}
+
+/**
+ * Follows in a place for streams to the end of the connection. Until there is one, from time to time: what happened
+ * meanwhile comes first each time.
+ */
+async function followed(control: AbortController): Promise<void> {
+  while (!(await inPlace(() => follow(control)))) {
+    await follow(control, TURN_MS);
+    attempt = 0;
+    reason.value = BY_TURNS;
+    await rest(BETWEEN_MS, control.signal);
   }
 }
 
@@ -368,12 +387,15 @@ async function pause(): Promise<void> {
   const wait = backoff(attempt);
   attempt += 1;
   retryAt.value = Date.now() + wait;
+  await rest(wait);
+}
+
+/** Waits so long, or until somebody wakes it, or aborts what it is part of. */
+async function rest(ms: number, control?: AbortSignal): Promise<void> {
   await new Promise<void>((done) => {
-    const timer = setTimeout(done, wait);
-    wake = () => {
-      clearTimeout(timer);
-      done();
-    };
+    setTimeout(done, ms);
+    control?.addEventListener("abort", () => done());
+    wake = done;
   });
   wake = undefined;
 }
@@ -395,7 +417,7 @@ async function run(): Promise<never> {
     current = control;
     try {
       await refresh();
-      await follow(control);
+      await followed(control);
       throw new Problem(0, "Ended", "the cluster closed the connection");
     } catch (error) {
       control.abort(); // a stream that nobody reads keeps its connection, and browsers allow six a host
