@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,23 @@ import pytest
 from tests.integration.live import TOP, Live
 
 pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
 
 DIST = TOP / "web" / "dist"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 AXE = TOP / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 #: Milliseconds in which a page draws what is there or asked for, on a machine that is busy with other things.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 #: Only what is wrong comes back: the rest is megabytes.
 SCAN = """async tags => {
@@ -44,7 +54,7 @@ DESKTOP = {"width": 1280, "height": 800}
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 FLAGS = [
     "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-watchdog",
 ]  # fmt: skip
 #: GL is software here, and a page is put together without it for half the work.
 WITHOUT_GL = "--disable-gpu-compositing"
@@ -179,6 +189,17 @@ def settled(page: Page) -> None:
     """Returns when nothing is loading any more and the last change is drawn."""
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     page.evaluate(DRAWN)
+
+
+def by_keys(page: Page, keys: str, shown: Locator) -> None:
+    """Press these keys, again until this is shown: those of a sequence count where they come within 1.2 s."""
+    for _ in range(8):
+        for key in keys:
+            page.keyboard.press(key)
+        with suppress(AssertionError):
+            expect(shown).to_be_visible(timeout=5000)
+            return
+    raise AssertionError(f"{keys} shows nothing: {shown}")
 
 
 def focused_row(page: Page, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -29,7 +30,10 @@ WATCH = """() => {
   window.changes = [];
   new MutationObserver(() => window.changes.push(performance.now()))
     .observe(document.querySelector("main"), {subtree: true, childList: true, characterData: true, attributes: true});
+  window.since = performance.now();
 }"""
+#: How often it changed within so many seconds of the page's own clock: a busy machine asks late.
+CHANGED = "seconds => window.changes.filter(at => at < window.since + seconds * 1000).length"
 
 
 @pytest.fixture
@@ -80,14 +84,16 @@ def test_the_stream_is_small_and_redraws_are_few(open_page: Open, busy: str, pat
     page.wait_for_timeout(2000)
     page.evaluate(WATCH)
     received.clear()
+    began = time.monotonic()
     page.wait_for_timeout(SECONDS * 1000)
-    rate = sum(length for request, length in received if request in streams) / SECONDS / 1000
-    changes = page.evaluate("window.changes")
-    print(f"{path}: {rate:.2f} KB/s of events, {len(changes) / SECONDS:.1f} redraws/s")
+    seconds = time.monotonic() - began
+    rate = sum(length for request, length in received if request in streams) / seconds / 1000
+    changes = page.evaluate(CHANGED, SECONDS)
+    print(f"{path}: {rate:.2f} KB/s of events, {changes / SECONDS:.1f} redraws/s")
     assert streams, "the page follows the stream"
     assert 0 < rate <= 10
     # Four a second for what comes from the cluster, one for the clock.
-    assert len(changes) / SECONDS <= 5.5
+    assert changes / SECONDS <= 5.5
 
 
 def _note(streams: set[str], sent: dict[str, object]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,18 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from jobs.store import Store, connection
-from tests.browser.conftest import DIST, PHONE, Open, focused_row, in_both_themes, overflow, settled, shot, violations
+from tests.browser.conftest import (
+    DIST,
+    PHONE,
+    Open,
+    by_keys,
+    focused_row,
+    in_both_themes,
+    overflow,
+    settled,
+    shot,
+    violations,
+)
 from tests.integration.live import Live, until
 
 TABS = ("overview", "gpus", "hosts", "workers", "jobs", "monitoring")
@@ -136,7 +146,7 @@ def test_the_page_lives_on_when_its_coordinator_dies_and_comes_back(page: Page, 
     shot(page, "reconnecting-light")
     before = _width(page, long_job)
     pages.start_coordinator()
-    expect(state).to_have_attribute("data-state", "live", timeout=40_000)
+    expect(state).to_have_attribute("data-state", "live")
     expect(page.locator(".banner")).to_be_hidden()
     until(lambda: _width(page, long_job) > before)
     newer = pages.submit("collatz", SHORT)
@@ -155,11 +165,11 @@ def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
     page.route("**/api/**", bad_gateway)
     pages.kill("coordinator-0")
     expect(page.locator(".banner")).to_contain_text("502: no coordinator answers")
-    time.sleep(6)
+    page.wait_for_timeout(6000)  # in which calls are answered
     assert 1 <= len(asked) <= 12, f"a dead server is hammered: {len(asked)} calls in some seconds"
     pages.start_coordinator()
     page.unroute("**/api/**")
-    expect(page.locator(".connection")).to_have_attribute("data-state", "live", timeout=40_000)
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
 
 
 def test_an_empty_and_an_unknown_job_say_so(page: Page) -> None:
@@ -173,9 +183,7 @@ def test_an_empty_and_an_unknown_job_say_so(page: Page) -> None:
 def test_everything_by_keys_alone(page: Page, pages: Live) -> None:
     done = pages.submit("collatz", SHORT)
     pages.result(done)
-    page.keyboard.press("g")
-    page.keyboard.press("j")
-    expect(page.locator("#panel-jobs")).to_be_visible()
+    by_keys(page, "gj", page.locator("#panel-jobs"))
     page.keyboard.press("/")
     page.keyboard.type(f"id:{done}")
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -197,9 +205,7 @@ def test_everything_by_keys_alone(page: Page, pages: Live) -> None:
     shot(page, "keys-light")
     page.keyboard.press("Escape")
     for key, tab in (("o", "overview"), ("g", "gpus"), ("w", "workers"), ("m", "monitoring")):
-        page.keyboard.press("g")
-        page.keyboard.press(key)
-        expect(page.locator(f"#panel-{tab}")).to_be_visible()
+        by_keys(page, f"g{key}", page.locator(f"#panel-{tab}"))
 
 
 def test_rows_are_moved_through_and_stay_while_the_stream_is_paused(page: Page, pages: Live) -> None:
@@ -311,11 +317,12 @@ def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
     figure = page.locator("figure", has_text="Busy lanes")
     expect(figure.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"busy \d"))
     figure.scroll_into_view_if_needed()
-    box = figure.locator("canvas").bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 40)
 
     def one_clock() -> bool:
+        box = figure.locator("canvas").bounding_box()
+        assert box
+        page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 40)
+        settled(page)
         times = page.locator(".charts .legend li:first-child").all_inner_texts()
         return len(set(times)) == 1 and bool(re.fullmatch(r"\d\d:\d\d:\d\d", times[0]))
 

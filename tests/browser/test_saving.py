@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open, violations
+from tests.browser.conftest import Open, settled, violations
 from tests.integration.live import Live
 
 
@@ -32,6 +32,7 @@ def test_a_histogram_is_saved_as_pixels_and_as_lines(page: Page) -> None:
         figure.get_by_role("button", name=f"Save {title} as a file").click()
         dialog = page.get_by_role("dialog", name="Save picture")
         expect(dialog).to_contain_text(title)
+        settled(page)
         assert violations(page) == []
         with page.expect_download() as download:
             dialog.get_by_role("button", name=form).click()

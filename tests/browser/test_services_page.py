@@ -44,7 +44,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
             elif what in ("endless", "die"):
                 for number in range(6000):
                     self.piece("word%d " % number); time.sleep(0.05)
-                    if what == "die" and number == 5: print("engine dies", flush=True); os._exit(9)
+                    if what == "die" and number == 25: print("engine dies", flush=True); os._exit(9)
             else:
                 for word in ("I ", "heard %d " % len(body["messages"]), "messages: ", what): self.piece(word)
             self.wfile.write(b'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}\\n\\n')

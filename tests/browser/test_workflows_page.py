@@ -134,9 +134,9 @@ def test_a_graph_is_moved_by_mouse_and_a_click_is_no_drag(open_address: Open, se
     workflows.move("running", "fetch-data")
     page = open_address(url + OPEN, viewport={"width": 700, "height": 800})
     graph = graph_of(page)
+    before = picture(page)
     box = graph.bounding_box()
     assert box is not None
-    before = picture(page)
     page.mouse.move(box["x"] + 300, box["y"] + 40)
     page.mouse.down()
     page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
@@ -194,9 +194,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Submit").click()
     shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12,16}$"))
-    expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text(
-        "2", timeout=30_000
-    )
+    expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text("2")
     expect(page.get_by_role("slider", name="Actions of a job after another")).to_be_visible()
     page.keyboard.press("l")
     page.get_by_role("button", name="second", exact=True).click()
