@@ -58,12 +58,12 @@ def test_a_cluster_does_all_it_can_under_its_users(live: Live, tmp_path: Path) -
         live.wait_for(steered, state)
     for job, (kind, parameters) in zip(jobs, work.SMALL, strict=True):
         assert live.result(job) == work.undisturbed(kind, parameters)
-    until(lambda: trace(live, large["thread"]), 60)
+    until(lambda: trace(live, large["thread"]), 120)
     assert live.get("/api/kinds/collatz/marks/verified")
     live.kill("worker-0")
     live.start_worker()
     live.wait_ready(1)
-    until(lambda: client(live, "operator").get("ct:rewritten"))
+    until(lambda: client(live, "operator").get("ct:rewritten"), 120)
     assert live.get("/api/history?names=units.*") and live.get("/api/stream") and live.get("/api/snapshot")
     assert live.denied() == []
 
@@ -71,7 +71,7 @@ def test_a_cluster_does_all_it_can_under_its_users(live: Live, tmp_path: Path) -
 def test_a_worker_may_write_the_webhook_of_a_job_that_it_ends(live: Live) -> None:
     with Receiver() as taken:
         job = live.submit("collatz", {"start_number": 27, "number_count": 1}, notify=taken.url())
-        until(lambda: taken.got)
+        until(lambda: taken.got, 120)
         told = json.loads(taken.got[0].body)
         assert (told["type"], told["job"]["id"], told["job"]["result"]) == ("job.done", job, f"/api/jobs/{job}/result")
     job_of = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
@@ -79,7 +79,7 @@ def test_a_worker_may_write_the_webhook_of_a_job_that_it_ends(live: Live) -> Non
     due = int(datetime.fromisoformat(made["created"]).timestamp())
     client(live, "operator").hset(f"ct:schedule:{made['id']}", "next", due)
     client(live, "operator").zadd("ct:schedules", {made["id"]: due * 1000})
-    until(lambda: live.get("/api/schedules/soon")["submitted"])
+    until(lambda: live.get("/api/schedules/soon")["submitted"], 120)
     assert live.result(live.get("/api/schedules/soon")["last_job_id"])["count"] == 1
     assert live.denied() == []
 

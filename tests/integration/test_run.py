@@ -127,7 +127,7 @@ def test_a_reader_that_goes_away_ends_the_program(programs: Live, user: dict[str
     process = start(user, work, "run", "-q", "--no-files", "--", "yes")
     assert process.stdout and process.stdout.readline() == b"y\n"
     process.stdout.close()
-    assert process.wait(60) == 141
+    assert process.wait(120) == 141
     assert process.stderr
     process.stderr.close()
     [job] = programs.get("/api/jobs?limit=1")["jobs"]

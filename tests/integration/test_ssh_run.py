@@ -288,7 +288,7 @@ def test_who_reads_the_output_may_leave(tmp_path: Path, server: Sshd) -> None:
     with place.start("-q", "--no-files", "--", "sh", "-c", "yes", mark) as process:
         assert process.stdout and process.stdout.readline() == "y\n"
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(120) == 141
     until(lambda: not marked(mark), 60)
 
 
