@@ -278,13 +278,13 @@ def test_alerts_and_history_outlive_their_leader(tmp_path: Path) -> None:
     """No worker, then one, which dies; and the coordinator that wrote it all down dies too."""
     with running(tmp_path, workers=0, lanes=1) as live:
         job = live.submit("faulty", {"units": 20})  # so that a late tick of the leader still counts units/s
-        waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 60)
+        waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 120)
         assert waiting["value"] == 1 and waiting["severity"] == "critical"
         live.start_worker(0)
         live.result(job, 120)
-        until(lambda: resolved(live, "no-worker/cpu.normal"), 60)
+        until(lambda: resolved(live, "no-worker/cpu.normal"), 120)
         live.kill("worker-0")
-        lost = until(lambda: firing(live, "worker-lost/worker-0"), 60)
+        lost = until(lambda: firing(live, "worker-lost/worker-0"), 120)
         assert "worker-0" in lost["text"]
         until(lambda: passed(live, "units.faulty") > 0.5)
         before = live.get("/api/history?names=jobs.done&seconds=600&points=600")

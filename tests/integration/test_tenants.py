@@ -158,8 +158,8 @@ def test_the_first_job_of_a_tenant_starts_within_a_second_beside_ten_thousand_of
     crowd = [job for _ in range(10) for job in submit(store, "crowd", copies=1000)]
     [job] = submit(store, "late")
     drain(cluster, on=False)
-    until(lambda: cluster.job(job)["state"] == "done", 60)
-    until(lambda: store.tenants.read(["crowd"])[0][1].jobs == 0, 120)
+    until(lambda: cluster.job(job)["state"] == "done", 120)
+    until(lambda: store.tenants.read(["crowd"])[0][1].jobs == 0, 240)
     created, started = (int(store.job_reads.hashes([job])[0][1][name]) for name in (b"created", b"started"))
     others = [int(row[b"started"]) for _, row in store.job_reads.hashes(crowd)]
     served = sum(created < each <= started for each in others)
