@@ -24,6 +24,7 @@ from coordinator.services.openai import BadUpstream, TooLate
 from coordinator.services.routing import Route, Routes
 from coordinator.services.shares import SMALL, Shares
 from jobs import errors
+from jobs.store import connection
 from jobs.store.services import Replica
 
 log = logging.getLogger(__name__)
@@ -260,6 +261,10 @@ class _Call:
             async with contextlib.aclosing(_pieces(asked.result())) as pieces:
                 async for piece in pieces:
                     yield piece
+        except connection.Unreachable as error:
+            away = errors.Unavailable(f"{connection.reason(error)}; ask again in a moment")
+            self._exchange.status = away.status
+            yield openai.error_frame(away)
         except errors.ClusterError as error:
             self._exchange.status = error.status
             yield openai.error_frame(error)

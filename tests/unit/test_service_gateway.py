@@ -23,6 +23,7 @@ from coordinator.services.gateway import Gateway
 from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.routing import Routes
 from jobs import errors
+from jobs.store import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until
 
@@ -639,6 +640,25 @@ def test_a_stream_to_a_service_that_sleeps_has_comments_until_it_is_awake(monkey
         assert rest.replace(b": waiting\n\n", b"").startswith(b"data: ") and rest.endswith(b"data: [DONE]\n\n")
         assert [exchange.status for exchange in client.ended] == [200] and client.ended[0].answer_tokens == 3
         await until(lambda: client.stored.requests[-1] == {"a": 0})
+
+    with_engines(1, work, idle_seconds=60)
+
+
+def test_a_stream_that_waits_ends_with_an_error_frame_where_redis_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+
+    def gone(_ids: Sequence[str]) -> dict[str, list[Replica]]:
+        raise connection.Silent("Redis does not answer")
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        asleep(client)
+        answer = pieces(await client.ask(STREAM))
+        assert await anext(answer) == b": waiting\n\n"
+        client.stored.replicas = gone  # type: ignore[method-assign]
+        rest = b"".join([piece async for piece in answer]).replace(b": waiting\n\n", b"")
+        assert b"redis cannot be reached" in rest and b"ask again" in rest and rest.startswith(b"data: ")
+        assert [exchange.status for exchange in client.ended] == [503]
+        assert not any(client.gateway.routes.asked.values())
 
     with_engines(1, work, idle_seconds=60)
 
