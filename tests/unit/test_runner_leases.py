@@ -419,6 +419,7 @@ def test_a_program_whose_lease_nobody_keeps_is_suspended_until_somebody_does(
     task = bench.task("touch ready; while ! test -e end; do date +%N > tick; sleep 0.01; done", 0, 1, grace_seconds=2)
 
     def be_cut_off() -> None:
+        waited_for((bench.home / "tick").exists)
         task.kept_at = time.monotonic() - 27.5
         waited_for(lambda: "a program is suspended" in caplog.text)
         waited_for(lambda: unchanged(bench.home / "tick"))
