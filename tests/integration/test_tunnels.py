@@ -94,10 +94,23 @@ def test_streams_through_both_coordinators_come_whole(behind: tuple[Live, Front]
         assert answer.json()["choices"] == [{"text": " tok"}], answer.text
 
 
+def has_tunnels_to_both(live: Live) -> None:
+    """Wait until each coordinator has said that it has the runner's tunnel, as it does every five seconds."""
+    said = set[bytes]()
+
+    def have_said() -> bool:
+        if url := live.redis().hget("ct:tunnel:runner-0", "url"):
+            said.add(url)
+        return len(said) == 2
+
+    until(have_said, every=0.005)
+
+
 def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_is_back(
     behind: tuple[Live, Front],
 ) -> None:
     live, _ = behind
+    has_tunnels_to_both(live)  # else the stream of one comes by way of the other
     begun = [threading.Event(), threading.Event()]
     with ThreadPoolExecutor(2) as threads:
         tokens = (60, 1_000_000)  # of the other coordinator: it ends with that
