@@ -12,8 +12,9 @@ _FAMILY_BYTES = 96
 _THREAD_NS = {"fifo": (30.0, 0.15), "lifo": (36.0, 0.15), "round_robin": (42.0, 0.15), "work_stealing": (42.0, 0.4)}
 _SLICE_NS = 20.0
 _REPLICA_NS = 600.0
-#: With work_stealing, per simulated core: of a replica, and of each root that arrives where cores are idle and try.
-_CORE_NS, _TRY_NS = 80.0, 31.0
+#: With work_stealing, per simulated core: of a replica; of one whose threads spawn, so that idle cores try to steal;
+#: and of each root that arrives where cores are idle and try.
+_CORE_NS, _STEAL_NS, _TRY_NS = 5.0, 75.0, 31.0
 #: Replicas that the kernel sums in one go at most, and seconds that each go takes besides.
 CHUNK_REPLICAS, _CHUNK_SECONDS = 65_536, 1.2e-3
 #: Seconds that recording one event of a trace takes, and one root.
@@ -54,7 +55,8 @@ def seconds(spec: Spec, threads: float, cores: int, scheduler: str) -> float:
     again = _SLICE_NS * (slices(spec) - 1) if scheduler == "round_robin" else 0.0
     tries = 0.0
     if scheduler == "work_stealing":
-        tries = cores * (_CORE_NS + _TRY_NS * spec["thread_count"] * _idle(spec, cores))
+        steals = _STEAL_NS if spec["expected_threads"] > spec["thread_count"] else 0.0
+        tries = cores * (_CORE_NS + steals + _TRY_NS * spec["thread_count"] * _idle(spec, cores))
     return (threads * (fixed + per_core * cores + again) + _REPLICA_NS + tries) / 1e9
 
 
