@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from deploy.local import commands, invitation, membership, program_logs, shape, supervision
+from deploy.local import commands, invitation, membership, program_logs, shape, supervision, units
 from deploy.local import gpus as usable_gpus
 from deploy.local.membership import Membership
 from deploy.local.outcome import (
@@ -40,27 +40,8 @@ _BEATS = membership.FOLDER / "beats"
 _LOOK_SECONDS, _SILENT_SECONDS = 1.0, 15.0
 #: Settings of a cluster here, which workers of another one have no use for.
 _EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
-_UNIT = """\
-[Unit]
-Description=Workers of this machine for a Threads Cluster
-After=network-online.target
-
-[Service]
-WorkingDirectory={folder}
-ExecStart="{folder}/deploy-cluster.sh" join
-Restart=on-failure
-RestartPreventExitStatus=2
-RestartSec=10
-KillMode=mixed
-TimeoutStopSec=90
-
-[Install]
-WantedBy=default.target
-"""
 #: Characters of an invitation on stdin at most.
 _LONGEST_LINE = 1000
-_SYSTEMD = Path(".config", "systemd", "user")
-_SERVICE = "threads-cluster-{name}.service"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +67,7 @@ def join(asked: Asked) -> int:
         with commands.alone():
             joined = _joined(asked)
             if asked.service:
-                return _write_service(joined)
+                return units.write(joined.name)
             with Host(joined) as host:
                 host.stay()
     except Stopped:
@@ -245,36 +226,6 @@ def _last_error(log: Path) -> str:
     return found[1] if found else f"Its log: {program_logs.shown(log)}"
 
 
-def _write_service(joined: Membership) -> int:
-    """Write a unit of systemd for this user. Raises Trouble where there is no systemd."""
-    if not shutil.which("systemctl"):
-        raise Trouble(MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot")
-    folder = _systemd()
-    if folder is None:
-        raise Trouble(USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours")
-    folder.mkdir(parents=True, exist_ok=True)
-    unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", joined.name))
-    unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
-    say(f"Wrote {unit}. Start it, now and at each start of the machine:\n"
-        f"  systemctl --user enable --now {unit.name} && loginctl enable-linger")  # fmt: skip
-    return OK
-
-
-def _systemd() -> Path | None:
-    """Return the folder of this user's units; None where neither HOME nor the system names the user's folder."""
-    try:
-        return Path.home() / _SYSTEMD
-    except RuntimeError:
-        return None
-
-
-def _units() -> list[Path]:
-    """List the units that start this checkout's workers."""
-    folder = _systemd()
-    units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
-    return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
-
-
 def leave(*, anyway: bool) -> int:
     """Stop the workers, end their tokens and forget the cluster. `anyway`: also where it is not reached."""
     try:
@@ -298,7 +249,7 @@ def leave(*, anyway: bool) -> int:
             " ./deploy-cluster.sh leave --anyway, and `cluster token revoke` there",
         )
     membership.forget()
-    for unit in _units():
+    for unit in units.present():
         say(f"note: {unit} would start it again: systemctl --user disable --now {unit.name} && rm {unit}")
     for line in left:
         say(f"note: its token still counts: {line}")

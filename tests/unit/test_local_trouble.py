@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local import __main__ as local
-from deploy.local import commands, joining, shape
+from deploy.local import commands, shape, units
 from deploy.local.outcome import Trouble
 from jobs.settings import Settings
 
@@ -57,7 +57,7 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", none)
-    monkeypatch.setattr(joining.shutil, "which", lambda _: "/usr/bin/systemctl")
-    assert joining._units() == []
+    monkeypatch.setattr(units.shutil, "which", lambda _: "/usr/bin/systemctl")
+    assert units.present() == []
     with pytest.raises(Trouble, match="set HOME"):
-        joining._write_service(None)  # type: ignore[arg-type]
+        units.write("attic")

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,14 +241,16 @@ def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
         for thread in threading.enumerate():
             if thread.name.startswith("shell-"):
                 thread.join(60)
-        gc.collect()  # tests before this one may have left what is still to be closed
+        gc.collect()
         return (
             len(list(Path("/proc/self/fd").iterdir())),
             threading.active_count(),
             len(list(processes.children(os.getpid()))),
         )
 
-    before = counted()
+    with warnings.catch_warnings():  # tests before this one may have left what is still to be closed
+        warnings.simplefilter("ignore", ResourceWarning)
+        before = counted()
     for terminal in (True, False):
         served(Calls(about("sh", "-c", "echo x", terminal=terminal)), tmp_path)
         served(Calls(about("no-such-program", terminal=terminal)), tmp_path)

@@ -1,0 +1,60 @@
+"""Units of systemd that start the workers of a joined machine at each of its starts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from deploy.local.outcome import MISSING, OK, USAGE, Trouble, say
+from deploy.local.shape import CHECKOUT
+
+_UNIT = """\
+[Unit]
+Description=Workers of this machine for a Threads Cluster
+After=network-online.target
+
+[Service]
+WorkingDirectory={folder}
+ExecStart="{folder}/deploy-cluster.sh" join
+Restart=on-failure
+RestartPreventExitStatus=2
+RestartSec=10
+KillMode=mixed
+TimeoutStopSec=90
+
+[Install]
+WantedBy=default.target
+"""
+_FOLDER = Path(".config", "systemd", "user")
+_SERVICE = "threads-cluster-{name}.service"
+
+
+def write(name: str) -> int:
+    """Write a unit of systemd for this user and the workers of this name. Raises Trouble where there is no systemd."""
+    if not shutil.which("systemctl"):
+        raise Trouble(MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot")
+    folder = _folder()
+    if folder is None:
+        raise Trouble(USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours")
+    folder.mkdir(parents=True, exist_ok=True)
+    unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", name))
+    unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
+    say(f"Wrote {unit}. Start it, now and at each start of the machine:\n"
+        f"  systemctl --user enable --now {unit.name} && loginctl enable-linger")  # fmt: skip
+    return OK
+
+
+def _folder() -> Path | None:
+    """Return the folder of this user's units; None where neither HOME nor the system names the user's folder."""
+    try:
+        return Path.home() / _FOLDER
+    except RuntimeError:
+        return None
+
+
+def present() -> list[Path]:
+    """List the units that start this checkout's workers."""
+    folder = _folder()
+    units = folder.glob(_SERVICE.format(name="*")) if folder and folder.is_dir() else ()
+    return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
