@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -25,6 +24,7 @@ from coordinator.services.routing import Routes
 from jobs import errors
 from jobs.store import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
+from tests import garbage
 from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until
 
 STREAM = {"model": "chat", "stream": True}
@@ -398,7 +398,7 @@ def test_a_request_counts_to_its_service_also_while_nothing_of_it_is_kept(monkey
         await until(lambda: bool(engines[0].asked))
         monkeypatch.setattr(freshness, "KEEP_SECONDS", 0.0)
         await client.gateway.routes.of_tenant("other")
-        gc.collect()
+        garbage.collect()
         second = asyncio.create_task(client.ask({"model": "chat"}))
         route = await client.gateway.routes.find("default", "chat")
         await until(lambda: route.gate.waiting == 1)

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from jobs.worker.api_attachments import ApiAttachments, Typed
 from runner import processes, shells
 from runner.orders import Order
 from runner.shells import Program, Shells
+from tests import garbage
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -248,9 +248,8 @@ def test_none_leaves_a_descriptor_a_thread_or_a_process(tmp_path: Path) -> None:
             len(list(processes.children(os.getpid()))),
         )
 
-    with warnings.catch_warnings():  # tests before this one may have left what is still to be closed
-        warnings.simplefilter("ignore", ResourceWarning)
-        before = counted()
+    garbage.collect()
+    before = counted()
     for terminal in (True, False):
         served(Calls(about("sh", "-c", "echo x", terminal=terminal)), tmp_path)
         served(Calls(about("no-such-program", terminal=terminal)), tmp_path)
