@@ -261,11 +261,11 @@ const PENDING_MS = 120_000;
 
 async function allowed(path: string, signal?: AbortSignal): Promise<Response> {
   for (;;) {
+    if (needsToken.peek()) await signedIn(); // what was refused to one question is refused to all
     try {
       return await call(path, signal ? { signal } : {});
     } catch (error) {
       if (!(error instanceof Problem && error.status === 401)) throw error;
-      await signedIn();
     }
   }
 }
