@@ -26,7 +26,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, by the build backend of the development environment: nothing is downloaded."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for package in ("threads_cluster", "jobs"):
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,6 +55,14 @@ def run(installed: Path, *arguments: str) -> str:
 def test_the_wheel_holds_the_client_and_nothing_of_the_servers(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster"}
+
+
+def test_the_wheel_carries_its_license(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        assert "License-Expression: Apache-2.0\n" in archive.read(metadata).decode()
+        carried = archive.read(metadata.replace("METADATA", "licenses/LICENSE"))
+    assert carried == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_wheel_requires_what_the_clients_group_holds() -> None:
