@@ -109,3 +109,10 @@ def test_every_promise_of_the_readme_is_attacked_by_a_test_that_exists() -> None
     named = {(name, file) for _, tests in promises() for name, file in tests}
     gone = [name for name, file in named if not re.search(rf"def {name}\(", (ROOT / file).read_text())]
     assert gone == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/benchmarks.md"])
+def test_speed_of_verification_is_compared_with_the_fastest_published_search(document: str) -> None:
+    text = (ROOT / document).read_text()
+    assert "Barina's worker" in text
+    assert "Angeltveit" in text, f"{document} must name the fastest published search beside the peer of P1"
