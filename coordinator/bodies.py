@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import Request
 from pydantic_core import from_json
 
+from coordinator.state import shared_state
 from jobs import errors
 
 #: Largest bodies, in bytes: one submission, and a batch.
@@ -73,7 +74,7 @@ async def held(
     TooLarge over `limit` bytes or `values` values; TooSlow; MalformedBody when it is not JSON.
     """
     size = announced(request, limit)
-    among: Bodies = bodies or request.app.state.bodies
+    among: Bodies = bodies or shared_state(request).bodies
     async with among.room(size) if size > _SMALL else nullcontext():
         text = await _read(request, limit)
         async with among.turn(len(text)):
@@ -94,7 +95,7 @@ async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> 
 
     TooLarge over `limit` bytes; TooSlow.
     """
-    among: Bodies = bodies or request.app.state.file_bodies
+    among: Bodies = bodies or shared_state(request).file_bodies
     size = announced(request, limit)
     async with among.room(size) if size > _SMALL else nullcontext():
         body = await _read(request, limit, FILE_SECONDS)

@@ -22,6 +22,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.schemas import Problem
+from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors
 from jobs.numbers import short
@@ -36,7 +37,7 @@ Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to
 
 # Coroutines, though they wait for nothing: FastAPI gives any other dependency a thread for each request.
 async def _cluster(request: Request) -> Cluster:
-    cluster: Cluster = request.app.state.cluster
+    cluster: Cluster = shared_state(request).cluster
     return cluster
 
 
@@ -58,7 +59,7 @@ class _Identity(SecurityBase):
 
         Unauthorized without them, where a token is needed, and with an unknown token.
         """
-        cluster: Cluster = request.app.state.cluster
+        cluster: Cluster = shared_state(request).cluster
         scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
         bearer: str = given if scheme.lower() == "bearer" else ""
         if not bearer and (cookie := cookies.read(request)):

@@ -1,15 +1,12 @@
-"""The leader's round, each second. Every coordinator runs one; only the one that leads acts."""
+"""Periodic work of the leader. Every coordinator runs it; only the one that leads acts."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from coordinator.aof import AofRewriter
-from coordinator.events.event import Event
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import MarkKind
@@ -18,13 +15,8 @@ from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS
 
 log = logging.getLogger(__name__)
 
-ROUND_SECONDS = 1.0
 #: How often a round with more to do repeats SWEEP at most.
 _REPEATS = 50
-#: Rest after the children of jobs that failed were told between two rounds.
-_TOLD_REST_SECONDS = 0.05
-#: Calls of WAKE in a round, each of up to 64 jobs.
-_WAKES = 400
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
 #: Rounds between two times that usage of old days is added up, and that stored bytes are counted again.
@@ -34,58 +26,22 @@ _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
 _BELLS_EVERY = 60
 
 
-class Janitor(threading.Thread):
-    """Leads or waits to lead; `record` writes figures down after each round that it leads."""
+class Leader:
+    """Leads or waits to lead; `record` writes metrics down after each round that it leads."""
 
     def __init__(
         self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS,
         reserve_seconds: float = RESERVE_SECONDS,
     ) -> None:  # fmt: skip
-        super().__init__(name="janitor", daemon=True)
         self._record = record
         self._store = store
         self._aof = AofRewriter(store.aof)
         self._age_seconds, self._reserve_seconds = age_seconds, reserve_seconds
         self._me = uuid.uuid4().hex
-        self._ended = False
-        self._woken = threading.Event()
         self._rounds = self._bells_in = 0
         self.leading = False
         #: Ranges that the last joining left, by mark.
         self._joined: dict[tuple[str, str], int] = {}
-
-    def hear(self, events: Sequence[Event]) -> None:
-        """Wake up for ends of jobs of which only the leader tells those that come after them: all but done."""
-        if self.leading and any(event.ends and event.fields["state"] != "done" for event in events):
-            self._woken.set()
-
-    def run(self) -> None:
-        """Do a round each ROUND_SECONDS, and between them what was heard of, whatever fails, until stopped."""
-        due = time.monotonic() + ROUND_SECONDS
-        while not self._ended:
-            heard = self._woken.wait(max(0.0, due - time.monotonic()))
-            self._woken.clear()
-            if heard and time.monotonic() < due:
-                self._attempt(self._tell_soon)
-                continue
-            due = max(due + ROUND_SECONDS, time.monotonic())
-            self._attempt(self.round)
-
-    def _attempt(self, what: Callable[[], None]) -> None:
-        if self._ended:
-            return
-        try:
-            what()
-        except connection.Unreachable as error:
-            self.leading = False
-            log.warning("the leader's checks wait: redis cannot be reached: %s", error)
-        except Exception:
-            log.exception("the leader's checks failed")
-
-    def _tell_soon(self) -> None:
-        if self.leading:
-            self._wake(audit=False)
-        time.sleep(_TOLD_REST_SECONDS)
 
     def _aside(self, without: str, call: Callable[[], None]) -> bool:
         """Call what must not hold up the sweep when it fails, as it does in a full Redis. True: it succeeded."""
@@ -100,7 +56,14 @@ class Janitor(threading.Thread):
         return False
 
     def round(self) -> None:
-        """Take or keep the lead, and sweep when leading."""
+        """Take or keep the lead, and sweep if leading. A coordinator that does not reach Redis does not lead."""
+        try:
+            self._round()
+        except connection.Unreachable:
+            self.leading = False
+            raise
+
+    def _round(self) -> None:
         self.leading = self._store.fleet.lead(self._me)
         if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
             self._bells_in = _BELLS_EVERY
@@ -108,7 +71,6 @@ class Janitor(threading.Thread):
         self._rounds += 1
         if self.leading:
             self._sweep()
-            self._wake()
             self._aside("shells of silent askers were not ended", self._end_attachments)
             self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
             if placed := self._store.repairs.reindex():
@@ -150,14 +112,6 @@ class Janitor(threading.Thread):
             did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
             log.info("the leader's checks", extra=did)
 
-    def _wake(self, *, audit: bool = True) -> None:
-        """Let jobs go on whose parents have ended, and those that were skipped."""
-        calls = [self._store.fleet.wake(audit=audit)]
-        while calls[-1].more and len(calls) <= _WAKES:
-            calls.append(self._store.fleet.wake())
-        if told := sum(call.told for call in calls):
-            log.info("jobs heard of those before them", extra={"jobs_told": told})
-
     def _join_marks(self) -> None:
         for kind in registry.names():
             definition = registry.marking(kind)
@@ -176,8 +130,3 @@ class Janitor(threading.Thread):
         joined = marks.joined(stored, mark)
         self._store.marks.replace(kind, name, stored, joined)
         self._joined[(kind, name)] = len(joined)
-
-    def stop(self) -> None:
-        """End after the round of this moment."""
-        self._ended = True
-        self._woken.set()

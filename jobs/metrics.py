@@ -150,7 +150,7 @@ SKIPPED = Metric(
 )  # fmt: skip
 BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)
 REDIS_UP = Metric("cluster_redis_up", "1 when this replica reaches Redis.", (), "gauge", per_replica=True)
-LEADER = Metric("cluster_leader", "1 when this replica is the janitor.", (), "gauge", per_replica=True)
+LEADER = Metric("cluster_leader", "1 if this replica leads.", (), "gauge", per_replica=True)
 HTTP_REQUESTS = Metric(
     "cluster_http_requests_total", "Requests answered.", ("method", "route", "status"), "counter", per_replica=True
 )

@@ -1,49 +1,25 @@
-"""Thread of a coordinator that, while it leads, collects what nobody holds and deletes bytes that are no file's."""
+"""Garbage collection of artifacts: artifacts without a holder, and bytes that belong to no file."""
 
 from __future__ import annotations
-
-import logging
-import threading
-from collections.abc import Callable
 
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.store import Store, connection
 
-log = logging.getLogger(__name__)
-
-ROUND_SECONDS = 10.0
+#: Seconds between two collections.
+INTERVAL_SECONDS = 10.0
 #: Artifacts that one round looks at, and calls that condemn, at most.
 _ARTIFACTS, _REPEATS = 100, 20
 #: Objects that cannot be deleted, after which a round ends.
 _TROUBLES = 10
 
 
-class Collector(threading.Thread):
-    """Does a round each ROUND_SECONDS. Apart from the leader's own thread: a slow store must not delay that one."""
+class Collector:
+    """Collects artifacts. Runs in a thread of its own: a slow store must not delay the leader's checks."""
 
-    def __init__(self, store: Store, trees: Trees, leads: Callable[[], bool]) -> None:
-        super().__init__(name="artifact-collector", daemon=True)
+    def __init__(self, store: Store, trees: Trees) -> None:
         self._store = store
         self._trees = trees
-        self._leads = leads
-        self._ended = threading.Event()
-        self._trouble = ""
-
-    def run(self) -> None:
-        """Do rounds until stopped, whatever fails; log once what goes wrong until it works again."""
-        while self._trees.is_on and not self._ended.wait(ROUND_SECONDS):
-            trouble = ""
-            try:
-                if self._leads():
-                    self.round()
-            except (*connection.Unreachable, errors.ClusterError) as error:
-                trouble = str(error)
-            except Exception as error:
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.warning("artifacts were not collected: %s", trouble)
-            self._trouble = trouble
 
     def round(self) -> None:
         """Collect artifacts that nobody holds; delete bytes whose time is over. Raises the first trouble at the end."""
@@ -76,7 +52,3 @@ class Collector(threading.Thread):
                 if len(troubles) >= most:
                     break
         return deleted
-
-    def stop(self) -> None:
-        """End after what is being done."""
-        self._ended.set()

@@ -15,6 +15,7 @@ from coordinator.asker import Scope
 from coordinator.attachments import calls, queries, rows, schemas
 from coordinator.attachments.calls import AttachmentId
 from coordinator.attachments.wakes import Wakes
+from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read
@@ -87,7 +88,7 @@ async def write(
     def enough(done: tuple[str, int]) -> bool:
         return done[0] == "ended" or not data or done[1] > asked.offset
 
-    wakes: Wakes = request.app.state.wakes
+    wakes: Wakes = shared_state(request).wakes
     state, upto = await wakes.until(request, attachment, wait_seconds, work, enough)
     if asked.offset > upto and state != "ended":
         detail = f"offset: {asked.offset} leaves a gap; {upto} bytes were taken"
@@ -127,7 +128,7 @@ async def read(
         states.append(found.state)
         return bool(found.chunks) or found.state == "ended" or found.state != states[0]
 
-    wakes: Wakes = request.app.state.wakes
+    wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, wait_seconds, look, enough)
     await cluster.credentials.require(asker)
     return http.shown(await run_in_threadpool(end_with_unit, found))

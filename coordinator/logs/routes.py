@@ -15,6 +15,7 @@ from coordinator.events.routes import LastId
 from coordinator.logs import frames, queries
 from coordinator.logs.live import MOST_FOLLOWERS, Live
 from coordinator.logs.texts import Stream
+from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.live_output import MOST_FOLLOWED
@@ -51,7 +52,7 @@ async def get_log(
 
     Of what is over 9 MiB, the first 1 MiB and the last 8 MiB are kept.
     """
-    outputs, texts = cluster.store.outputs, request.app.state.texts
+    outputs, texts = cluster.store.outputs, shared_state(request).texts
     data, size = await threads.run(lambda: queries.log(outputs, texts, job_id, unit, stream, start, limit))
     headers = {"X-Log-Bytes": str(size), **_HEADERS}
     return Response(data, 200, headers, "text/plain; charset=utf-8")
@@ -67,7 +68,7 @@ async def follow(
     Each `output` names the place of its first byte, so that what was dropped can be read from the log once the unit has
     ended. A program that writes more than 64 KiB/s over longer than four seconds loses lines here.
     """
-    live: Live = request.app.state.live
+    live: Live = shared_state(request).live
     found = await run_in_threadpool(queries.unit, cluster.store.outputs, job_id, unit)
     if found.ended and last_event_id:
         return Response(status_code=204)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.artifacts.trees import Trees
 from coordinator.profiles import rows
 from jobs import errors
-from jobs.store import Store, connection
+from jobs.store import Store
 from jobs.store.profiles import PART_BYTES, SILENT_MS, KnownRecording, Order, Profile
 from jobs.trees import manifest
 from jobs.trees.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-ROUND_SECONDS = 1.0
 #: Milliseconds that workers have to say what they recorded, once a profile has stopped.
 SETTLE_MS = 4000
 _ENDED = ("done", "failed", "cancelled", "skipped", None)
@@ -31,11 +29,11 @@ class Collection:
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store, self._trees = store, trees
 
-    def round(self) -> bool:
-        """Look at all profiles that live; True when parts were stored, after which more may have come."""
+    def round(self) -> float | None:
+        """Look at all live profiles; return 0 if parts were stored, because more may have come meanwhile."""
         orders = self._store.profiles.orders()
         if not orders:
-            return False
+            return None
         known = {one.profile_id: one for one in self._store.profiles.read([order.profile_id for order in orders])}
         now = self._store.profiles.now()
         for order in orders:
@@ -46,7 +44,7 @@ class Collection:
             if order.state == "collecting" and order.profile_id in known:
                 self._guarded(known[order.profile_id], lambda profile: self._bring_to_end(profile, now))
         self._forget(orders, known)
-        return stored
+        return 0.0 if stored else None
 
     def _forget(self, orders: Sequence[Order], known: dict[str, Profile]) -> None:
         """End what workers hear of profiles that there are not: their hash was put aside as broken."""
@@ -135,32 +133,3 @@ class Collection:
 
 def _is_expected(one: KnownRecording, now: int) -> bool:
     return not one.end and abs(now - one.heard) < SILENT_MS
-
-
-class Collecting(threading.Thread):
-    """Does rounds while its coordinator leads, until stopped."""
-
-    def __init__(self, collection: Collection, leads: Callable[[], bool]) -> None:
-        super().__init__(name="profiles", daemon=True)
-        self._collection, self._leads = collection, leads
-        self._ended = threading.Event()
-        self._trouble = ""
-
-    def run(self) -> None:
-        """Do a round each ROUND_SECONDS, and at once while parts come, whatever fails; log trouble once."""
-        while not self._ended.wait(ROUND_SECONDS):
-            trouble = ""
-            try:
-                while self._leads() and self._collection.round() and not self._ended.is_set():
-                    pass
-            except connection.Unreachable as error:
-                trouble = connection.reason(error)
-            except Exception as error:
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.warning("profiles wait: %s", trouble)
-            self._trouble = trouble
-
-    def stop(self) -> None:
-        """End after the round of this moment."""
-        self._ended.set()

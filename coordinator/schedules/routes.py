@@ -16,6 +16,7 @@ from coordinator.schedules import additions, queries, schemas
 from coordinator.schedules.additions import NewSchedule
 from coordinator.schedules.rows import ScheduleRow
 from coordinator.schedules.runs import times
+from coordinator.state import shared_state
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.schedules import NAME, Schedule
@@ -110,6 +111,6 @@ def run_schedule(
     """Submit the job or workflow of a schedule now, beside its times."""
     schedule = queries.found(cluster.store.schedules, tenant, name)
     _check_may_start(schedule, asker)
-    made = request.app.state.runs.run_now(schedule)
+    made = shared_state(request).runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
     return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

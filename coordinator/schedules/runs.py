@@ -70,8 +70,12 @@ class Runs:
         self._latest: int | None = None
         self._doubted: list[str] = []
 
+    def round(self) -> float | None:
+        """Run schedules that are due; return 0 if more may be due. One that fails does not delay the others."""
+        return 0.0 if self.run_due() == AT_ONCE else None
+
     def run_due(self) -> int:
-        """Run schedules that are due; return how many were looked at. One that fails holds up no other."""
+        """Run some of the schedules that are due; return the number looked at."""
         now, due = self._store.due(AT_ONCE, self._stayed)
         stayed = sum(not self._tried(schedule, now) for schedule in due)
         # Those that failed are due still, before all others.

@@ -13,6 +13,7 @@ from coordinator.http import shown
 from coordinator.services import openai, schemas
 from coordinator.services.gateway import Gateway, Question, question
 from coordinator.services.routing import Route
+from coordinator.state import shared_state
 from jobs import errors
 
 routes = http.router(openai.PREFIX)
@@ -29,7 +30,7 @@ _CALL: dict[str, Any] = {
 
 
 def _gateway(request: Request) -> Gateway:
-    gateway: Gateway = request.app.state.gateway
+    gateway: Gateway = shared_state(request).gateway
     return gateway
 
 

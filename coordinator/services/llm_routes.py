@@ -22,6 +22,7 @@ from coordinator.services.gateway import Question, Whole, question
 from coordinator.services.gateway_routes import MAX_BODY, ROOM_SECONDS
 from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
+from coordinator.state import shared_state
 from engines import registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
@@ -157,7 +158,7 @@ async def infer(
     request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:  # fmt: skip
     """Have a model continue a text, as POST /v1/completions does."""
-    gateway, size = request.app.state.gateway, bodies.announced(request, MAX_BODY)
+    gateway, size = shared_state(request).gateway, bodies.announced(request, MAX_BODY)
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.requests.room(asker.tenant, size, ROOM_SECONDS))
         answer = await gateway.answer(request, await _question(request, asker, deployment), held)

@@ -1,11 +1,10 @@
-"""Thread of a coordinator that, while it leads, keeps as many replicas of each service as are wanted."""
+"""Periodic work on services: keep the desired number of replicas of each one."""
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator.events.event import Event
@@ -20,9 +19,13 @@ from jobs.store.services import Replica, Service
 
 log = logging.getLogger(__name__)
 
-ROUND_SECONDS = 1.0
 #: Characters of what is kept of the reason of a death.
 _MAX_SAID = 500
+
+
+def has_ended(events: Sequence[Event]) -> bool:
+    """Return True if a replica has ended."""
+    return any(event.ends and event.job.startswith("v-") for event in events)
 
 
 class Reconciler:
@@ -125,37 +128,3 @@ class Reconciler:
 def drain_ms(service: Service) -> int:
     """Return the milliseconds that a replica gets for the requests that it has."""
     return int(json.loads(service.asked).get("request_timeout_seconds", 300) * 1000)
-
-
-class Keeper(threading.Thread):
-    """Lets a reconciler look at the services, each ROUND_SECONDS and when a replica ends, until stopped."""
-
-    def __init__(self, reconciler: Reconciler, leads: Callable[[], bool]) -> None:
-        super().__init__(name="services", daemon=True)
-        self._reconciler, self._leads = reconciler, leads
-        self._ended = False
-        self._woken = threading.Event()
-
-    def hear(self, events: Sequence[Event]) -> None:
-        """Wake up for ends of replicas."""
-        if any(event.ends and event.job.startswith("v-") for event in events):
-            self._woken.set()
-
-    def run(self) -> None:
-        """Do rounds, whatever fails, until stopped."""
-        while not self._ended:
-            self._woken.wait(ROUND_SECONDS)
-            self._woken.clear()
-            if self._ended or not self._leads():
-                continue
-            try:
-                self._reconciler.round()
-            except connection.Unreachable as error:
-                log.warning("services wait: %s", connection.reason(error))
-            except Exception:
-                log.exception("keeping services failed")
-
-    def stop(self) -> None:
-        """End after the round of this moment."""
-        self._ended = True
-        self._woken.set()

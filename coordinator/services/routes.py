@@ -17,6 +17,7 @@ from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway import Gateway
 from coordinator.services.page_names import PageNames
 from coordinator.services.rows import ServiceRow
+from coordinator.state import shared_state
 from jobs.kinds.service.parameters import NAME
 
 routes = http.router()
@@ -42,7 +43,7 @@ async def list_services(request: Request, cluster: http.ClusterDep, tenant: http
 
 async def _unreached(request: Request, tenant: str) -> dict[str, str]:
     """Return why this coordinator does not reach some replicas that are ready."""
-    found: dict[str, str] = await request.app.state.gateway.routes.unreached(tenant)
+    found: dict[str, str] = await shared_state(request).gateway.routes.unreached(tenant)
     return found
 
 
@@ -122,8 +123,8 @@ async def open_page(
 ) -> Response:
     """Make a link with which a browser looks at a service's page, such as Dask's dashboard."""
     service = await run_in_threadpool(queries.found, cluster.store, tenant, name)
-    gateway: Gateway = request.app.state.gateway
-    names: PageNames = request.app.state.page_names
+    gateway: Gateway = shared_state(request).gateway
+    names: PageNames = shared_state(request).page_names
     return shown(await page_links.link(request, service, asker, gateway.routes, names))
 
 

@@ -1,4 +1,4 @@
-"""The alerts of a cluster without Prometheus, pure: facts in, alerts out. The leading janitor asks once a second."""
+"""Alerts of a cluster without Prometheus: facts in, alerts out, evaluated each second by the leading coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thread of a coordinator that sends spans of traces: of requests that it answered, and of jobs once they have ended.
+"""Periodic work on traces: send spans of requests that were answered, and of jobs that have ended.
 
 The leader sends those of jobs; others remember for some seconds what ended, so that whoever leads next sends it, some
 of it a second time under the same ids. What the receiver does not take is lost: nothing about work depends on it, and
@@ -8,7 +8,6 @@ nothing waits for it.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,12 +15,10 @@ from typing import Protocol, TypeVar
 
 from coordinator.telemetry import job_spans, spans
 from coordinator.telemetry.job_spans import EndedJob, TraceSpan
-from jobs.store import Store, connection, skipped
+from jobs.store import Store, skipped
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two rounds.
-ROUND_SECONDS = 1.0
 #: A coordinator that does not lead remembers ends for this long: nobody may have led for LEAD's 3 s and some rounds.
 LEADERLESS_SECONDS = 10.0
 #: Jobs and spans of requests that wait to be sent; beyond them the oldest are lost. Jobs read, spans sent, at once.
@@ -39,18 +36,16 @@ class Receiver(Protocol):
         """Take no more, and try nothing again."""
 
 
-class SpanSender(threading.Thread):
-    """Sends spans until stopped."""
+class SpanSender:
+    """Keeps spans until they are sent."""
 
     def __init__(self, store: Store, receiver: Receiver, leads: Callable[[], bool]) -> None:
-        super().__init__(name="traces", daemon=True)
         self._store = store
         self._receiver = receiver
         self._leads = leads
         #: With the time of each by time.monotonic.
         self._jobs: deque[tuple[float, str]] = deque(maxlen=MAX_WAITING)
         self._requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
-        self._ended = threading.Event()
         self._refused = False
 
     def note(self, jobs: Iterable[str]) -> None:
@@ -61,20 +56,6 @@ class SpanSender(threading.Thread):
     def add(self, span: TraceSpan) -> None:
         """Send the span of a request soon. Any thread."""
         self._requests.append(span)
-
-    def run(self) -> None:
-        """Send each second what there is, whatever fails, until stopped; then once more."""
-        while not self._ended.wait(ROUND_SECONDS):
-            self._attempt()
-        self._attempt()
-
-    def _attempt(self) -> None:
-        try:
-            self.round()
-        except connection.Unreachable as error:
-            log.warning("spans of jobs are lost: %s", connection.reason(error))
-        except Exception:
-            log.exception("spans of jobs are lost")
 
     def round(self) -> None:
         """Send what waits at this moment."""
@@ -115,11 +96,12 @@ class SpanSender(threading.Thread):
         since = time.time() - min(job.began for job in jobs) / 1000
         return min(spans.MAX_SECONDS, max(60, int(since) + 60))
 
-    def stop(self) -> None:
-        """Send what there is, within a second, and end."""
-        self._ended.set()
-        self.join(timeout=1.0)
-        self._receiver.close()
+    def close(self) -> None:
+        """Send the spans that wait, and end."""
+        try:
+            self.round()
+        finally:
+            self._receiver.close()
 
 
 def _taken(queue: deque[_T], most: int) -> list[_T]:

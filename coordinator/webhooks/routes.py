@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, destinations, http
 from coordinator.asker import Scope
 from coordinator.http import shown
+from coordinator.state import shared_state
 from coordinator.webhooks import attempt, queries, schemas, sender, signing
 from jobs import errors
 from jobs.store import webhooks
@@ -75,7 +76,7 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
     with _place_of(tenant):
         generation = await run_in_threadpool(cluster.store.webhooks.generation, tenant)
         headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body, generation)
-        outcome = await attempt.post(url, headers, body, request.app.state.guard)
+        outcome = await attempt.post(url, headers, body, shared_state(request).guard)
     return shown({
         "delivered": outcome.delivered, "status": outcome.status, "error": outcome.error or None,
         "seconds": round(outcome.seconds, 3),

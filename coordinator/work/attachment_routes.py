@@ -17,6 +17,7 @@ from coordinator.attachments import calls as attachment_calls
 from coordinator.attachments import rows
 from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
 from coordinator.attachments.wakes import Wakes
+from coordinator.state import shared_state
 from coordinator.work import leased, schemas
 from coordinator.work.calls import Call, Units
 from coordinator.work.identity import WorkerDep, owned
@@ -107,7 +108,7 @@ async def read(
         news = found.closed != asked.closed or found.size != asked.size
         return bool(found.chunks) or found.state == "ended" or news
 
-    wakes: Wakes = request.app.state.wakes
+    wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, asked.wait_seconds, look, enough)
     await cluster.credentials.require(asker)
     row = {"state": found.state, "size": found.size, "closed": found.closed, "upto": found.upto}
@@ -126,7 +127,7 @@ async def write(
         done = cluster.store.attachments.write(attachment, "out", who, asked.offset, chunk)
         return done or ("ended", asked.offset)
 
-    wakes: Wakes = request.app.state.wakes
+    wakes: Wakes = shared_state(request).wakes
     state, upto = await wakes.until(
         request, attachment, asked.wait_seconds, work, lambda done: done[0] == "ended" or done[1] > asked.offset
     )

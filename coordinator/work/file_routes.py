@@ -16,6 +16,7 @@ from coordinator.artifacts.answers import Hashes, Number, Sha, Size
 from coordinator.artifacts.routes import gives_octets, takes_octets
 from coordinator.asker import Scope
 from coordinator.http import shown
+from coordinator.state import shared_state
 from coordinator.work import outputs, schemas
 from coordinator.work.inputs import Inputs, Which
 from coordinator.work.leased import LeasedDep
@@ -28,7 +29,7 @@ _WORKER = [http.needs(Scope.WORKER)]
 
 
 async def _inputs(request: Request) -> Inputs:
-    inputs: Inputs = request.app.state.inputs
+    inputs: Inputs = shared_state(request).inputs
     return inputs
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.state import shared_state
 from coordinator.work.identity import WorkerDep, owned
 from jobs import errors
 from jobs.store import Store
@@ -36,7 +37,7 @@ async def _leased(
     request: Request, worker: WorkerDep, job: Job,
     lease: Annotated[str, Query(pattern=LEASE, description="A lease of the job, which this worker holds.")],
 ) -> Leased:  # fmt: skip
-    return await run_in_threadpool(require, request.app.state.cluster.store, worker, job, lease)
+    return await run_in_threadpool(require, shared_state(request).cluster.store, worker, job, lease)
 
 
 LeasedDep = Annotated[Leased, Depends(_leased)]

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
+from coordinator.state import shared_state
 from coordinator.work import calls, schemas
 from coordinator.work.calls import Call
 from coordinator.work.identity import WorkerDep
@@ -21,7 +22,7 @@ _WORKER = [http.needs(Scope.WORKER)]
 
 
 async def _answered(request: Request, model: type[Call], work: Callable[[Any], dict[str, Any]]) -> Response:
-    async with bodies.held(request, calls.MAX_BODY, calls.MAX_VALUES, {}, request.app.state.work_bodies) as body:
+    async with bodies.held(request, calls.MAX_BODY, calls.MAX_VALUES, {}, shared_state(request).work_bodies) as body:
         return await run_in_threadpool(lambda: shown(work(http.parsed(model, body))))
 
 

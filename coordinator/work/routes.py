@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.http import shown
+from coordinator.state import shared_state
 from coordinator.work import calls, left_marks, program_partials, queries, schemas
 from coordinator.work.calls import Call
 from coordinator.work.identity import WorkerDep, owned, owner
@@ -53,7 +54,7 @@ async def _answered(request: Request, model: type[Body], work: Callable[[Body], 
 
 
 def _read(request: Request) -> Any:
-    return bodies.held(request, calls.MAX_BODY, calls.MAX_VALUES, {}, request.app.state.work_bodies)
+    return bodies.held(request, calls.MAX_BODY, calls.MAX_VALUES, {}, shared_state(request).work_bodies)
 
 
 def _checked(model: type[Body], body: Any, work: Callable[[Body], dict[str, Any]]) -> Response:
@@ -77,7 +78,7 @@ def _told(error: ResponseError) -> Exception:
 
 
 def _store(request: Request) -> Store:
-    store: Store = request.app.state.cluster.store
+    store: Store = shared_state(request).cluster.store
     return store
 
 
@@ -143,7 +144,7 @@ async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -
 
     When the answer is lost, its leases and its slot expire after three seconds, and others get the work.
     """
-    store, polls = _store(request), request.app.state.polls
+    store, polls = _store(request), shared_state(request).polls
     async with _read(request) as body:
         asked: calls.Next = await run_in_threadpool(http.parsed, calls.Next, body)
     if (asked.offer is None) == (asked.device == "runner"):
@@ -167,7 +168,7 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
     try:
         if await request.is_disconnected():
             raise ClientDisconnect
-        await request.app.state.cluster.credentials.require(asker)
+        await shared_state(request).cluster.credentials.require(asker)
     except Exception:
         await polls.put_back(bell)
         raise

@@ -21,6 +21,7 @@ from coordinator.cluster import Cluster
 from coordinator.services import relays
 from coordinator.services.relays import WORKER_HEADER
 from coordinator.services.tunnels import Tunnels
+from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors
 from jobs.store import connection
@@ -37,8 +38,8 @@ routes = APIRouter(prefix="/api")
 @routes.websocket(f"/worker/{PATH}")
 async def tunnel(socket: WebSocket) -> None:
     """Serve one tunnel. It says which coordinator this is; the runner's first message makes it the one to use."""
-    cluster: Cluster = socket.app.state.cluster
-    tunnels: Tunnels = socket.app.state.tunnels
+    cluster: Cluster = shared_state(socket).cluster
+    tunnels: Tunnels = shared_state(socket).tunnels
     bearer = _bearer(socket)
     if (of := socket.headers.get(WORKER_HEADER)) and secrets.compare_digest(bearer.encode(), tunnels.key.encode()):
         await _accepted(socket, tunnels, _relay(socket, tunnels, of))

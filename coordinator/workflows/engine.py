@@ -81,7 +81,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self._store = store
         self._ttl_seconds = settings.result_ttl
-        self._documents = documents
+        self.documents = documents
         self._on_behalf = on_behalf
         self._host_of = host_of
         self.ended_jobs = EndedJobs(store.workflows)
@@ -108,7 +108,7 @@ class Engine:
 
     def _look(self, workflow: str) -> Outcome:
         course = self._store.workflows.course(workflow)
-        if course is None or (whole := self._documents.get(course.workflow)) is None:
+        if course is None or (whole := self.documents.get(course.workflow)) is None:
             return Outcome()
         known = seen(self._store.workflows, course)
         look = _Look(self, course.workflow, whole, known)

@@ -13,6 +13,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import submissions
+from coordinator.state import shared_state
 from coordinator.tracing import Place
 from coordinator.workflows import action_types, planning, rows, schemas, submitting, validation
 from coordinator.workflows.document import InvalidWorkflow
@@ -44,7 +45,8 @@ _INVALID: dict[str, Any] = {
 
 async def _workflows(request: Request, cluster: http.ClusterDep) -> WorkflowQueries:
     store = cluster.store
-    return WorkflowQueries(store.workflows, store.services, request.app.state.documents, cluster.queries.jobs)
+    documents = shared_state(request).engine.documents
+    return WorkflowQueries(store.workflows, store.services, documents, cluster.queries.jobs)
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]
@@ -65,7 +67,7 @@ async def submit_workflow(
     ] = None,
 ) -> Response:  # fmt: skip
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
+    async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
         name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "", place)
     return shown(await run_in_threadpool(queries.row, name, asker.tenant), 202)
 
@@ -94,7 +96,7 @@ def _id_before(tenant: str, key: str) -> str:
 )  # fmt: skip
 async def validate_workflow(request: Request) -> Response:
     """Validate a text and submit nothing: what is wrong with it, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
+    async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
         row = await run_in_threadpool(_validated, text)
     return shown(row)
 

@@ -37,7 +37,7 @@ class Served:
         self.store = store
         self._apis: list[Api] = []
         self.app = app.create(Settings(redis_url=url, metrics_port=0, **settings))
-        self.app.state.cluster.store = store
+        self.app.state.coordinator.cluster.store = store
         self.app.router.lifespan_context = self._only_polls
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.place = Place(False, "127.0.0.1", self._listening.getsockname()[1], "")
@@ -48,13 +48,13 @@ class Served:
     @staticmethod
     @asynccontextmanager
     async def _only_polls(api: FastAPI) -> Any:
-        api.state.polls.start(asyncio.get_running_loop())
-        api.state.live.start(asyncio.get_running_loop())
-        api.state.wakes.start(asyncio.get_running_loop())
+        api.state.coordinator.polls.start(asyncio.get_running_loop())
+        api.state.coordinator.live.start(asyncio.get_running_loop())
+        api.state.coordinator.wakes.start(asyncio.get_running_loop())
         yield
-        api.state.wakes.stop()
-        api.state.live.stop()
-        api.state.polls.stop()
+        api.state.coordinator.wakes.stop()
+        api.state.coordinator.live.stop()
+        api.state.coordinator.polls.stop()
 
     def start(self) -> None:
         self._thread.start()
@@ -111,7 +111,7 @@ class OverApi:
     """
 
     def __init__(self, served: Served) -> None:
-        served.app.state.cluster.credentials = Names()
+        served.app.state.coordinator.cluster.credentials = Names()
         self._served = served
         self._workers: dict[str, ApiStore] = {}
         self.slots, self.leases, self.results = _Slots(self), _Leases(self), _Results(self)

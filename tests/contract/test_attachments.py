@@ -461,12 +461,12 @@ def test_silence_of_redis_is_said_and_nothing_is_lost(
     calls.take(*place, 3)
     calls.write(*place, 0, "o", b"before")
     impatient = connection.connect(any_redis_url, retries=0, timeout=0.5)
-    served.app.state.cluster.store = Store(impatient)
+    served.app.state.coordinator.cluster.store = Store(impatient)
     store.client.execute_command("CLIENT", "PAUSE", 5000, "ALL")
     answer = asker.read(0, 1)
     assert answer.status_code == 503 and answer.headers["Retry-After"]
     until(lambda: asker.read().status_code == 200, every=0.2)
-    served.app.state.cluster.store = store
+    served.app.state.coordinator.cluster.store = store
     assert calls.write(*place, 6, "o", b"after") == 11
     assert asker.shown() == b"beforeafter"
     impatient.close()
@@ -476,7 +476,7 @@ def test_a_thousand_shells_asked_for_at_once_are_refused_and_others_served(serve
     """Many tokens of one tenant ask side by side, for as many units as there are. No time goes by meanwhile."""
     running(served, store)
     store.client.set("test:clock", round(store.clock.now() * 1000))
-    served.app.state.cluster.store = Store(store.client, clock=CLOCK)
+    served.app.state.coordinator.cluster.store = Store(store.client, clock=CLOCK)
     askers = [Asker(served, "run", "read", name=f"u{number}") for number in range(8)]
     found: list[list[int]] = [[] for _ in askers]
 
@@ -507,7 +507,7 @@ def test_calls_that_wait_are_bounded_and_those_of_askers_who_went_end(
     monkeypatch.setattr("coordinator.attachments.wakes.MOST_WAITING", 3)
     running(served, store)
     asker.ask()
-    wakes = served.app.state.wakes
+    wakes = served.app.state.coordinator.wakes
     head = f"Host: localhost\r\nAuthorization: {asker.http.headers['Authorization']}\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(3):
@@ -556,7 +556,7 @@ def test_a_token_that_is_revoked_while_it_waits_hears_nothing(served: Served, st
     found: list[int] = []
     waiting = threading.Thread(target=lambda: found.append(asker.read(0, 20).status_code))
     waiting.start()
-    until(lambda: served.app.state.wakes._count == 1)
+    until(lambda: served.app.state.coordinator.wakes._count == 1)
     [token] = [row.id for row in store.tokens.all() if row.name == "u"]
     assert store.tokens.revoke(token)
     time.sleep(1.1 * FRESH_SECONDS)

@@ -153,7 +153,7 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     client.set("test:clock", round(time.time() * 1000))
     store, rounds, each = Store(client, clock=CLOCK), 100, 20
     made = app.create(Settings(redis_url=any_redis_url, metrics_port=0))
-    cluster = made.state.cluster
+    cluster = made.state.coordinator.cluster
     vandal, lane = Vandal(client, 20261122, []), Lane(store)
     skips = SKIPS.counts.total()
 

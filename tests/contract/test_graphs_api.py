@@ -57,7 +57,7 @@ def bench(any_redis_url: str) -> Iterator[Bench]:
 @pytest.fixture
 def api(bench: Bench, any_redis_url: str) -> Iterator[Api]:
     made = Api(any_redis_url)
-    with closing(made.app.state.cluster.store.client):
+    with closing(made.app.state.coordinator.cluster.store.client):
         yield made
 
 
@@ -74,7 +74,7 @@ def test_a_job_says_what_it_waits_for(api: Api) -> None:
     assert (job["state"], job["waiting_because"]) == ("blocked", f"waits for 5 of 5 jobs: {named}, ...")
     api.ask("POST", f"/api/jobs/{parents[3]}/cancel")
     api.ask("POST", f"/api/jobs/{parents[4]}/cancel")
-    api.app.state.cluster.store.fleet.wake()
+    api.app.state.coordinator.cluster.store.fleet.wake()
     assert api.job(answer["job_id"])["waiting_because"] == f"waits for 3 of 5 jobs: {named}"
     seen = api.relations(answer["job_id"])
     assert [(row["needed"], row["met"]) for row in seen["parents"]] == [("done", False)] * 3 + [("ended", True)] * 2
@@ -88,7 +88,7 @@ def test_what_a_failure_skipped_is_told_by_the_root(api: Api) -> None:
     child = api.submit(after=[root])["job_id"]
     last = api.submit(after=[child])["job_id"]
     api.ask("POST", f"/api/jobs/{root}/cancel")
-    while api.app.state.cluster.store.fleet.wake().told:
+    while api.app.state.coordinator.cluster.store.fleet.wake().told:
         pass
     assert api.job(last)["root"] == root and api.job(last)["state"] == "skipped"
     assert api.job(last)["error"] == f"job {root}, after which it comes, was cancelled"
@@ -98,7 +98,7 @@ def test_what_a_failure_skipped_is_told_by_the_root(api: Api) -> None:
     new = api.submit(after=[last])
     assert new["status"] == "skipped" and api.job(new["job_id"])["root"] == root
     assert api.ask("POST", f"/api/jobs/{root}/retry").json()["state"] == "queued"
-    api.app.state.cluster.store.fleet.wake()
+    api.app.state.coordinator.cluster.store.fleet.wake()
     assert {api.job(job)["state"] for job in (child, last, new["job_id"])} == {"blocked"}
     assert "root" not in api.job(last) and api.job(last)["error"] is None
 

@@ -45,13 +45,13 @@ def served(any_redis_url: str, store: Store, tmp_path: Path) -> Iterator[Served]
 
 
 def commit(served: Served, *rows: list[Any], tenant: str = "default") -> str:
-    trees = served.app.state.cluster.artifacts
+    trees = served.app.state.coordinator.cluster.artifacts
     return str(trees.commit(tenant, manifest_of(*rows), "", ANONYMOUS)[1].id)
 
 
 def put(served: Served, data: bytes, tenant: str = "default") -> list[Any]:
     """Store a file of a tenant and return its size and hash."""
-    transfers = served.app.state.cluster.artifacts.transfers
+    transfers = served.app.state.coordinator.cluster.artifacts.transfers
     for number, start in enumerate(range(0, max(1, len(data)), PART_BYTES)):
         transfers.put_part(tenant, sha_of(data), len(data), number, data[start : start + PART_BYTES])
     if len(data) > PART_BYTES:
@@ -88,7 +88,7 @@ def test_a_jobs_files_come_whole_and_once(served: Served, store: Store) -> None:
 
 def test_many_small_files_come_in_bundles(served: Served, store: Store) -> None:
     data = [b"%d" % number * 3000 for number in range(1200)]
-    transfers = served.app.state.cluster.artifacts.transfers
+    transfers = served.app.state.coordinator.cluster.artifacts.transfers
     for at in range(0, len(data), 300):
         transfers.put_bundle("default", bundles.packed([(sha_of(each), each) for each in data[at : at + 300]]))
     rows = [["f", f"{number:05}", len(each), sha_of(each)] for number, each in enumerate(data)]
@@ -180,7 +180,7 @@ def test_what_units_left_is_an_artifact_that_the_job_holds(served: Served, store
     assert {store.outputs.artifact("j", unit) for unit in (3, 4)} == {kept}
     assert store.outputs.artifact("j", 5) is None and holders(store, kept) == {b"job:j"}
     assert store.client.hgetall(keys.job_kept("j")) == {kept.encode(): b"2"}
-    trees = served.app.state.cluster.artifacts
+    trees = served.app.state.coordinator.cluster.artifacts
     entries = {entry.path: entry for entry in manifest.entries(trees.manifest("default", trees.find("default", kept)))}
     assert sorted(entries) == ["logs/3", "outputs/3/b.csv", "outputs/3/sub/a.csv", "outputs/4/big", "values/4.json"]
     assert entries["logs/3"].kind == "x" and entries["outputs/4/big"].size == PART_BYTES + 7
@@ -210,7 +210,7 @@ def test_what_a_job_kept_goes_with_it(served: Served, store: Store, tmp_path: Pa
     runner = running(served, store)
     first = runner.files("j").keep(written(tmp_path / "a", {"logs/1": b"1", "logs/2": b"2"}), [1, 2])
     second = runner.files("j").keep(written(tmp_path / "b", {"logs/1": b"1 again"}), [1])
-    trees = served.app.state.cluster.artifacts
+    trees = served.app.state.coordinator.cluster.artifacts
     trees.commit("default", trees.manifest("default", trees.find("default", second)), "mine", ANONYMOUS)
     store.jobs.cancel("j")
     runner.api.leases.release("j", "t")
@@ -256,7 +256,7 @@ def test_links_that_lead_out_and_sockets_are_left_out(served: Served, store: Sto
     os.mkfifo(root / "pipe")
     os.close(os.open(os.fsencode(root) + b"/a\xff", os.O_CREAT))
     kept = running(served, store).files("j").keep(root, [3])
-    trees = served.app.state.cluster.artifacts
+    trees = served.app.state.coordinator.cluster.artifacts
     entries = {entry.path: entry for entry in manifest.entries(trees.manifest("default", trees.find("default", kept)))}
     assert sorted(entries) == sorted([*TREE, "in", "folder", "empty"])
     assert entries["in"].target == "outputs/3/b.csv"
@@ -329,7 +329,7 @@ def test_units_are_named_by_ranges() -> None:
 
 
 def test_a_program_gets_the_secrets_that_its_job_names_and_no_other(served: Served, store: Store) -> None:
-    vault = served.app.state.cluster.secrets
+    vault = served.app.state.coordinator.cluster.secrets
     for name in ("KEY", "OTHER"):
         vault.put("default", name, f"value of {name}", ANONYMOUS)
     runner = running(served, store, secrets=["KEY"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from coordinator.leader import Janitor
+from coordinator.leader import Leader
 from jobs import queues
 from jobs.store import keys, scripts, slots
 from jobs.store.leases import Grant
@@ -135,7 +135,7 @@ def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) ->
     found = bench.store.slots.next("dead", queues.ALL, lanes=10, take=1000)
     assert isinstance(found, slots.Taken) and len(found.jobs) == 1000
     bench.advance(scripts.LEASE_TTL_MS)
-    Janitor(bench.store).round()
+    Leader(bench.store).round()
     assert len(bench.look().pending("any.normal")) == 1000
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from coordinator.leader import Janitor
+from coordinator.leader import Leader
 from jobs.store import connection, keys
 from jobs.store.leases import Finished
 from jobs.store.slots import Taken
@@ -131,9 +131,9 @@ def test_a_full_redis_frees_itself_by_the_purge(bench: Bench) -> None:
         with pytest.raises(connection.Unreachable):
             bench.submit(10)
         bench.advance(60_000)
-        janitor = Janitor(bench.store)
-        janitor.round()
-        assert janitor.leading and job not in bench.look().jobs
+        leader = Leader(bench.store)
+        leader.round()
+        assert leader.leading and job not in bench.look().jobs
         bench.submit(10)
     finally:
         bench.client.config_set("maxmemory", 0)

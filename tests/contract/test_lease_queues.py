@@ -326,7 +326,7 @@ def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
 # -- the leader -----------------------------------------------------------------------------------------------------
 
 
-def test_one_janitor_leads_until_its_lead_runs_out(bench: Bench) -> None:
+def test_one_coordinator_leads_until_its_lead_runs_out(bench: Bench) -> None:
     assert bench.store.fleet.lead("a") is True
     assert bench.store.fleet.lead("b") is False
     assert bench.store.fleet.lead("a") is True, "a leader renews"

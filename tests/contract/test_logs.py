@@ -397,7 +397,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody(served: Served, store: St
     with socket.create_connection((served.place.host, served.place.port)) as stalled, following(reader) as follower:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.sendall(asking(token))
-        live = served.app.state.live
+        live = served.app.state.coordinator.live
         until = time.monotonic() + 60
         while len(live) < 2 and time.monotonic() < until:
             time.sleep(0.01)
@@ -414,7 +414,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody(served: Served, store: St
 def test_a_thousand_followers_hold_no_threads(served: Served, store: Store, reader: httpx.Client) -> None:
     runner = running(served, store)
     token = served.token("many", "read")
-    live = served.app.state.live
+    live = served.app.state.coordinator.live
     threads = threading.active_count()  # those of servers of other tests too
     with ExitStack() as stack:
         several = [
@@ -510,7 +510,7 @@ def test_redis_that_stops_while_somebody_follows_ends_the_stream_and_it_is_taken
     served: Served, store: Store, reader: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = running(served, store)
-    live = served.app.state.live
+    live = served.app.state.coordinator.live
     with following(reader) as follower:
         say(runner, b"one", 0)
         assert follower.bytes(3) == b"one"

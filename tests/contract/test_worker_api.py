@@ -106,7 +106,7 @@ def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -
     worker.api.refused = told.append
     worker.fleet.register()
     store.tokens.revoke(store.tokens.all()[0].id)
-    served.app.state.cluster.credentials.forget()
+    served.app.state.coordinator.cluster.credentials.forget()
     with pytest.raises(NotLetIn, match="revoked"):
         worker.fleet.register()
     assert len(told) == 1 and "start the worker again" in told[0]
@@ -405,8 +405,8 @@ def answers(worker: ApiStore) -> tuple[threading.Thread, list[Any]]:
 
 def waiting(served: Served, count: int) -> None:
     deadline = time.monotonic() + 60
-    while len(served.app.state.polls) != count:
-        assert time.monotonic() < deadline, f"{len(served.app.state.polls)} wait"
+    while len(served.app.state.coordinator.polls) != count:
+        assert time.monotonic() < deadline, f"{len(served.app.state.coordinator.polls)} wait"
         time.sleep(0.005)
 
 
@@ -465,7 +465,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_work(served: Served, sto
     waiting(served, 1)
     [token] = [each.id for each in store.tokens.all() if each.name == "gone"]
     store.tokens.revoke(token)
-    served.app.state.cluster.credentials.forget()
+    served.app.state.coordinator.cluster.credentials.forget()
     submit(store)
     thread.join(30)
     assert isinstance(found[0], NotLetIn)
@@ -690,7 +690,7 @@ def test_what_a_worker_says_of_its_host_is_within_bounds(served: Served, store: 
     told = ROW | {"load1": 1.5, "disks": json.dumps([disk]), "versions": '{"python": "3.11.2"}', "clock": 1e9,
                   "round_trip_seconds": 0.1}  # fmt: skip
     assert worker.fleet.heartbeat("", "0000000000001-00000000", told) == "ok"
-    [shown] = served.app.state.cluster.queries.fleet.workers()
+    [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert (shown["load1"], shown["disks"], shown["versions"]) == (1.5, [disk], {"python": "3.11.2"})
     assert shown["clock_offset_seconds"] < -1e6
     with pytest.raises(CoordinatorRejects, match=next(iter(wrong))):
@@ -705,7 +705,7 @@ def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
         "running": '[["j", 3]]',
     }  # fmt: skip
     assert runner.fleet.heartbeat("", "0000000000001-00000000", row) == "ok"
-    [shown] = served.app.state.cluster.queries.fleet.workers()
+    [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert shown["offer"]["gpus"] == [gpu] and shown["running"] == [["j", 3]]
     assert (shown["isolation"], shown["cordoned"]) == ("uid", "no disk")
     for wrong in ({"offer": "{}"}, {"running": "[[1, 2]]"}, {"running": '[["j"]]'}, {"isolation": "none"}):

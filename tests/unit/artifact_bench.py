@@ -66,7 +66,7 @@ class Bench:
         self.app = app.create(self.settings)
         self.bridge = Bridge(self.app)
         self.client = api.Cluster("http://127.0.0.1", TOKEN, transport=self.bridge, patience=0)
-        self.trees: Trees = self.app.state.cluster.artifacts
+        self.trees: Trees = self.app.state.coordinator.cluster.artifacts
 
     def close(self) -> None:
         self.client.close()
@@ -113,7 +113,7 @@ class Bench:
 
     def collect(self) -> None:
         """Do a round of the leader's."""
-        Collector(self.store, Trees(self.store, self.settings), lambda: True).round()
+        Collector(self.store, Trees(self.store, self.settings)).round()
 
     def objects(self, tenant: str = "default") -> int:
         """Objects of a tenant that are on the disk."""

@@ -690,7 +690,7 @@ def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
     trees = Trees(bench.store, bench.settings)
     trees._transfers = bench.trees.transfers
     with pytest.raises(errors.Unavailable):
-        Collector(bench.store, trees, lambda: True).round()
+        Collector(bench.store, trees).round()
     shutil.rmtree(bench.folder)
     away.rename(bench.folder)
     assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}/manifest").status_code == 200

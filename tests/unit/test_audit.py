@@ -1,4 +1,4 @@
-"""Denied calls are counted within bounds; the keeper writes them each minute and exports while it leads."""
+"""Denied calls are counted within bounds; they are recorded each minute, and the leader exports the log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.audit import export, keeper
+from coordinator.audit import export, export_task
 from coordinator.audit.denials import CALLERS, OTHERS, Denials
-from coordinator.audit.keeper import AuditKeeper
+from coordinator.audit.export_task import AuditExport
+from coordinator.periodic_task import PeriodicTask
 from jobs.models import Actor
 from jobs.store.audit_log import START, Denied, Log
 
@@ -81,10 +82,10 @@ class FakeLog:
 
 def test_denied_calls_are_written_when_a_minute_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: now)
+    monkeypatch.setattr(export_task.time, "monotonic", lambda: now)
     log: Any = FakeLog()
     denials = Denials()
-    kept = AuditKeeper(log, denials, lambda: False, "")
+    kept = AuditExport(log, denials, lambda: False, "")
     denials.count(401, "10.0.0.1", NOBODY)
     kept.round()
     assert log.denied == []
@@ -96,12 +97,12 @@ def test_denied_calls_are_written_when_a_minute_ends(monkeypatch: pytest.MonkeyP
 
 def test_the_leader_alone_exports_or_trims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log: Any = FakeLog()
-    AuditKeeper(log, Denials(), lambda: True, "").round()
+    AuditExport(log, Denials(), lambda: True, "").round()
     assert log.trims == [(100_000, 1000)]
     exported: list[Path] = []
     monkeypatch.setattr(export, "export", lambda _, path: exported.append(path))
     for leads in (False, True):
-        AuditKeeper(log, Denials(), lambda leads=leads: leads, str(tmp_path / "audit.jsonl")).round()
+        AuditExport(log, Denials(), lambda leads=leads: leads, str(tmp_path / "audit.jsonl")).round()
     assert exported == [tmp_path / "audit.jsonl"]
 
 
@@ -109,13 +110,14 @@ def test_what_goes_wrong_is_logged_once_until_it_works_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log: Any = FakeLog()
-    kept = AuditKeeper(log, Denials(), lambda: True, "/nowhere/audit.jsonl")
+    kept = AuditExport(log, Denials(), lambda: True, "/nowhere/audit.jsonl")
+    task = PeriodicTask("audit", kept.round, failure="the audit log was not kept")
     for _ in range(3):
-        kept._attempt(kept.round)
+        task.attempt()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "AUDIT_FILE /nowhere/audit.jsonl cannot be written (No such file or directory); redis keeps" in caplog.text
+    assert "AUDIT_FILE /nowhere/audit.jsonl cannot be written (No such file or directory); Redis keeps" in caplog.text
     monkeypatch.setattr(export, "export", lambda *_: 0)
-    kept._attempt(kept.round)
+    task.attempt()
     monkeypatch.undo()
-    kept._attempt(kept.round)
+    task.attempt()
     assert len(caplog.records) == 2

@@ -108,7 +108,7 @@ def test_every_step_may_be_repeated_by_the_leader_that_takes_over(pool: Pool) ->
         ("model.keep", {"model_name": "new", "artifact": left, "folder": "outputs/0/model", "source": SOURCE}),
     ]  # fmt: skip
     for name, given in steps:
-        first, again = (PoolHost(pool.app.state.cluster, maker).step(name, given) for _ in range(2))
+        first, again = (PoolHost(pool.app.state.coordinator.cluster, maker).step(name, given) for _ in range(2))
         assert first == again, name
 
 

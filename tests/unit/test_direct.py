@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import httpx
@@ -67,7 +68,7 @@ async def tried(
 def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plain: bool = False) -> FastAPI:
     """Return an application with one more route; `plain`: as FastAPI answers."""
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    api.state.cluster = Known(scopes or (Scope.SUBMIT,))
+    api.state.coordinator = replace(api.state.coordinator, cluster=Known(scopes or (Scope.SUBMIT,)))
     router = http.router()
     router.post("/tried", dependencies=[http.needs(Scope.SUBMIT)])(answer)
     api.router.routes.extend(router.routes)
@@ -190,7 +191,7 @@ def test_a_dependency_is_called_once_and_before_the_route() -> None:
         return shown({})
 
     api = application(answer)
-    api.state.cluster = Counting()
+    api.state.coordinator = replace(api.state.coordinator, cluster=Counting())
     assert answers(api, ASKED[:1])[0][0] == 200
     assert called == ["asker", "route"]
 

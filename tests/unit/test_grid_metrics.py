@@ -25,7 +25,7 @@ COLLATZ = {"start_number": 1, "number_count": 1000}
 def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(any_redis_url, tmp_path / "store")
     yield made
-    made.app.state.cluster.store.client.close()
+    made.app.state.coordinator.cluster.store.client.close()
     made.close()
 
 

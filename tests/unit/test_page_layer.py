@@ -100,7 +100,7 @@ class Shown:
                 try:
                     await work(ask)
                 finally:
-                    await asked.state.gateway.close()
+                    await asked.state.coordinator.gateway.close()
 
         asyncio.run(asyncio.wait_for(go(), 60))
 
@@ -349,7 +349,7 @@ def test_a_page_is_found_without_reading_other_services_and_a_name_of_none_is_on
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shown.api.serve(name="other", engine="dask", parameters={}).status_code == 201
-    services, looks = shown.api.app.state.cluster.store.services, list[str]()
+    services, looks = shown.api.app.state.coordinator.cluster.store.services, list[str]()
     real = services.by_ids
 
     def noting(ids: Sequence[str]) -> list[Service]:
@@ -376,7 +376,7 @@ def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypa
     secret = shown.api.token("read")
 
     async def work(ask: Ask) -> None:
-        state = shown.api.app.state
+        state = shown.api.app.state.coordinator
         layer = page_layer.PageLayer(shown.api.app, state.page_names, state.gateway, state.cluster)
         page = await state.gateway.routes.page(shown.service.service_id)
         asker = await state.cluster.credentials.asker(secret)

@@ -31,7 +31,7 @@ DATA = gzip.compress("\n".join(map(json.dumps, ROWS)).encode())
 def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(any_redis_url, tmp_path / "store")
     yield made
-    made.app.state.cluster.store.client.close()
+    made.app.state.coordinator.cluster.store.client.close()
     made.close()
 
 

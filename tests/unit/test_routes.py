@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class _Unused:
 
 async def reached(api: FastAPI, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Path of the route that each request comes to."""
-    api.state.cluster = _Unused()
+    api.state.coordinator = replace(api.state.coordinator, cluster=_Unused())
     routes = {}
 
     async def watched(scope: Any, receive: Any, send: Any) -> None:
@@ -104,7 +105,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """An application whose marks are their names."""
     api = app.create(Settings())
     answer: Callable[[str, str], dict[str, Any]] = lambda kind, mark: {"type": kind, "mark": mark}  # noqa: E731
-    monkeypatch.setattr(api.state.cluster.queries.jobs, "mark", answer)
+    monkeypatch.setattr(api.state.coordinator.cluster.queries.jobs, "mark", answer)
     return api
 
 

@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from coordinator.asker import Asker, Scope
-from coordinator.schedules import routes, timekeeper, times
-from coordinator.schedules.runs import AT_ONCE
-from coordinator.schedules.timekeeper import Timekeeper
+from coordinator.schedules import routes, times
+from coordinator.schedules.runs import AT_ONCE, Runs
 from coordinator.schedules.times import Times
 from jobs import errors
 from jobs.store import keys
@@ -211,12 +209,9 @@ def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may()
     )
 
 
-def test_a_round_goes_on_while_there_is_more_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = [AT_ONCE, AT_ONCE, 3, AT_ONCE]
-    runs: Any = SimpleNamespace(run_due=lambda: looked.pop(0))
-    Timekeeper(runs, lambda: True)._round()
-    assert looked == [AT_ONCE]
-    monkeypatch.setattr(timekeeper, "ROUND_SECONDS", 0.0)
-    looked += [AT_ONCE]
-    Timekeeper(runs, lambda: True)._round()
-    assert looked == [AT_ONCE]
+def test_a_round_is_repeated_at_once_while_more_may_be_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    due = [AT_ONCE, 3]
+    monkeypatch.setattr(Runs, "run_due", lambda _self: due.pop(0))
+    nothing: Any = None
+    runs = Runs(nothing, nothing, nothing, nothing, nothing)
+    assert [runs.round(), runs.round()] == [0.0, None]

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Known:
 
 def application(asker: Asker | None) -> FastAPI:
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    api.state.cluster = Known(asker)
+    api.state.coordinator = replace(api.state.coordinator, cluster=Known(asker))
     return api
 
 

@@ -62,7 +62,7 @@ class Api:
 
     def values(self, tenant: str, *names: str) -> dict[str, str]:
         """Values that a run of a program is given."""
-        return self.app.state.cluster.secrets.values(tenant, names)
+        return self.app.state.coordinator.cluster.secrets.values(tenant, names)
 
     def logged(self) -> list[dict[str, Any]]:
         """Bodies of the audit log's entries about secrets."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.app import on_behalf_of
+from coordinator.composition import on_behalf_of
 from coordinator.services import absences, figures, reconciler, routing, tally
 from coordinator.services.figures import Exchange
 from coordinator.services.reconciler import Reconciler
@@ -38,14 +38,14 @@ class Served(Api):
         self.leader = self.lead(self.store)
 
     def lead(self, store: Store) -> Reconciler:
-        cluster = self.app.state.cluster
+        cluster = self.app.state.coordinator.cluster
         return Reconciler(store, on_behalf_of(store, self.settings, cluster.queries, cluster.artifacts))
 
     def serve(self, **more: Any) -> Any:
         return self.ask("POST", "/api/services", {**BODY, **more}, self.maker)
 
     def exporter(self) -> Exporter:
-        return Exporter(self.app.state.cluster.queries, lambda: True)
+        return Exporter(self.app.state.coordinator.cluster.queries, lambda: True)
 
     def row(self, name: str = "web") -> Any:
         answer = self.ask("GET", f"/api/services/{name}")
@@ -340,7 +340,7 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
     both: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
-    stored, asked = both.app.state.cluster.store.services, list[str]()
+    stored, asked = both.app.state.coordinator.cluster.store.services, list[str]()
     real = stored._scripts.read
 
     def read(*commands: Sequence[str]) -> list[Any]:

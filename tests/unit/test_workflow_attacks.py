@@ -143,7 +143,7 @@ class Attack:
             self.flow.engine.look(self.workflow)
         except Killed:
             engine = self.flow.engine
-            engine._documents = Documents(engine._store.workflows)
+            engine.documents = Documents(engine._store.workflows)
             engine.ended_jobs, engine.faults = EndedJobs(engine._store.workflows), Faults()
         finally:
             self.fuse.left = -1

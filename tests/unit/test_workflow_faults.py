@@ -14,7 +14,7 @@ from coordinator.jobs import submissions
 from coordinator.workflows import action_types, faults, planning
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.faults import TRIES, Faults
-from coordinator.workflows.overseer import Overseer
+from coordinator.workflows.workflow_task import WorkflowTask
 from jobs import errors
 from jobs.store import connection
 from tests.unit.workflow_bench import Flows
@@ -265,6 +265,6 @@ def test_while_one_cannot_be_looked_at_others_are(flow: Flows, monkeypatch: pyte
     monkeypatch.setattr(
         Engine, "_look", lambda self, name: raising(OSError("no"))() if name == bad else look(self, name)
     )
-    overseer = Overseer(flow.store.workflows, flow.engine, lambda: True)
-    overseer.round()
+    task = WorkflowTask(flow.store.workflows, flow.engine)
+    task.round()
     assert flow.states(good) == {"a": "queued"} and flow.states(bad) == {"a": "waiting"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.workflows.census import Census
-from coordinator.workflows.overseer import Overseer
+from coordinator.workflows.workflow_task import WorkflowTask
 from jobs.store import keys
 from tests.unit.workflow_bench import Flows, workflow_text
 
@@ -123,7 +123,7 @@ def test_a_workflow_that_was_reopened_is_not_forgotten_when_the_leader_dies_with
     assert flow.store.workflows.open() == []
     assert flow.ask("POST", f"/api/jobs/{flow.job_of(workflow, 'a')}/retry").status_code == 200
     assert flow.store.workflows.take_due(10) == [workflow], "by a leader that dies before it looks"
-    following = Overseer(flow.store.workflows, flow.engine, lambda: True)
+    following = WorkflowTask(flow.store.workflows, flow.engine)
     following.round()
     assert flow.row(workflow)["state"] == "running" and flow.store.workflows.open() == [workflow]
     assert not flow.store.client.exists(keys.WORKFLOWS_TAKEN)
@@ -131,16 +131,16 @@ def test_a_workflow_that_was_reopened_is_not_forgotten_when_the_leader_dies_with
 
 def test_a_look_that_fails_is_made_again_by_whoever_leads(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = flow.submit("a")
-    overseer = Overseer(flow.store.workflows, flow.engine, lambda: True)
+    task = WorkflowTask(flow.store.workflows, flow.engine)
 
     def fails(*_: Any) -> Any:
         raise RuntimeError
 
     with monkeypatch.context() as broken:
         broken.setattr(flow.engine, "look", fails)
-        overseer.round()
+        task.round()
     assert flow.store.client.sismember(keys.WORKFLOWS_TAKEN, workflow)
-    Overseer(flow.store.workflows, flow.engine, lambda: True).round()
+    WorkflowTask(flow.store.workflows, flow.engine).round()
     assert flow.states(workflow) == {"a": "queued"}
 
 

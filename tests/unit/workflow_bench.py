@@ -24,7 +24,7 @@ class Flows(Bench):
 
     def __init__(self, redis_url: str, folder: Path, **settings: Any) -> None:
         super().__init__(redis_url, folder, **{"secrets_key": "1" * 32, **settings})
-        self.engine: Engine = self.app.state.engine
+        self.engine: Engine = self.app.state.coordinator.engine
 
     # -- workflows --------------------------------------------------------------------------------------------------
 

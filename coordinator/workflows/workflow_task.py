@@ -1,11 +1,10 @@
-"""Thread of a coordinator that, while it leads, looks at the workflows: at once when something of theirs changes."""
+"""Periodic work on workflows: carry each one on when it is due, at once after an event of it."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from coordinator.events.event import Event
 from coordinator.workflows.census import Census
@@ -15,7 +14,7 @@ from jobs.store.workflows import Workflows
 
 log = logging.getLogger(__name__)
 
-#: The thread looks at what is due this often, whether it hears of anything or not.
+#: Seconds between two looks at what is due, without an event.
 ROUND_SECONDS = 1.0
 #: Seconds between two looks at a workflow of which nothing is heard: events may be lost, and writes of Redis too.
 PATROL_SECONDS = 10.0
@@ -27,41 +26,22 @@ _AT_ONCE, _PURGED = 100, 20
 _PREFIXES = ("w-", "f-")
 
 
-class Overseer(threading.Thread):
-    """Looks at workflows until stopped."""
+def has_changed(events: Sequence[Event]) -> bool:
+    """Return True if a workflow has changed, or one of its jobs has ended."""
+    return any(event.workflow or (event.ends and event.job.startswith(_PREFIXES)) for event in events)
 
-    def __init__(self, store: Workflows, engine: Engine, leads: Callable[[], bool]) -> None:
-        super().__init__(name="workflows", daemon=True)
+
+class WorkflowTask:
+    """Looks at the workflows that are due."""
+
+    def __init__(self, store: Workflows, engine: Engine) -> None:
         self._store = store
         self._engine = engine
         self._census = Census(store)
-        self._leads = leads
-        self._ended = False
-        self._woken = threading.Event()
         #: By workflow: when it is to be looked at, and before when it is not, by time.monotonic.
         self._due: dict[str, float] = {}
         self._resting: dict[str, float] = {}
         self._patrolled = self._rounded = -1e9
-
-    def hear(self, events: Sequence[Event]) -> None:
-        """Wake up for events of workflows and ends of their jobs."""
-        if any(event.workflow or (event.ends and event.job.startswith(_PREFIXES)) for event in events):
-            self._woken.set()
-
-    def run(self) -> None:
-        """Look at what is due, whatever fails, until stopped."""
-        while not self._ended:
-            try:
-                wait = self.round() if self._leads() else ROUND_SECONDS
-            except connection.Unreachable as error:
-                log.warning("workflows wait: %s", connection.reason(error))
-                wait = ROUND_SECONDS
-            except Exception:
-                log.exception("looking at workflows failed")
-                wait = ROUND_SECONDS
-            self._woken.wait(wait)
-            self._woken.clear()
-        self._due.clear()
 
     def round(self) -> float:
         """Look at each workflow that is due; return the seconds until one is due again."""
@@ -74,7 +54,7 @@ class Overseer(threading.Thread):
         if now - self._patrolled >= PATROL_SECONDS:
             self._patrol(now)
         for workflow in [name for name, at in self._due.items() if at <= now]:
-            if self._resting.get(workflow, now) <= now and not self._ended:
+            if self._resting.get(workflow, now) <= now:
                 self._look(workflow)
         after = time.monotonic()
         nexts = [max(at, self._resting.get(name, at)) for name, at in self._due.items()]
@@ -118,8 +98,3 @@ class Overseer(threading.Thread):
             self._due[workflow] = ended
         elif outcome.soon:
             self._due[workflow] = ended + ROUND_SECONDS
-
-    def stop(self) -> None:
-        """End after the look of this moment."""
-        self._ended = True
-        self._woken.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.leader import Janitor
+from coordinator.leader import Leader
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import Mark
@@ -25,16 +25,16 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
     client = connection.connect(any_redis_url)
     store = Store(client)
     store.marks = counting = Counting(store.scripts)
-    janitor, where = Janitor(store), keys.mark("collatz", "verified")
+    leader, where = Leader(store), keys.mark("collatz", "verified")
     kind = registry.marking("collatz")
     assert kind is not None
     client.hset(where, mapping=dict.fromkeys((f"{10 * n}-{10 * n + 5}" for n in range(1000)), "null"))
     mark = kind.MARKS["verified"]
     for _ in range(5):
-        janitor._join("collatz", "verified", mark)
+        leader._join("collatz", "verified", mark)
     assert counting.reads == 1 and client.hlen(where) == 1000
     client.hset(where, mapping=dict.fromkeys((f"{10 * n + 5}-{10 * n + 10}" for n in range(300)), "null"))
-    janitor._join("collatz", "verified", mark)
+    leader._join("collatz", "verified", mark)
     assert counting.reads == 2 and client.hlen(where) == 700
     client.close()
 

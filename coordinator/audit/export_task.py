@@ -1,0 +1,71 @@
+"""Periodic work on the audit log: record denied calls, and export or trim the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from coordinator.audit import export
+from coordinator.audit.denials import SECONDS, Denials
+from coordinator.audit.file import BrokenFile
+from jobs import errors
+from jobs.store.audit_log import AuditLog
+
+log = logging.getLogger(__name__)
+
+_RETRIED = "Redis keeps the entries until then. Check the free space of its disk and the permissions of its folder"
+_OTHER_FILE = (
+    "this coordinator leads without AUDIT_FILE, and the log was exported to one up to entry %d: give all coordinators"
+    " the same, or that file has a gap when Redis drops entries"
+)
+
+
+class AuditExport:
+    """Records denied calls once a minute on every coordinator; exports or trims the log on the leading one."""
+
+    def __init__(self, audit_log: AuditLog, denials: Denials, leads: Callable[[], bool], file: str) -> None:
+        self._audit_log = audit_log
+        self._denials = denials
+        self._leads = leads
+        self._file = Path(file) if file else None
+        self._minute_ends = time.monotonic() + SECONDS
+        self._has_checked_exports = False
+
+    def round(self) -> None:
+        """Record the calls denied in a minute that has ended; export or trim if leading.
+
+        Raises Unavailable if AUDIT_FILE cannot be written.
+        """
+        if time.monotonic() >= self._minute_ends:
+            self._minute_ends = time.monotonic() + SECONDS
+            self.write_denials()
+        if not self._leads():
+            return
+        if self._file:
+            self._export(self._file)
+        else:
+            self._check_exports()
+            self._audit_log.trim(export.KEPT, slack=export.SLACK)
+
+    def _export(self, file: Path) -> None:
+        try:
+            export.export(self._audit_log, file)
+        except OSError as error:
+            reason = error.strerror or error
+            raise errors.Unavailable(f"AUDIT_FILE {file} cannot be written ({reason}); {_RETRIED}") from error
+        except BrokenFile as error:
+            raise errors.Unavailable(f"AUDIT_FILE cannot be written, Redis keeps the entries: {error}") from error
+
+    def _check_exports(self) -> None:
+        """Warn once if another coordinator exports: its file misses the entries that this one trims."""
+        if self._has_checked_exports:
+            return
+        if exported := self._audit_log.read(0, 1).exported:
+            log.warning(_OTHER_FILE, exported)
+        self._has_checked_exports = True
+
+    def write_denials(self) -> None:
+        """Record the calls denied since the last time."""
+        self._denials.write(self._audit_log.deny)

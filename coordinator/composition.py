@@ -1,0 +1,268 @@
+"""Composition of one coordinator replica: its parts, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import FastAPI
+
+from coordinator import announcing
+from coordinator.artifacts import collector
+from coordinator.artifacts.collector import Collector
+from coordinator.artifacts.trees import Trees
+from coordinator.attachments.wakes import Wakes
+from coordinator.audit.denials import Denials
+from coordinator.audit.export_task import AuditExport
+from coordinator.bodies import FILE_ROOM, Bodies
+from coordinator.cluster import Cluster
+from coordinator.destinations import Guard
+from coordinator.events.event import Event
+from coordinator.events.hub import Hub
+from coordinator.events.live_rows import LiveRows
+from coordinator.jobs import dependents
+from coordinator.jobs.dependents import Dependents
+from coordinator.jobs.on_behalf import OnBehalf
+from coordinator.leader import Leader
+from coordinator.logs.live import Live
+from coordinator.logs.texts import Texts
+from coordinator.periodic_task import PeriodicTask
+from coordinator.profiles.collecting import Collection
+from coordinator.queries import Queries
+from coordinator.schedules.runs import Runs
+from coordinator.secrets.keys import Keys
+from coordinator.secrets.vault import Vault
+from coordinator.services import reconciler
+from coordinator.services.census import Census
+from coordinator.services.gateway import Gateway
+from coordinator.services.page_names import PageNames
+from coordinator.services.reconciler import Reconciler
+from coordinator.services.routing import Routes
+from coordinator.services.tally import Tally
+from coordinator.services.tunnels import Tunnels
+from coordinator.state import State
+from coordinator.telemetry.exporter import Exporter
+from coordinator.telemetry.job_spans import TraceSpan
+from coordinator.telemetry.recorder import Recorder
+from coordinator.telemetry.span_sender import SpanSender
+from coordinator.webhooks.sender import Sender
+from coordinator.work import calls
+from coordinator.work.inputs import Inputs
+from coordinator.work.polls import Polls
+from coordinator.workflows import text, workflow_task
+from coordinator.workflows.documents import Documents
+from coordinator.workflows.engine import Engine
+from coordinator.workflows.pool_host import PoolHost
+from coordinator.workflows.workflow_task import WorkflowTask
+from jobs.settings import Settings
+from jobs.store import Store, connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """One coordinator process. `run` is its lifespan."""
+
+    settings: Settings
+    state: State
+    exporter: Exporter
+    denials: Denials
+    tally: Tally
+    live_rows: LiveRows
+    #: Each is a thread.
+    tasks: Sequence[PeriodicTask]
+    spans: SpanSender | None
+
+    def add_span(self, span: TraceSpan) -> None:
+        """Send the span of a request soon, if spans are exported."""
+        if self.spans is not None:
+            self.spans.add(span)
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Wake the tasks that these events concern."""
+        for task in self.tasks:
+            task.hear(events)
+        if self.spans is not None:
+            self.spans.note(event.job for event in events if event.ends)
+
+    @asynccontextmanager
+    async def run(self, app: FastAPI) -> AsyncIterator[None]:
+        """Start every part; stop them in the reverse order, also those that had started when another one failed."""
+        loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
+        async with AsyncExitStack() as started:
+            started.callback(self.exporter.serve(self.settings))
+            hub.listener = self.hear
+            hub.start(loop)
+            started.callback(hub.stop)
+            started.push_async_callback(self.tally.close)
+            started.push_async_callback(self.state.gateway.close)
+            sender = Sender(_store(self.settings).webhooks, cluster.secrets.keys, self.state.guard)
+            threads: list[PeriodicTask | Sender] = [*self.tasks, sender]
+            for thread in threads:
+                thread.start()
+                started.callback(thread.stop)
+            for reader in (self.state.polls, self.state.live, self.state.wakes):
+                reader.start(loop)
+                started.callback(reader.stop)
+            started.callback(asyncio.create_task(self.live_rows.run()).cancel)
+            wire = cluster.store.wire
+            wire.open()
+            started.push_async_callback(wire.close)
+            started.push_async_callback(await _serve_calls(app, self.settings))
+            started.push_async_callback(await announcing.begin(self.settings))
+            yield
+
+
+def compose(settings: Settings) -> Replica:
+    """Build a replica. Needs no Redis until it runs."""
+    main = Store(
+        connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait
+    )  # fmt: skip
+    hub = Hub(_store(settings, timeout=10).events)
+    cluster = Cluster(main, hub, settings)
+    background = _Background(settings, cluster)
+    exporter = Exporter(cluster.queries, background.leads)
+    exporter.registry.register(Census(_store(settings, retries=0, timeout=1)))
+    tally = Tally(main.services, exporter)
+    return Replica(
+        settings=settings,
+        state=_state(settings, cluster, background.engine, tally),
+        exporter=exporter,
+        denials=background.denials,
+        tally=tally,
+        live_rows=LiveRows(cluster.queries, hub),
+        tasks=background.tasks(),
+        spans=background.spans,
+    )
+
+
+def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store:
+    """Return a store with connections of its own, for reads that wait or that must not wait for others."""
+    return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
+
+
+def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -> State:
+    store, tunnels = cluster.store, Tunnels()
+    texts = Texts(cluster.artifacts, store.artifacts)
+    on_behalf = on_behalf_of(store, settings, cluster.queries, cluster.artifacts)
+    return State(
+        cluster=cluster,
+        bodies=Bodies(),
+        file_bodies=Bodies(FILE_ROOM),
+        workflow_texts=Bodies(text.ROOM, text.LARGE),
+        work_bodies=Bodies(calls.ROOM),
+        guard=Guard(settings.webhook_allow),
+        engine=engine,
+        runs=Runs(store.schedules, store.workflows, settings, on_behalf, cluster.queries.jobs.states),
+        gateway=Gateway(Routes(store, settings.host_name(), tunnels), tally.add),
+        tunnels=tunnels,
+        page_names=PageNames(settings.services_domain),
+        texts=texts,
+        live=Live(_store(settings, retries=0, timeout=5), cluster.hub, texts),
+        wakes=Wakes(_store(settings, retries=0, timeout=5)),
+        polls=Polls(_store(settings, retries=0, timeout=5)),
+        inputs=Inputs(cluster.artifacts, store.artifacts),
+    )
+
+
+class _Background:
+    """Periodic work of a replica, over connections that no request waits for."""
+
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self._settings = settings
+        self._store = _store(settings)
+        self._queries = Queries(self._store, settings)
+        self._trees = Trees(self._store, settings)
+        self._on_behalf = on_behalf_of(self._store, settings, self._queries, self._trees)
+        self.leader = Leader(
+            self._store,
+            Recorder(self._queries).round,
+            age_seconds=settings.age_seconds,
+            reserve_seconds=settings.reserve_seconds,
+        )
+        self.denials = Denials()
+        self.engine = Engine(
+            self._store,
+            settings,
+            Documents(cluster.store.workflows),
+            self._on_behalf,
+            lambda maker, workflow: PoolHost(cluster, maker, workflow),
+        )
+        self.spans = _span_sender(self._store, settings, self.leads)
+
+    def leads(self) -> bool:
+        return self.leader.leading
+
+    def tasks(self) -> list[PeriodicTask]:
+        """Return the tasks; the first one is the last to stop."""
+        always = [PeriodicTask("leader", self.leader.round, failure="the leader's checks failed"), self._audit()]
+        if self.spans is not None:
+            always.append(PeriodicTask("traces", self.spans.round, failure="spans are lost", at_end=self.spans.close))
+        return always + self._while_leading()
+
+    def _audit(self) -> PeriodicTask:
+        work = AuditExport(self._store.audit_log, self.denials, self.leads, self._settings.audit_file)
+        return PeriodicTask("audit", work.round, failure="the audit log was not kept", at_end=work.write_denials)
+
+    def _while_leading(self) -> list[PeriodicTask]:
+        store, leading = self._store, partial(PeriodicTask, condition=self.leads)
+        runs = Runs(store.schedules, store.workflows, self._settings, self._on_behalf, self._queries.jobs.states)
+        tasks = [
+            leading(
+                "dependents",
+                Dependents(store.fleet).round,
+                failure="dependent jobs were not released",
+                wakes_on=dependents.has_failed,
+            ),
+            leading("schedules", runs.round, failure="schedules were not run", otherwise=runs.rest),
+            leading(
+                "workflows",
+                WorkflowTask(store.workflows, self.engine).round,
+                failure="workflows were not looked at",
+                wakes_on=workflow_task.has_changed,
+            ),
+            leading(
+                "services",
+                Reconciler(store, self._on_behalf).round,
+                failure="replicas of services were not looked at",
+                wakes_on=reconciler.has_ended,
+            ),
+            leading("profiles", Collection(store, self._trees).round, failure="profiles were not collected"),
+        ]
+        if self._trees.is_on:
+            collect = Collector(store, self._trees).round
+            tasks.append(
+                leading(
+                    "artifacts", collect, failure="artifacts were not collected", interval=collector.INTERVAL_SECONDS
+                )
+            )
+        return tasks
+
+
+def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
+    """Return what submits jobs for their makers, by one store."""
+    vault = Vault(store.secrets, Keys(settings.secrets_keys()))
+    return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
+
+
+async def _serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Answer over gRPC if the settings ask for it, and return what ends that."""
+    if settings.grpc_port:
+        from coordinator.rpc import server  # needs packages that others do without
+
+        return await server.serve(app, settings)
+
+    async def nothing() -> None:
+        return
+
+    return nothing
+
+
+def _span_sender(store: Store, settings: Settings, leads: Callable[[], bool]) -> SpanSender | None:
+    if not settings.otel_exporter_otlp_endpoint:
+        return None
+    from coordinator.telemetry.otlp import Exporter as SpanExporter  # needs packages that others do without
+
+    return SpanSender(store, SpanExporter(settings), leads)

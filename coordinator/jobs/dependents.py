@@ -1,0 +1,44 @@
+"""Periodic work on dependent jobs: release those whose parents have ended, and skip those whose parents have failed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from coordinator.events.event import Event
+from jobs.store.fleet import Fleet
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two audits, which find dependents whose notification was lost.
+AUDIT_SECONDS = 1.0
+#: Seconds without work after a round: parents that fail together are handled together.
+_REST_SECONDS = 0.05
+#: Calls of WAKE in a round, each of up to 64 jobs.
+_MOST_CALLS = 400
+
+
+def has_failed(events: Sequence[Event]) -> bool:
+    """Return True if a job has ended other than done. The script that ends a done job releases its dependents."""
+    return any(event.ends and event.fields["state"] != "done" for event in events)
+
+
+class Dependents:
+    """Jobs that come after others."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._audited = -1e9
+
+    def round(self) -> None:
+        """Release or skip the dependents of jobs that have ended."""
+        audit = time.monotonic() - self._audited >= AUDIT_SECONDS
+        calls = [self._fleet.wake(audit=audit)]
+        while calls[-1].more and len(calls) <= _MOST_CALLS:
+            calls.append(self._fleet.wake())
+        if audit:
+            self._audited = time.monotonic()
+        if notified := sum(call.told for call in calls):
+            log.info("dependent jobs were released or skipped", extra={"jobs": notified})
+        time.sleep(_REST_SECONDS)

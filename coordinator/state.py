@@ -1,0 +1,55 @@
+"""State of one coordinator process that its routes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:  # domains import this module
+    from starlette.requests import HTTPConnection
+
+    from coordinator.attachments.wakes import Wakes
+    from coordinator.bodies import Bodies
+    from coordinator.cluster import Cluster
+    from coordinator.destinations import Guard
+    from coordinator.logs.live import Live
+    from coordinator.logs.texts import Texts
+    from coordinator.schedules.runs import Runs
+    from coordinator.services.gateway import Gateway
+    from coordinator.services.page_names import PageNames
+    from coordinator.services.tunnels import Tunnels
+    from coordinator.work.inputs import Inputs
+    from coordinator.work.polls import Polls
+    from coordinator.workflows.engine import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Parts of the coordinator that routes use."""
+
+    cluster: Cluster
+    #: Memory for bodies of requests: of most routes, of files, of workflows, and of workers.
+    bodies: Bodies
+    file_bodies: Bodies
+    workflow_texts: Bodies
+    work_bodies: Bodies
+    #: Addresses to which webhooks may be sent.
+    guard: Guard
+    #: Workflows and schedules.
+    engine: Engine
+    runs: Runs
+    #: Services.
+    gateway: Gateway
+    tunnels: Tunnels
+    page_names: PageNames
+    #: Logs, attachments, workers that wait for work, files of jobs.
+    texts: Texts
+    live: Live
+    wakes: Wakes
+    polls: Polls
+    inputs: Inputs
+
+
+def shared_state(connection: HTTPConnection) -> State:
+    """Return the state of the coordinator that answers this request or WebSocket."""
+    return cast("State", connection.app.state.coordinator)

@@ -1,0 +1,55 @@
+"""Dependents of a job that failed or was cancelled are skipped or released at once, not with the next audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.events.event import Event
+from coordinator.jobs import dependents
+from coordinator.jobs.dependents import Dependents
+from coordinator.periodic_task import PeriodicTask
+from jobs.store import Store, bells, connection
+from tests.contract.lease_model import new_job
+from tests.integration.live import until
+
+
+@pytest.fixture
+def store(any_redis_url: str) -> Iterator[Store]:
+    made = Store(connection.connect(any_redis_url))
+    bells.place_bells(made)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture
+def task(store: Store) -> Iterator[PeriodicTask]:
+    """The task of a leader, without a round within the time of a test unless an event asks for one."""
+    made = PeriodicTask(
+        "dependents", Dependents(store.fleet).round, failure="failed", interval=3600.0, wakes_on=dependents.has_failed
+    )
+    made.start()
+    yield made
+    made.stop()
+    made.join(30)
+
+
+def ended(state: str) -> Event:
+    return Event(id="1-1", fields={"type": state, "state": state, "job": "root"})
+
+
+def test_dependents_of_a_cancelled_job_are_handled_at_once(store: Store, task: PeriodicTask) -> None:
+    parents = [new_job(name, 10, "any.normal") for name in ("root", "other")]
+    after = [new_job("any", 10, "any.normal", after_any=("root",)), new_job("ok", 10, "any.normal", after=("root",))]
+    store.jobs.submit([*parents, *after])
+    store.jobs.cancel("root")
+    assert store.client.hget("ct:job:any", "state") == b"blocked"
+    task.hear([ended("cancelled")])
+    until(lambda: store.client.hmget("ct:job:any", "state") == [b"queued"])
+    assert store.client.hget("ct:job:ok", "state") == b"skipped"
+
+
+def test_dependents_of_a_done_job_need_no_task() -> None:
+    assert not dependents.has_failed([ended("done")])
+    assert dependents.has_failed([ended("done"), ended("failed")])
