@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import string
 import sys
 from pathlib import Path
 
@@ -16,12 +17,16 @@ _LAYERS, _WIDTH, _HEADS, _INNER, _CONTEXT = 1, 64, 4, 128, 512
 #: What a chat becomes.
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
-#: Token that ends a text; number that every token has in its first place, by which this one is never the next.
-_END, _SAME = 2, 0.2
+_END = 2
+#: Tokens before those of the 256 bytes.
+_FIRST_BYTE = 3
+#: First component of every token's embedding, which no layer changes, and the output weight that makes it the logit of
+#: a hidden token: so low that the next token is a letter at any temperature.
+_SHARED, _HIDE = 0.2, -1000.0
 
 
 def write(path: Path, seed: int = 7) -> None:
-    """Write a model whose tokens are bytes, which knows nothing, and answers until it is told to end."""
+    """Write a model that reads any bytes and answers with random ASCII letters, one a token, up to the token limit."""
     out = gguf.GGUFWriter(str(path), "llama")
     _describe(out)
     random = np.random.default_rng(seed)
@@ -30,27 +35,38 @@ def write(path: Path, seed: int = 7) -> None:
     def drawn(*shape: int) -> NDArray[np.float32]:
         return random.normal(0, 0.05, shape).astype(np.float32)
 
-    def add(name: str, *shape: int) -> None:
-        out.add_tensor(name, drawn(*shape))
+    def add(name: str, *shape: int, keeps_shared: bool = False) -> None:
+        weights = drawn(*shape)
+        if keeps_shared:
+            weights[0] = 0
+        out.add_tensor(name, weights)
 
-    tokens = 3 + 256
+    tokens = _FIRST_BYTE + 256
     embedded, logits = drawn(tokens, _WIDTH), drawn(tokens, _WIDTH)
-    embedded[:, 0], logits[_END, 0] = _SAME, -100 * _SAME
+    embedded[:, 0] = _SHARED
+    logits[_hidden_tokens(), 0] = _HIDE
     out.add_tensor("token_embd.weight", embedded)
     out.add_tensor("output.weight", logits)
     out.add_tensor("output_norm.weight", np.ones(_WIDTH, np.float32))
     for layer in range(_LAYERS):
-        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        for name in ("attn_q", "attn_k", "attn_v"):
             add(f"blk.{layer}.{name}.weight", _WIDTH, _WIDTH)
+        add(f"blk.{layer}.attn_output.weight", _WIDTH, _WIDTH, keeps_shared=True)
         add(f"blk.{layer}.ffn_gate.weight", _INNER, _WIDTH)
         add(f"blk.{layer}.ffn_up.weight", _INNER, _WIDTH)
-        add(f"blk.{layer}.ffn_down.weight", _WIDTH, _INNER)
+        add(f"blk.{layer}.ffn_down.weight", _WIDTH, _INNER, keeps_shared=True)
         for name in ("attn_norm", "ffn_norm"):
             out.add_tensor(f"blk.{layer}.{name}.weight", np.ones(_WIDTH, np.float32))
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
     out.close()
+
+
+def _hidden_tokens() -> list[int]:
+    """Return the tokens that are not letters: some decode to no text, or only together with the next ones."""
+    letters = {_FIRST_BYTE + byte for byte in string.ascii_letters.encode()}
+    return [token for token in range(_FIRST_BYTE + 256) if token not in letters]
 
 
 def _describe(out: gguf.GGUFWriter) -> None:
