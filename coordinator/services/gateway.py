@@ -29,8 +29,8 @@ from jobs.store.services import Replica
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which a replica takes a connection, and for which an idle one is kept: engines close theirs after five.
-_CONNECT_SECONDS, _KEEP_SECONDS = 3.0, 4.0
+#: Seconds in which a replica accepts a connection.
+_CONNECT_SECONDS = 3.0
 #: Seconds between two comments to the client of a stream that waits for a service to wake up.
 _COMMENT_SECONDS = 5.0
 _COMMENT = b": waiting\n\n"
@@ -94,7 +94,7 @@ class Gateway:
         self._ended = ended
         # It would log each request, whose figures are counted.
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        self._http = tunnels.through(routes.tunnels, _KEEP_SECONDS)
+        self._http = tunnels.through(routes.tunnels)
 
     def turn(self, size: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Wait until no other large request is parsed, where this is one: between two of them others have theirs."""

@@ -118,15 +118,17 @@ async def _within(seconds: float | None, late: type[Exception], broken: type[Exc
         raise broken(str(error)) from error
 
 
-def through(tunnels: Tunnels, keep_seconds: float) -> httpx.AsyncClient:
+def through(tunnels: Tunnels) -> httpx.AsyncClient:
     """Return a client that reaches replicas, through tunnels too.
 
-    Neither a proxy of the environment nor a redirect leads it elsewhere.
+    Neither a proxy of the environment nor a redirect leads it elsewhere. Each request has its own connection: on one
+    that is used again, bytes that a replica sends after an answer would be the answer to the next client's request. An
+    idle connection also keeps one of the few threads of llama.cpp's server for five seconds.
     """
     transport = httpx.AsyncHTTPTransport(trust_env=False)
     # httpx has no parameter for it; httpcore, which it is a face of, has.
     transport._pool = httpcore.AsyncConnectionPool(
-        max_connections=None, max_keepalive_connections=None, keepalive_expiry=keep_seconds,
-        network_backend=_Backend(tunnels),
+        max_connections=None, max_keepalive_connections=0, network_backend=_Backend(tunnels),
     )  # fmt: skip
-    return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+    alone = {"Connection": "close"}
+    return httpx.AsyncClient(transport=transport, headers=alone, trust_env=False, follow_redirects=False)

@@ -34,10 +34,14 @@ class Replica:
         self.status = 200
         #: Bytes that are announced and never come.
         self.lacks = 0
+        #: Bytes that come after an answer, and after the headers that answer HEAD.
+        self.left_over = b""
         self.answers: dict[str, str] = {"Content-Type": "text/html", "Set-Cookie": "a=b", "Server": "x"}
         replica = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_GET(self) -> None:
                 replica.heard.append((self.command, self.path, dict(self.headers.items())))
                 status, body = (302 if "Location" in replica.answers else replica.status), b"<p>tasks</p>"
@@ -45,7 +49,7 @@ class Replica:
                 for name, value in {**replica.answers, "Content-Length": str(len(body) + replica.lacks)}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body if self.command == "GET" else b"")
+                self.wfile.write((body if self.command == "GET" else b"") + replica.left_over)
 
             def do_HEAD(self) -> None:
                 self.do_GET()
@@ -142,6 +146,19 @@ def test_what_passes_is_the_page_and_no_credential_of_either_side(shown: Shown, 
         assert "default-src 'self'" in answer.headers["content-security-policy"]
         head = await ask("/status", "HEAD", **browser)
         assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", "12")
+
+    shown.run(work)
+
+
+@pytest.mark.parametrize(("method", "status"), [("GET", 200), ("HEAD", 200), ("GET", 204), ("GET", 304)])
+def test_bytes_after_an_answer_reach_no_other_browser(shown: Shown, replica: Replica, method: str, status: int) -> None:
+    async def work(ask: Ask) -> None:
+        browser = await shown.let_in(ask)
+        replica.left_over, replica.status = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret", status
+        assert b"secret" not in (await ask("/status", method, **browser)).content
+        replica.left_over, replica.status = b"", 200
+        for _ in range(3):
+            assert (await ask("/status", **browser)).text == "<p>tasks</p>"
 
     shown.run(work)
 
