@@ -51,7 +51,7 @@ class Gate:
         except BaseException as error:
             if turn.done() and not turn.cancelled():
                 self._pass_on()  # it was given the turn at the same moment
-            else:
+            elif turn in self._waiting:  # unless a turn that ended meanwhile has passed it over
                 self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
                 detail = f"the request waited {seconds:g} s for its turn; try again later"

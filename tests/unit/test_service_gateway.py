@@ -430,6 +430,20 @@ def test_who_leaves_while_waiting_leaves_the_turn_to_others() -> None:
     run(work)
 
 
+def test_who_leaves_while_a_turn_ends_is_passed_over_without_a_fault() -> None:
+    async def work() -> None:
+        gate = Gate()
+        async with gate.turn(1, 10):
+            waiting = asyncio.create_task(_once(gate))
+            await until(lambda: gate.waiting == 1)
+            waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (gate.active, gate.waiting) == (0, 0)
+
+    run(work)
+
+
 async def _once(gate: Gate, seconds: float = 10) -> None:
     async with gate.turn(1, seconds):
         pass
