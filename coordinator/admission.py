@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator import http
+from coordinator.services import error_forms
 from jobs import errors, exposure
 from jobs.numbers import short
 from jobs.settings import Settings
@@ -39,7 +39,7 @@ class Admission:
             try:
                 self._check(scope)
             except errors.ClusterError as error:
-                await http.refused(error)(scope, receive, send)
+                await error_forms.refused(error, scope["path"])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

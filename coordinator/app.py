@@ -18,13 +18,14 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import composition, docs, domains, health, http, paths, patterns
+from coordinator import composition, docs, domains, health, http, paths, patterns, request_ids
 from coordinator.admission import Admission
 from coordinator.audit.denials import REASONS, Denials
 from coordinator.client_address import ClientAddress
 from coordinator.direct import Direct
 from coordinator.pages import Pages
-from coordinator.services import openai
+from coordinator.request_ids import RequestIds
+from coordinator.services import error_forms, openai
 from coordinator.services.page_layer import ROUTE as PAGE_ROUTE
 from coordinator.services.page_layer import PageLayer
 from coordinator.stopping import Stopping
@@ -69,6 +70,7 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(PageLayer, names=state.page_names, gateway=state.gateway, cluster=state.cluster)
     app.add_middleware(Stopping)
     app.add_middleware(Figures, exporter=replica.exporter, denials=replica.denials)
+    app.add_middleware(RequestIds)
     app.add_middleware(ClientAddress, settings=settings)
     _answer_errors(app)
     return app
@@ -89,15 +91,15 @@ def _advice(error: Exception) -> str:
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(request: Request, error: errors.ClusterError) -> Response:
-        return openai.refused(error) if _is_inference(request) else http.refused(error)
+        return error_forms.refused(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         text = patterns.stated(first["msg"])
         detail = f"{where}: {text[0].lower()}{text[1:]}; got {short(first.get('input'))}"
-        return http.refused(errors.InvalidRequest(detail, field=where))
+        return await ours(request, errors.InvalidRequest(detail, field=where))
 
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: HTTPException) -> Response:
@@ -116,11 +118,9 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return await ours(request, errors.ClusterError("this is a fault of the server; its log says more"))
-
-
-def _is_inference(request: Request) -> bool:
-    return request.url.path.startswith(f"{openai.PREFIX}/")
+        answer = await ours(request, errors.ClusterError("this is a fault of the server; its log says more"))
+        answer.headers.update(request_ids.headers(request.scope))  # no other layer sees this answer
+        return answer
 
 
 class Figures:
@@ -180,5 +180,6 @@ class Figures:
             path=scope["path"],
             status=status,
             duration_seconds=round(seconds, 4),
+            **request_ids.logged(scope),
             **parameters,
         )

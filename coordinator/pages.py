@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
@@ -36,7 +37,8 @@ TYPES = {
 #: Endings of packed files that a build leaves beside the plain ones, by what HTTP calls them; the smallest first.
 PACKED = {"br": ".br", "gzip": ".gz"}
 #: Paths that are the API's.
-_TAKEN = ("/api", "/health", "/ready")
+_TAKEN = ("/api", "/v1", "/health", "/ready")
+_METHODS = ("GET", "HEAD")
 _NOTHING = re.compile(r"q=0(\.0*)?")
 
 
@@ -48,6 +50,9 @@ class Files(StaticFiles):
         self.config_checked = True
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["method"] not in _METHODS:
+            await super().get_response(path, {**scope, "method": "HEAD"})  # raises 404 if there is no such page
+            raise HTTPException(405)
         answer = await super().get_response(path, scope)
         answer.headers.update(HEADERS)
         # Files under /assets/ have a checksum in their names.
@@ -103,4 +108,4 @@ class Pages(Mount):
         path = scope["path"]
         if any(path == taken or path.startswith(f"{taken}/") for taken in _TAKEN):
             return Match.NONE, {}
-        return match, child
+        return (match if scope["method"] in _METHODS else Match.PARTIAL), child

@@ -7,10 +7,20 @@ import json
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, Mount
 from starlette.types import Scope
 
+from coordinator.services import error_forms
+from coordinator.services.openai import UnknownPath
+from jobs import errors
+
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+
+
+class MethodNotAllowed(errors.ClusterError):
+    """The path does not take this method."""
+
+    status = 405
 
 
 def unanswered(app: FastAPI, request: Request, error: HTTPException) -> Response:
@@ -24,8 +34,17 @@ def unanswered(app: FastAPI, request: Request, error: HTTPException) -> Response
         detail = f"{asked}: this path takes {' and '.join(takes)}; see /api/docs"
     elif error.status_code == 404 and (meant := without_slash(app, request.scope)):
         detail = f"{asked}: there is nothing; without the slash at its end it is {_cut(meant)}"
+    if error_forms.covers(request.url.path):
+        return _refused(error.status_code, detail, request.url.path, headers)
     body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code, "detail": detail}
     return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
+
+
+def _refused(status: int, detail: str, path: str, headers: dict[str, str]) -> Response:
+    """Return the error in the form that clients of models read."""
+    answer = error_forms.refused(MethodNotAllowed(detail) if status == 405 else UnknownPath(detail), path)
+    answer.headers.update(headers)
+    return answer
 
 
 def _cut(path: str, most: int = 200) -> str:
@@ -40,7 +59,11 @@ def methods(app: FastAPI, scope: Scope) -> list[str]:
 def without_slash(app: FastAPI, scope: Scope) -> str | None:
     """Return the path without the slashes at its end, when there is a route for that."""
     path = scope["path"].rstrip("/")
-    return path if path != scope["path"] and path and methods(app, {**scope, "path": path}) else None
+    if not path or path == scope["path"]:
+        return None
+    # Pages match every path, and answer one with a slash at its end as one without.
+    routes = [route for route in app.router.routes if not isinstance(route, Mount)]
+    return path if any(route.matches({**scope, "path": path})[0] is not Match.NONE for route in routes) else None
 
 
 def _has(app: FastAPI, scope: Scope) -> bool:

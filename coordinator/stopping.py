@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import http
+from coordinator.services import error_forms
 from jobs import errors
 
 
@@ -29,4 +29,4 @@ class Stopping:
         except asyncio.CancelledError:
             if scope["type"] == "http" and not began:
                 error = errors.Unavailable("this coordinator stops; send the request again")
-                await http.refused(error)(scope, receive, send)
+                await error_forms.refused(error, scope.get("path", ""))(scope, receive, send)

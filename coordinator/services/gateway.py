@@ -17,7 +17,7 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coordinator.services import affinity, openai, tunnels
+from coordinator.services import affinity, error_forms, openai, tunnels
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
@@ -264,10 +264,10 @@ class _Call:
         except connection.Unreachable as error:
             away = errors.Unavailable(f"{connection.reason(error)}; ask again in a moment")
             self._exchange.status = away.status
-            yield openai.error_frame(away)
+            yield error_forms.frame(away, self._path)
         except errors.ClusterError as error:
             self._exchange.status = error.status
-            yield openai.error_frame(error)
+            yield error_forms.frame(error, self._path)
         finally:
             asked.cancel()
             await asyncio.wait({asked})
@@ -381,10 +381,10 @@ class _Call:
             except StopAsyncIteration:
                 status = 200 if frames.done else 502
                 if not frames.done:  # that a connection was closed says nothing
-                    yield openai.error_frame(BadUpstream("the replica broke off: its stream has no end"))
+                    yield error_forms.frame(BadUpstream("the replica broke off: its stream has no end"), self._path)
             except (TimeoutError, *BROKEN) as error:
                 status = 502
-                yield openai.error_frame(self._broken(error))
+                yield error_forms.frame(self._broken(error), self._path)
         finally:
             self._note(status, frames.usage)
             await self._let_go()

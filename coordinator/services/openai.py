@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
-from fastapi import Response
-
-from coordinator import http
 from jobs import errors
 
 #: Beginning of its paths.
 PREFIX = "/v1"
 #: Calls that reach engines.
 CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
+#: Begins the paths of Anthropic's API.
+MESSAGES = "/messages"
 
-_TYPES = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "invalid_request_error",
-    408: "invalid_request_error", 413: "invalid_request_error", 415: "invalid_request_error",
-    422: "invalid_request_error", 429: "rate_limit_error",
-}  # fmt: skip
-_SERVER = "server_error"
 #: Name of the counts of an answer and what follows it, bytes of them at most, and the largest count that is believed.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
 #: Places from the end at which they are looked for.
@@ -32,6 +24,10 @@ _TRIES = 100
 
 class UnknownModel(errors.NotFound):
     """There is no such model."""
+
+
+class UnknownPath(errors.NotFound):
+    """There is no such path."""
 
 
 class NoReplica(errors.Unavailable):
@@ -54,40 +50,6 @@ class TooLate(errors.ClusterError):
     """The replica took too long."""
 
     status = 504
-
-
-_CODES: dict[type[errors.ClusterError], str] = {
-    UnknownModel: "model_not_found", errors.Unauthorized: "invalid_api_key", NoReplica: "no_ready_replica",
-    errors.OverLimit: "queue_full",
-}  # fmt: skip
-
-
-def fault(error: errors.ClusterError) -> dict[str, Any]:
-    """Return an error as OpenAI's clients read it, under `error`."""
-    named = {"message": error.detail, "type": _TYPES.get(_status(error), _SERVER), "param": error.field}
-    return {"error": {**named, "code": _CODES.get(type(error))}, **error.extra}
-
-
-def _status(error: errors.ClusterError) -> int:
-    return HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status
-
-
-def refused(error: errors.ClusterError) -> Response:
-    """Return the answer to a request that ended in this error: a problem as elsewhere, with what such clients read."""
-    seconds = getattr(error, "seconds", None)
-    answer = http.refused(error)
-    if seconds is not None:
-        answer.headers["Retry-After"] = str(seconds)
-    status = _status(error)
-    answer.status_code = status
-    answer.body = json.dumps({**http.problem(error), "status": status, **fault(error)}).encode()
-    answer.headers["Content-Length"] = str(len(answer.body))
-    return answer
-
-
-def error_frame(error: errors.ClusterError) -> bytes:
-    """Return the frame that ends a stream which broke off."""
-    return b"data: " + json.dumps(fault(error)).encode() + b"\n\n"
 
 
 def model(body: Any) -> str:

@@ -25,7 +25,7 @@ from coordinator import browsers, pages
 from coordinator.asker import Asker
 from coordinator.asker import Scope as Right
 from coordinator.cluster import Cluster
-from coordinator.services import page_sockets, tickets
+from coordinator.services import error_forms, page_sockets, tickets
 from coordinator.services.gateway import BROKEN, Gateway
 from coordinator.services.openai import BadUpstream
 from coordinator.services.page_names import PageNames
@@ -106,10 +106,11 @@ class PageLayer:
             await self._app(scope, receive, send)
             return
         scope["route"] = ROUTE
+        if not service_id:
+            await _refuse_page(origin, scope, receive, send)
+            return
         connection = HTTPConnection(scope)
         try:
-            if not service_id:
-                raise errors.Forbidden(f"a page of a service, {short(origin, 80)}, asks the cluster", field="Origin")
             _check_asker(connection)
             if scope["type"] == "http":
                 await self._answer(service_id, Request(scope, receive), receive, send)
@@ -285,6 +286,15 @@ def _shown(answer: httpx.Response) -> Mapping[str, str]:
     if not to.startswith("/") or to.startswith(("//", "/\\")):
         raise BadUpstream(f"the replica leads elsewhere: {short(to, 80)}")
     return {"cache-control": "private, no-cache"} | found | HEADERS
+
+
+async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse what a page of a service asks the cluster for."""
+    error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, asks the cluster", field="Origin")
+    if scope["type"] == "http" and error_forms.covers(scope["path"]):
+        await error_forms.refused(error, scope["path"])(scope, receive, send)
+    else:
+        await _refuse(error, scope, receive, send)
 
 
 async def _refuse(error: errors.ClusterError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -240,6 +240,30 @@ def test_a_long_prompt_reaches_a_coordinator_once_and_an_endless_one_does_not(
     is_problem(httpx.post(asked, content=b"x" * (10 << 20), timeout=30), 413)
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens"])
+def test_its_own_errors_under_v1_are_in_the_form_of_the_path(
+    names: Names, port: int, replicas: list[Replica], path: str
+) -> None:
+    anthropic = path.startswith("/v1/messages")
+    with front(names, port, REQUEST_RATE="1", REQUEST_BURST="4") as strict:
+        too_large = httpx.post(f"{strict.url}{path}", content=b"x" * (10 << 20), timeout=30)
+        for replica in replicas[:2]:
+            replica.breaks = 9
+        broken = httpx.post(f"{strict.url}{path}", content=b"{}", timeout=30)
+        refused = [httpx.post(f"{strict.url}{path}", content=b"{}", timeout=30) for _ in range(20)][-1]
+    for answer, status, kind in (
+        (too_large, 413, "request_too_large" if anthropic else "invalid_request_error"),
+        (broken, 502, "api_error" if anthropic else "server_error"), (refused, 429, "rate_limit_error"),
+    ):  # fmt: skip
+        told = answer.json()
+        assert (answer.status_code, told["status"], told["error"]["type"]) == (status, status, kind), answer.text
+        assert told["error"]["message"] == told["detail"] and told["error"].keys() >= {"param", "code"}
+        assert (told["type"] == "error") is anthropic, "the member by which Anthropic's clients know an error"
+        assert answer.headers["x-request-id"] and answer.headers["request-id"] == answer.headers["x-request-id"]
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers.get("retry-after") == (None if status == 413 else "1")
+
+
 # -- what is said ---------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import freshness, gateway, openai, probes, routing
+from coordinator.services import error_forms, freshness, gateway, openai, probes, routing
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
@@ -364,7 +364,7 @@ def test_beyond_what_passes_at_once_as_many_wait_and_others_come_later() -> None
         await until(lambda: not (len(engines[0].asked) < 2))
         with pytest.raises(errors.OverLimit) as over:
             await client.ask({"model": "chat"})
-        assert openai.refused(over.value).headers["Retry-After"] == "1"
+        assert error_forms.refused(over.value, "/v1/completions").headers["Retry-After"] == "1"
         assert len(engines[0].asked) == 2
         free.set()
         assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 4
@@ -453,7 +453,7 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
     async def work(client: Client, _engines: list[Engine]) -> None:
         with pytest.raises(NoReplica) as refused:
             await client.ask({"model": "chat"})
-        answer = openai.refused(refused.value)
+        answer = error_forms.refused(refused.value, "/v1/completions")
         body = json.loads(answer.body)
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "5"
         assert body["error"]["code"] == "no_ready_replica" and body["waiting_because"] == "no replica has begun yet"
