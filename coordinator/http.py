@@ -22,6 +22,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.schemas import Problem
+from coordinator.services.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors
@@ -61,13 +62,18 @@ class _Identity(SecurityBase):
         """
         cluster: Cluster = shared_state(request).cluster
         scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
-        bearer: str = given if scheme.lower() == "bearer" else ""
+        bearer: str = given if scheme.lower() == "bearer" else _key(request)
         if not bearer and (cookie := cookies.read(request)):
             asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
             if asker is not None:
                 cookies.check_origin(request)
                 return asker
         return await cluster.credentials.asker(bearer)
+
+
+def _key(request: Request) -> str:
+    """Return the token as Anthropic's clients send it, below /v1."""
+    return request.headers.get("X-Api-Key", "") if request.scope["path"].startswith(f"{PREFIX}/") else ""
 
 
 _identity = _Identity()

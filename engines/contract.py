@@ -8,6 +8,20 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
+#: What a model does, in the words of llama.cpp and Ollama.
+Capability = Literal["completion", "embedding", "rerank"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """Calls, context and capabilities of a service's replicas. None: the engine cannot know it."""
+
+    #: Tokens of prompt and answer together, of one request.
+    context_length: int | None = None
+    capabilities: tuple[Capability, ...] | None = None
+    #: Calls of `engines/calls.py` that they answer; the gateway refuses all others.
+    calls: tuple[str, ...] | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -63,7 +77,8 @@ class Definition(Protocol):
     """`definition.py`: how a replica is started, and what it answers.
 
     One whose packages are gigabytes says LARGE. One whose models have a size also has `need(parameters, model, gpus)`,
-    which returns a `memory.Need`; one whose replicas are a group, `credentials(key)`: the certificate and its key, in
+    which returns a `memory.Need`; one that knows what its replicas can be asked for, `abilities(parameters, model)`;
+    one whose replicas are a group, `credentials(key)`: the certificate and its key, in
     PEM, of whoever has a replica's key. One whose leading replica answers browsers, GET and WebSockets that come with
     its key, says PAGE: the path at which people begin to look.
     """

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 MARGIN_RATIO, MARGIN_BYTES = 0.05, 200 << 20
 #: Bytes of a number that an engine keeps of a token: 16 bits, unless it is told otherwise.
 KEPT_BYTES = 2
-_MOST = 1 << 20
+_MOST, _MOST_TOKENS = 1 << 20, 1 << 30
 #: Where it lies: in the host's memory, on the GPUs, or in both together.
 Where: TypeAlias = Literal["host", "gpus", "both"]
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -95,6 +95,17 @@ def of_gguf(known: Mapping[str, Any]) -> Cache | None:
     return Cache(layers=layers, heads=heads, width=key + value) if layers and heads and key and value else None
 
 
+def context_of_gguf(known: Mapping[str, Any]) -> int:
+    """Return the tokens of the longest context that a GGUF file's metadata names; 0 for none."""
+    return _tokens(known.get(f"{known.get('general.architecture')}.context_length"))
+
+
+def context_of_config(known: Mapping[str, Any]) -> int:
+    """Return the tokens of the longest context that a folder's config.json names; 0 for none."""
+    inner = known.get("text_config")
+    return _tokens((inner if isinstance(inner, Mapping) else known).get("max_position_embeddings"))
+
+
 def of_config(known: Mapping[str, Any]) -> Cache | None:
     """Return what is kept of a token by the config.json of a folder; None where it does not say."""
     inner = known.get("text_config")
@@ -103,6 +114,10 @@ def of_config(known: Mapping[str, Any]) -> Cache | None:
     heads, hidden = _count(known.get("num_key_value_heads")) or all_heads, _count(known.get("hidden_size"))
     each = _count(known.get("head_dim")) or (hidden // all_heads if all_heads else 0)
     return Cache(layers=layers, heads=heads * layers, width=2 * each) if layers and heads and each else None
+
+
+def _tokens(value: Any) -> int:
+    return value if type(value) is int and 0 < value <= _MOST_TOKENS else 0
 
 
 def _count(value: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import engines
 from engines import safetensors
-from engines.contract import Batch, Definition, Model
+from engines.contract import Abilities, Batch, Definition, Model
 from engines.memory import Need
 from engines.texts import PACKAGES, text
 from jobs import errors
@@ -46,6 +46,12 @@ def suited(model: Model | None, gpus: int) -> str:
 def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
     """Return what estimates the memory of an engine's replicas; None for one whose replicas have no size."""
     return getattr(definition(engine), "need", None)
+
+
+def abilities(engine: str, parameters: Any, model: Model | None) -> Abilities:
+    """Return what can be asked of an engine's replicas; nothing is known of one that does not say it."""
+    found = getattr(definition(engine), "abilities", None)
+    return cast(Abilities, found(parameters, model)) if found and model else Abilities()
 
 
 @lru_cache

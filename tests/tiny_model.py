@@ -78,6 +78,7 @@ def _describe(out: gguf.GGUFWriter) -> None:
     out.add_head_count_kv(_HEADS)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_rope_dimension_count(_WIDTH // _HEADS)
+    out.add_pooling_type(gguf.PoolingType.MEAN)
     out.add_chat_template(_TEMPLATE)
 
 

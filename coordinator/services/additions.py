@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -85,7 +86,10 @@ def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
         asker.require(Scope.OPERATE)
     job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
     artifact = _checked(cluster, job, asker)
-    noted = asked.model_dump(exclude={"force"}) | {"memory": _memory(cluster, asked, parameters, model)}
+    noted = asked.model_dump(exclude={"force"}) | {
+        "memory": _memory(cluster, asked, parameters, model),
+        "abilities": asdict(registry.abilities(asked.engine, parameters, model)),
+    }
     return Service(
         service_id=secrets.token_hex(6), tenant=asker.tenant, name=asked.name, engine=asked.engine,
         token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(noted), artifact=artifact,

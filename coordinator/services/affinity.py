@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from coordinator.services import openai
+from engines import calls
 
 #: Bytes of a prompt by which a replica is chosen.
 MOST_BYTES = 2048
@@ -18,14 +18,26 @@ _DIGEST = 8
 
 def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
     """Return what requests have in common whose prompts begin alike; empty where there is nothing to keep."""
-    if path not in (openai.CHAT, openai.COMPLETIONS):
-        return b""
-    said = list(_first_messages(body.get("messages"))) if path == openai.CHAT else _beginning(body.get("prompt"))
+    said = _said(path, body)
     if not said:
         return b""
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     beginning = text[:MOST_BYTES].encode(errors="replace")[:MOST_BYTES]
     return hashlib.blake2b(tenant.encode() + b"\0" + beginning, digest_size=16).digest()
+
+
+def _said(path: str, body: Mapping[str, Any]) -> Any:
+    """Return the beginning of what is asked, in the words of the call; empty for a call that has none."""
+    if path == calls.COMPLETIONS:
+        return _beginning(body.get("prompt"))
+    if path == calls.RESPONSES:
+        asked = body.get("input")
+        first = [asked[:MOST_BYTES]] if isinstance(asked, str) and asked else [*_first_messages(asked)]
+        return first and [_beginning(body.get("instructions")), *first]
+    if path in (calls.CHAT, calls.MESSAGES):
+        first = [*_first_messages(body.get("messages"))]
+        return [_beginning(body["system"]), *first] if first and "system" in body else first
+    return None
 
 
 def _beginning(prompt: Any) -> Any:

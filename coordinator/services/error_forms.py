@@ -8,18 +8,21 @@ from typing import Any
 
 from fastapi import Response
 
-from coordinator import http
+from coordinator import bodies, http
 from coordinator.services import openai
+from engines import calls
 from jobs import errors
 
+#: Bytes of an engine's error that is read, values in it, and letters of its words.
+_MOST_ERROR, _MOST_VALUES, _MOST_WORDS = 1 << 16, 1000, 1000
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
     429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
 }  # fmt: skip
 _CODES: dict[type[errors.ClusterError], str] = {
-    openai.UnknownModel: "model_not_found", openai.UnknownPath: "unknown_url", errors.Unauthorized: "invalid_api_key",
-    openai.NoReplica: "no_ready_replica", errors.OverLimit: "queue_full",
+    openai.UnknownModel: "model_not_found", openai.UnknownPath: "unknown_url", openai.LacksCall: "call_not_supported",
+    openai.NoReplica: "no_ready_replica", errors.Unauthorized: "invalid_api_key", errors.OverLimit: "queue_full",
 }  # fmt: skip
 
 
@@ -31,7 +34,7 @@ def covers(path: str) -> bool:
 def is_anthropic(path: str) -> bool:
     """Return True for a path of Anthropic's API, with /v1 or without."""
     path = path.removeprefix(openai.PREFIX)
-    return path == openai.MESSAGES or path.startswith(f"{openai.MESSAGES}/")
+    return path == calls.MESSAGES or path.startswith(f"{calls.MESSAGES}/")
 
 
 def refused(error: errors.ClusterError, path: str) -> Response:
@@ -42,11 +45,8 @@ def refused(error: errors.ClusterError, path: str) -> Response:
     if (seconds := getattr(error, "seconds", None)) is not None:
         answer.headers["Retry-After"] = str(seconds)
     answer.status_code = _status(error)
-    whole = body(error, path)
-    if is_anthropic(path):
-        answer.headers["Content-Type"] = "application/json"
-    else:
-        whole = {**http.problem(error), "status": answer.status_code, **whole}
+    # Anthropic's `type` takes the place of the problem's, which may be any.
+    whole = {**http.problem(error), "status": answer.status_code, **body(error, path)}
     answer.body = json.dumps(whole).encode()
     answer.headers["Content-Length"] = str(len(answer.body))
     return answer
@@ -54,19 +54,68 @@ def refused(error: errors.ClusterError, path: str) -> Response:
 
 def body(error: errors.ClusterError, path: str) -> dict[str, Any]:
     """Return an error as the clients of a path read it."""
-    status = _status(error)
+    return {**_form(error.detail, _status(error), path, error.field, _CODES.get(type(error))), **error.extra}
+
+
+def _form(
+    message: str, status: int, path: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:  # fmt: skip
     other = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else ""
     if is_anthropic(path):
-        named = {"type": _ANTHROPIC_TYPES.get(status, other or "api_error"), "message": error.detail}
-        return {"type": "error", "error": named, **error.extra}
+        kind = _ANTHROPIC_TYPES.get(status, other or "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
     kind = _OPENAI_TYPES.get(status, other or "server_error")
-    code = _CODES.get(type(error))
-    return {"error": {"message": error.detail, "type": kind, "param": error.field, "code": code}, **error.extra}
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def frame(error: errors.ClusterError, path: str) -> bytes:
     """Return the frame that ends a stream which broke off."""
-    return b"data: " + json.dumps(body(error, path)).encode() + b"\n\n"
+    return framed(json.dumps(body(error, path)).encode(), path)
+
+
+def framed(told: bytes, path: str) -> bytes:
+    """Return an error in its path's form as a frame of a stream that has begun."""
+    if path.removeprefix(openai.PREFIX) == calls.RESPONSES:
+        form = json.loads(told)
+        named = {name: form["error"].get(name) for name in ("code", "message", "param")}
+        told = json.dumps({"type": "error", **named, "error": form["error"]}).encode()
+    elif not is_anthropic(path):
+        return b"data: " + told.replace(b"\n", b" ") + b"\n\n"
+    return b"event: error\ndata: " + told.replace(b"\n", b" ") + b"\n\n"
+
+
+def of_engine(content: bytes, status: int, path: str) -> bytes:
+    """Return an engine's error as the clients of a path read it: as it is if it has their form."""
+    if has_form(content, path):
+        return content
+    message = words(content) or f"the engine returned HTTP {status} without a message"
+    return json.dumps(_form(message, status, path)).encode()
+
+
+def has_form(content: bytes, path: str) -> bool:
+    """Return True for an engine's error that the clients of a path can read."""
+    told = _parsed(content)
+    error = told.get("error")
+    is_named = isinstance(error, dict) and isinstance(error.get("message"), str)
+    return is_named and (told.get("type") == "error" or not is_anthropic(path))
+
+
+def words(content: bytes) -> str:
+    """Return what an engine's error says to people; empty for nothing."""
+    told: Any = _parsed(content)
+    for name in ("error", "message", "detail"):
+        told = told.get(name, told) if isinstance(told, dict) else told
+    text = told if isinstance(told, str) else content[: 4 * _MOST_WORDS].decode(errors="replace")
+    return text[:_MOST_WORDS].strip()
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    """Return the members of an engine's error; none of one that is no object, or is long."""
+    try:
+        told = bodies.parsed(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
+    except errors.ClusterError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _status(error: errors.ClusterError) -> int:

@@ -1,32 +1,41 @@
-"""Frames of a stream of server-sent events: cut where they end, passed on as they are."""
+"""Frames of a stream of server-sent events: cut where they end, and passed on one by one."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+
+from coordinator.services import openai
+from coordinator.services.event_repairs import Repair
 
 #: Bytes of a frame that is looked into; a longer one is passed on in pieces.
 MOST_BYTES = 1 << 20
-#: Ends a stream.
-DONE = b"data: [DONE]"
+#: Bytes of a longer frame that are looked into: at its beginning, which names it, and at its end, where its counts are.
+_HEAD, _TAIL = 64, 8192
+#: Beginning of the frame that ends a stream: of completions, of responses, and of Anthropic's messages.
+_LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:response\.(?:completed|incomplete|failed)|message_stop)\r?\n")
+#: The same of a response whose frames have no names.
+_LAST_TYPE = re.compile(rb'"type": ?"response\.(?:completed|incomplete|failed)"')
 _END = re.compile(rb"\r?\n\r?\n")
 
 
 class Frames:
     """Cuts what comes into frames. `hide_usage`: the frame that has nothing but counts is not passed on.
 
-    `usage`: the last counts that came.
+    `repair` completes each frame that is passed on whole.
+
+    `usage`: the counts that came; of each, the last.
     """
 
-    def __init__(self, *, hide_usage: bool) -> None:
-        self._hide_usage = hide_usage
+    def __init__(self, *, hide_usage: bool, repair: Repair = lambda frame: frame) -> None:
+        self._hide_usage, self._repair = hide_usage, repair
         self._rest = bytearray()
         #: Place up to which no end of a frame was found.
         self._seen = 0
-        self._is_long = False
-        self.usage: Any = None
+        #: Beginning and end of a frame that is passed on in pieces.
+        self._long = b""
+        self.usage: dict[str, int] = {}
         #: The frame that ends a stream has come.
         self.done = False
 
@@ -37,13 +46,13 @@ class Frames:
             frame = bytes(self._rest[: found.end()])
             del self._rest[: found.end()]
             self._seen = 0
-            self.done = self.done or frame.startswith(DONE)
             if self._passes(frame):
-                yield frame
+                yield self._repair(frame)
         self._seen = len(self._rest)
         if self._seen > MOST_BYTES:
-            self._is_long = True
-            yield self.rest()
+            piece = self.rest()
+            self._long = _ends(self._long + piece)
+            yield piece
 
     def rest(self) -> bytes:
         """Return what has come since the last frame, and forget it."""
@@ -53,15 +62,26 @@ class Frames:
         return rest
 
     def _passes(self, frame: bytes) -> bool:
-        """Note counts; False for a frame that the client did not ask for."""
-        was_long, self._is_long = self._is_long, False
-        if was_long or b'"usage"' not in frame or not frame.startswith(b"data:"):
+        """Note the counts of a frame and whether it is the last; False for one that the client did not ask for."""
+        was_long, self._long = self._long, b""
+        known = _ends(was_long + frame) if was_long else frame
+        self.done = self.done or _LAST.match(known) is not None
+        if b'"usage"' not in known:
             return True
-        try:
-            chunk = json.loads(frame[5:])
-        except (ValueError, RecursionError):
-            return True
-        if not isinstance(chunk, dict) or not isinstance(chunk.get("usage"), dict):
-            return True
-        self.usage = chunk["usage"]
-        return not (self._hide_usage and chunk.get("choices") == [])
+        self.done = self.done or _LAST_TYPE.search(known) is not None
+        counts = openai.counts(openai.usage(known))
+        self.usage |= counts
+        return not (counts and self._hide_usage and not was_long and _has_counts_alone(frame))
+
+
+def _ends(frame: bytes) -> bytes:
+    return frame if len(frame) <= _HEAD + _TAIL else frame[:_HEAD] + frame[-_TAIL:]
+
+
+def _has_counts_alone(frame: bytes) -> bool:
+    """Return True for the frame of a completion that has its counts, and no part of its text."""
+    try:
+        chunk = json.loads(frame.removeprefix(b"data:"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(chunk, dict) and chunk.get("choices") == []

@@ -17,12 +17,14 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coordinator.services import affinity, error_forms, openai, tunnels
+from coordinator import http
+from coordinator.services import affinity, error_forms, event_repairs, openai, tunnels
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import Frames
 from coordinator.services.openai import BadUpstream, TooLate
 from coordinator.services.routing import Route, Routes
 from coordinator.services.shares import SMALL, Shares
+from engines import calls
 from jobs import errors
 from jobs.store import connection
 from jobs.store.services import Replica
@@ -42,6 +44,9 @@ _REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
 _TAKE_SECONDS, _PIECE = 300.0, 64 << 10
 #: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
+#: Answers of an engine that does not know a call; where to look for one that does.
+_NO_CALL = (404, 405, 501)
+_SEE = "GET /v1/models shows what each model is capable of; docs/services.md says which engine answers which calls"
 #: Answers after which another replica is asked.
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
@@ -73,7 +78,9 @@ class Question:
 def question(tenant: str, path: str, body: Mapping[str, Any]) -> Question:
     """Return what replicas are asked. InvalidRequest for a body without a model."""
     streams, options = body.get("stream") is True, body.get("stream_options")
-    hides = streams and not (isinstance(options, dict) and options.get("include_usage"))
+    # Responses and messages have their counts in any case.
+    counts = path not in (calls.CHAT, calls.COMPLETIONS) or (isinstance(options, dict) and options.get("include_usage"))
+    hides = streams and not counts
     sent = dict(body)
     if hides:
         sent["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
@@ -111,6 +118,8 @@ class Gateway:
         `room`: what the request holds while it has no answer.
         """
         route = await self.routes.find(question.tenant, question.model)
+        if not route.answers(question.path):
+            raise openai.LacksCall(f"{_engine_of(route)} does not answer {openai.PREFIX}{question.path}; {_SEE}")
         name, service = route.service.name, route.service.service_id
         exchange = Exchange(tenant=question.tenant, model=name, service=service, began=time.monotonic())
         gone = asyncio.ensure_future(_gone(request))
@@ -258,7 +267,7 @@ class _Call:
             while not asked.done():
                 yield _COMMENT
                 await asyncio.wait({asked}, timeout=_COMMENT_SECONDS)
-            async with contextlib.aclosing(_pieces(asked.result())) as pieces:
+            async with contextlib.aclosing(_pieces(asked.result(), self._path)) as pieces:
                 async for piece in pieces:
                     yield piece
         except connection.Unreachable as error:
@@ -345,11 +354,27 @@ class _Call:
         await self._held.aclose()
         if not _is_passed_on(answer.status_code):
             raise BadUpstream(f"the replica answers {answer.status_code}")  # it is counted where that is caught
+        if answer.status_code >= http.FIRST_ERROR:
+            return self._refusal(answer.status_code, bytes(content), room)
         self._note(answer.status_code, openai.usage(content))
         self._gateway.end(self._exchange)
         kind = answer.headers.get("content-type", "")
         safe = kind if kind.isascii() and kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
         return Whole(bytes(content), answer.status_code, safe, room)
+
+    def _refusal(self, status: int, content: bytes, room: AsyncExitStack) -> Response:
+        """Return an engine's error. LacksCall for one that says that it does not know the call."""
+        if self._is_unknown(status, content):
+            said = error_forms.words(content)
+            detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no words'}"
+            raise openai.LacksCall(f"{detail}; {_SEE}")
+        self._note(status, None)
+        self._gateway.end(self._exchange)
+        return Whole(error_forms.of_engine(content, status, self._path), status, "application/json", room)
+
+    def _is_unknown(self, status: int, content: bytes) -> bool:
+        completes = self._path in (calls.CHAT, calls.COMPLETIONS)
+        return status in _NO_CALL and not (completes and error_forms.has_form(content, self._path))
 
     def _note(self, status: int, usage: Any) -> None:
         self._exchange.status = status
@@ -357,7 +382,8 @@ class _Call:
 
     async def _stream(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
         """Return a stream that has its first frame: until then another replica may be asked."""
-        frames, pieces = Frames(hide_usage=self._hide_usage), answer.aiter_bytes()
+        repair = event_repairs.of(self._path, self._route.service.name)
+        frames, pieces = Frames(hide_usage=self._hide_usage, repair=repair), answer.aiter_bytes()
         first = b""
         while not first:
             try:
@@ -407,11 +433,15 @@ async def _unsent(asked: asyncio.Future[Response]) -> None:
         await answer.let_go()
 
 
-async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
+async def _pieces(answer: Response, path: str) -> AsyncGenerator[bytes, None]:
     """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
     if isinstance(answer, Whole):
+        told = bytes(answer.body)
         try:
-            yield b"data: " + bytes(answer.body).replace(b"\n", b" ") + b"\n\n"
+            if answer.status_code >= http.FIRST_ERROR:
+                yield error_forms.framed(told, path)
+            else:
+                yield b"data: " + told.replace(b"\n", b" ") + b"\n\n"
         finally:
             await answer.let_go()
         return
@@ -419,6 +449,10 @@ async def _pieces(answer: Response) -> AsyncGenerator[bytes, None]:
     async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], answer.body_iterator)) as pieces:
         async for piece in pieces:
             yield piece
+
+
+def _engine_of(route: Route) -> str:
+    return f"the engine {route.service.engine} of {route.service.name}"
 
 
 async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Routes of OpenAI's API: models that are served, and calls that replicas answer. Needs the scope infer."""
+"""Routes of OpenAI's and Anthropic's APIs: models that are served, and calls that replicas answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
+from pydantic import BaseModel
 
 from coordinator import bodies, http
 from coordinator.asker import Scope
@@ -14,6 +15,7 @@ from coordinator.services import openai, schemas
 from coordinator.services.gateway import Gateway, Question, question
 from coordinator.services.routing import Route
 from coordinator.state import shared_state
+from engines import calls
 from jobs import errors
 
 routes = http.router(openai.PREFIX)
@@ -23,10 +25,15 @@ _INFER = [http.needs(Scope.INFER)]
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
 #: Seconds for which a large request waits for room.
 ROOM_SECONDS = 30.0
-_CALL: dict[str, Any] = {
-    "tags": ["inference"], "dependencies": _INFER, **http.answers(schemas.Inferred),
-    "openapi_extra": http.describes(schemas.Inference),
-}  # fmt: skip
+
+
+def _called(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the arguments of a route whose calls reach engines."""
+    described = http.describes(schemas.Inference)
+    return {"tags": ["inference"], "dependencies": _INFER, **http.answers(answer), "openapi_extra": described}
+
+
+_CALL = _called(schemas.Inferred)
 
 
 def _gateway(request: Request) -> Gateway:
@@ -50,10 +57,12 @@ async def one_model(
 
 
 def _row(route: Route) -> dict[str, Any]:
-    service = route.service
+    service, known = route.service, route.abilities
+    context = known.get("context_length")
     return {
         "id": service.name, "object": "model", "created": service.created // 1000, "owned_by": service.tenant,
-        "ready": len(route.ready),
+        "ready": len(route.ready), "context_length": context, "max_model_len": context,
+        "capabilities": known.get("capabilities"),
     }  # fmt: skip
 
 
@@ -73,19 +82,49 @@ async def _question(request: Request, asker: http.AskerDep, path: str) -> Questi
         return question(asker.tenant, path, body)
 
 
-@routes.post(openai.CHAT, **_CALL)
+@routes.post(calls.CHAT, **_CALL)
 async def chat(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """Continue a conversation; with `stream`, token by token."""
-    return await _passed_on(request, asker, openai.CHAT)
+    return await _passed_on(request, asker, calls.CHAT)
 
 
-@routes.post(openai.COMPLETIONS, **_CALL)
+@routes.post(calls.COMPLETIONS, **_CALL)
 async def complete(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """Continue a text; with `stream`, token by token."""
-    return await _passed_on(request, asker, openai.COMPLETIONS)
+    return await _passed_on(request, asker, calls.COMPLETIONS)
 
 
-@routes.post(openai.EMBEDDINGS, **_CALL)
+@routes.post(calls.EMBEDDINGS, **_CALL)
 async def embed(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """Return the vectors of texts."""
-    return await _passed_on(request, asker, openai.EMBEDDINGS)
+    return await _passed_on(request, asker, calls.EMBEDDINGS)
+
+
+@routes.post(calls.RERANK, **_called(schemas.Ranked))
+async def rank(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+    """Rank documents by how well they fit a query."""
+    return await _passed_on(request, asker, calls.RERANK)
+
+
+@routes.post(calls.RESPONSES, **_CALL)
+async def respond(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+    """Answer an input; with `stream`, event by event. Responses are not stored."""
+    return await _passed_on(request, asker, calls.RESPONSES)
+
+
+@routes.post(calls.RESPONSES_TOKENS, **_called(schemas.CountedTokens))
+async def count_input_tokens(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+    """Count the tokens of an input without answering it."""
+    return await _passed_on(request, asker, calls.RESPONSES_TOKENS)
+
+
+@routes.post(calls.MESSAGES, **_called(schemas.Message))
+async def message(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+    """Continue a conversation as Anthropic's API does; with `stream`, event by event."""
+    return await _passed_on(request, asker, calls.MESSAGES)
+
+
+@routes.post(calls.MESSAGES_TOKENS, **_called(schemas.CountedTokens))
+async def count_message_tokens(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+    """Count the tokens of a conversation without continuing it, as Anthropic's API does."""
+    return await _passed_on(request, asker, calls.MESSAGES_TOKENS)

@@ -16,14 +16,14 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import additions, openai, queries, routes, schemas
+from coordinator.services import additions, queries, routes, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway import Question, Whole, question
 from coordinator.services.gateway_routes import MAX_BODY, ROOM_SECONDS
 from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
 from coordinator.state import shared_state
-from engines import registry
+from engines import calls, registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.numbers import short
@@ -174,7 +174,7 @@ async def _question(request: Request, asker: Asker, deployment: str) -> Question
     }  # fmt: skip
     if asked.stop_sequences:
         body["stop"] = asked.stop_sequences
-    return question(asker.tenant, openai.COMPLETIONS, body)
+    return question(asker.tenant, calls.COMPLETIONS, body)
 
 
 def _text(content: bytes, status: int) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from jobs import errors
 
 #: Beginning of its paths.
 PREFIX = "/v1"
-#: Calls that reach engines.
-CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
-#: Begins the paths of Anthropic's API.
-MESSAGES = "/messages"
-
 #: Name of the counts of an answer and what follows it, bytes of them at most, and the largest count that is believed.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
+#: Names of the counts of prompt and answer in completions, and in responses and messages. Messages count the parts of a
+#: prompt that were kept, or are kept for later ones, apart.
+_COMPLETION = ("prompt_tokens", "completion_tokens")
+_INPUT, _OUTPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"
 #: Places from the end at which they are looked for.
 _TRIES = 100
 
@@ -28,6 +27,10 @@ class UnknownModel(errors.NotFound):
 
 class UnknownPath(errors.NotFound):
     """There is no such path."""
+
+
+class LacksCall(errors.NotFound):
+    """The engine does not answer this call."""
 
 
 class NoReplica(errors.Unavailable):
@@ -80,12 +83,18 @@ def _first_value(text: str) -> Any:
         return None
 
 
+def counts(usage: Any) -> dict[str, int]:
+    """Return the counts of tokens in a `usage`, by their names in the APIs; without what is no count."""
+    known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
+    return {name: known[name] for name in (*_COMPLETION, *_INPUT, _OUTPUT) if _is_count(known.get(name))}
+
+
 def tokens(usage: Any) -> tuple[int, int]:
     """Return tokens of prompt and answer; 0 for what is no count."""
-    known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
-    prompt, answer = known.get("prompt_tokens"), known.get("completion_tokens")
-    return _count(prompt), _count(answer)
+    known = counts(usage)
+    prompt, answer = sum(known.get(name, 0) for name in _INPUT), known.get(_OUTPUT, 0)
+    return known.get(_COMPLETION[0], prompt), known.get(_COMPLETION[1], answer)
 
 
-def _count(given: Any) -> int:
-    return given if type(given) is int and 0 <= given <= _MOST_TOKENS else 0
+def _is_count(given: Any) -> bool:
+    return type(given) is int and 0 <= given <= _MOST_TOKENS

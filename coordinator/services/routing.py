@@ -68,6 +68,16 @@ class Route:
         return (self.wakes and waited < seconds) or (self.comes and waited < min(seconds, TUNNEL_SECONDS))
 
     @property
+    def abilities(self) -> Mapping[str, Any]:
+        """Return what its replicas can be asked for, as the engine said when it was served; empty: not known."""
+        return self.asked.get("abilities") or {}
+
+    def answers(self, call: str) -> bool:
+        """Return False for a call that the engine is known not to answer."""
+        known = self.abilities.get("calls")
+        return known is None or call in known
+
+    @property
     def most(self) -> int:
         """Return how many requests pass at once."""
         return int(self.asked.get("max_concurrent_requests", 100))

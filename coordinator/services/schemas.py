@@ -107,7 +107,7 @@ class InferredText(Answer):
 
 
 class Inference(BaseModel):
-    """A request as OpenAI's API has it. What else it has goes to the engine as it is."""
+    """A request as OpenAI's API or Anthropic's has it. What else it has goes to the engine as it is."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -124,12 +124,39 @@ class Inferred(BaseModel):
     model: str
 
 
+class Ranked(BaseModel):
+    """Documents by how well they fit, as the engine gave them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    results: list[dict[str, Any]] = Field(description="Each has `index` and `relevance_score`.")
+
+
+class Message(BaseModel):
+    """An answer as the engine gave it; with `stream`, server-sent events."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    model: str
+
+
+class CountedTokens(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    input_tokens: int = Field(description="Tokens of the prompt, as the engine counts them.")
+
+
 class ServedModel(Answer):
     id: str = required("Its name, by which it is asked for.")
     object: str
     created: int
     owned_by: str = required("The tenant.")
     ready: int = required("Replicas that are ready, and that this coordinator reaches.")
+    context_length: int | None = required("Tokens of prompt and answer together, of one request; null: not known.")
+    max_model_len: int | None = required("The same under the name that vLLM has for it.")
+    capabilities: list[str] | None = required("completion, embedding or rerank; null: not known.")
 
 
 class ModelList(Answer):

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engines import gguf_metadata, memory
-from engines.contract import Batch, Launch, Model
+from engines import calls, gguf_metadata, memory
+from engines.contract import Abilities, Batch, Launch, Model
 from engines.texts import BATCH, PACKAGES, SERVER, text
 from jobs import errors
 
@@ -16,6 +16,14 @@ ROUTES: Literal["openai", "http"] = "openai"
 
 _NAME = "llamacpp"
 _SUFFIX = ".gguf"
+_COMPLETIONS = (
+    calls.CHAT,
+    calls.COMPLETIONS,
+    calls.RESPONSES,
+    calls.RESPONSES_TOKENS,
+    calls.MESSAGES,
+    calls.MESSAGES_TOKENS,
+)
 
 
 class Parameters(BaseModel):
@@ -26,7 +34,8 @@ class Parameters(BaseModel):
     parallel: int = Field(4, ge=1, le=256, description="Requests that are computed at once.")
     threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
     gpu_layers: int = Field(-1, ge=-1, le=10_000, description="Layers on GPUs, where it has one; -1: all.")
-    embeddings: bool = Field(False, description="Answer /v1/embeddings instead of completions.")
+    embeddings: bool = Field(False, description="Answer /v1/embeddings: for models of embeddings.")
+    reranking: bool = Field(False, description="Answer /v1/rerank: for models that rank documents.")
 
 
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
@@ -37,9 +46,20 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
         "--context", str(parameters.context), "--parallel", str(parameters.parallel),
         "--threads", str(parameters.threads), "--gpu-layers", str(parameters.gpu_layers),
     ]  # fmt: skip
-    if parameters.embeddings:
-        words.append("--embeddings")
+    words += [f"--{name}" for name in ("embeddings", "reranking") if getattr(parameters, name)]
     return Launch(command=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
+
+
+def abilities(parameters: Any, model: Model) -> Abilities:
+    """Return what can be asked of a server of one GGUF file. Its context is at most the one that the model knows."""
+    known = gguf_metadata.read(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
+    longest = memory.context_of_gguf(known) or parameters.context
+    context = min(parameters.context, longest)
+    if parameters.reranking:
+        return Abilities(context_length=context, capabilities=("rerank",), calls=(calls.RERANK,))
+    if parameters.embeddings:
+        return Abilities(context_length=context, capabilities=("embedding",), calls=(*_COMPLETIONS, calls.EMBEDDINGS))
+    return Abilities(context_length=context, capabilities=("completion",), calls=_COMPLETIONS)
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:

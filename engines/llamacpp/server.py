@@ -14,7 +14,8 @@ def read() -> argparse.Namespace:
         parser.add_argument(f"--{name}", required=True)
     for name in ("context", "parallel", "threads", "gpu-layers"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--embeddings", action="store_true")
+    for name in ("embeddings", "reranking"):
+        parser.add_argument(f"--{name}", action="store_true")
     return parser.parse_args()
 
 
@@ -23,7 +24,11 @@ def chosen(asked: argparse.Namespace) -> CommonParams:
     found.model.path, found.model_alias = asked.model, {asked.alias}
     found.n_ctx, found.n_parallel = asked.context * asked.parallel, asked.parallel
     found.n_gpu_layers = asked.gpu_layers
-    found.embedding = asked.embeddings
+    found.embedding = asked.embeddings or asked.reranking
+    if asked.reranking:
+        from xllamacpp import llama_pooling_type
+
+        found.pooling_type = llama_pooling_type.LLAMA_POOLING_TYPE_RANK
     found.hostnames, found.port = [os.environ["CLUSTER_ADDRESS"]], int(os.environ["CLUSTER_PORT"])
     found.api_keys = [os.environ["CLUSTER_KEY"]]
     found.endpoint_metrics = found.endpoint_slots = found.ui = False

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engines import memory, safetensors
-from engines.contract import Launch, Model
+from engines import calls, memory, safetensors
+from engines.contract import Abilities, Launch, Model
 from engines.texts import PACKAGES, SERVER, text
 
 SUMMARY = "Weights in safetensors, on CPUs and GPUs."
@@ -52,6 +52,13 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
         command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="transformers",
         runs_models_code=parameters.trust_remote_code,
     )  # fmt: skip
+
+
+def abilities(parameters: Any, model: Model) -> Abilities:
+    """Return what can be asked of a server of one folder of weights, which knows calls of OpenAI's API alone."""
+    known = safetensors.config(safetensors.folder("transformers", parameters.folder, model), model)
+    context = min(parameters.context, memory.context_of_config(known) or parameters.context)
+    return Abilities(context_length=context, capabilities=("completion",), calls=(calls.CHAT, calls.COMPLETIONS))
 
 
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engines import memory, safetensors
-from engines.contract import Launch, Model
+from engines.contract import Abilities, Launch, Model
 from engines.texts import PACKAGES, SERVER, text
 from jobs import errors
 
@@ -16,6 +17,8 @@ ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
 _NAME = "vllm"
+#: Ends of the names of architectures that continue texts.
+_GENERATING = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 #: Nothing is fetched and nothing is told while it runs.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
@@ -64,12 +67,27 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     )  # fmt: skip
 
 
+def abilities(parameters: Any, model: Model) -> Abilities:
+    """Return what can be asked of a server of one folder of weights. Which calls it answers depends on the model."""
+    known = safetensors.config(safetensors.folder("vllm", parameters.folder, model), model)
+    return Abilities(
+        context_length=parameters.context or memory.context_of_config(known) or None,
+        capabilities=("completion",) if _generates(known) else None,
+    )
+
+
+def _generates(known: Mapping[str, Any]) -> bool:
+    """Return True for a model whose architecture is one that continues texts, by its name."""
+    named = known.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    return any(name.endswith(_GENERATING) for name in names)
+
+
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     """Return the memory for weights and one request of the longest length; what is left is for more."""
     place = safetensors.folder("vllm", parameters.folder, model)
     known = safetensors.config(place, model)
-    longest = known.get("max_position_embeddings")
-    tokens = parameters.context or (longest if type(longest) is int and longest > 0 else 0)
+    tokens = parameters.context or memory.context_of_config(known)
     weights = safetensors.computed_bytes(safetensors.weights(place, model), known, parameters.dtype)
     share = parameters.gpu_memory_utilization
     return memory.Need(weights=weights, cache=memory.of_config(known), tokens=tokens, where="gpus", share=share)

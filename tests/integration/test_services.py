@@ -17,6 +17,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import psutil
@@ -96,6 +97,70 @@ def test_openais_client_chats_streams_completes_and_lists(client: openai.OpenAI)
     assert client.models.retrieve("chat").owned_by == "default"
 
 
+@pytest.fixture
+def claude(served: Live) -> Iterator[anthropic.Anthropic]:
+    """Anthropic's client, which sends its key as X-Api-Key."""
+    with anthropic.Anthropic(base_url=served.url(), api_key=TOKEN, max_retries=0, timeout=60) as client:
+        yield client
+
+
+ASKED: Any = [{"role": "user", "content": "hello"}]
+
+
+def test_openais_client_has_responses_and_streams_of_them(client: openai.OpenAI) -> None:
+    whole = client.responses.create(model="chat", input="hello", max_output_tokens=5)
+    assert whole.status == "completed" and whole.output_text.isalpha() and len(whole.output_text) == 5
+    assert whole.usage and whole.usage.output_tokens == 5
+    events = list(client.responses.create(model="chat", input="hello", max_output_tokens=5, stream=True))
+    kinds = [event.type for event in events]
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
+    assert kinds.count("response.output_text.delta") >= 3
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    with client.responses.stream(model="chat", input="hello", instructions="short", max_output_tokens=5) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        assert len(text) == 5 and stream.get_final_response().output_text == text
+    tokens = client.responses.input_tokens.count(model="chat", input="hello")
+    assert tokens.input_tokens == whole.usage.input_tokens
+
+
+def test_anthropics_client_has_messages_streams_of_them_and_counts(claude: anthropic.Anthropic) -> None:
+    whole = claude.messages.create(model="chat", max_tokens=5, messages=ASKED)
+    assert whole.type == "message" and whole.stop_reason == "max_tokens" and whole.usage.output_tokens == 5
+    assert [len(block.text) for block in whole.content if block.type == "text"] == [5]
+    events = list(claude.messages.create(model="chat", max_tokens=5, messages=ASKED, stream=True))
+    assert (events[0].type, events[-1].type) == ("message_start", "message_stop")
+    with claude.messages.stream(model="chat", max_tokens=5, messages=ASKED, system="be short") as stream:
+        assert len("".join(stream.text_stream)) == 5
+        assert stream.get_final_message().usage.output_tokens == 5
+    prompt = claude.messages.count_tokens(model="chat", messages=ASKED).input_tokens
+    assert prompt == whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0)
+    assert "chat" in [model.id for model in claude.models.list()]
+
+
+def test_tokens_of_each_api_are_counted(live: Live, client: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    serve(live, "counted")
+    ready(live, "counted")
+    one = client.chat.completions.create(model="counted", messages=ASKED, max_tokens=3)
+    assert one.usage
+    prompt = one.usage.prompt_tokens
+    list(client.chat.completions.create(model="counted", messages=ASKED, max_tokens=3, stream=True))
+    client.responses.create(model="counted", input=ASKED, max_output_tokens=3)
+    list(client.responses.create(model="counted", input=ASKED, max_output_tokens=3, stream=True))
+    claude.messages.create(model="counted", messages=ASKED, max_tokens=3)
+    list(claude.messages.create(model="counted", messages=ASKED, max_tokens=3, stream=True))
+    claude.messages.count_tokens(model="counted", messages=ASKED)
+    client.responses.input_tokens.count(model="counted", input=ASKED)
+
+    def used() -> tuple[int, int, int]:
+        """Return requests, tokens of prompts and tokens of answers."""
+        [row] = live.get("/api/usage")["usage"]
+        return tuple(row[name].get("counted", 0) for name in ("requests", "prompt_tokens", "answer_tokens"))  # type: ignore[return-value]
+
+    until(lambda: used()[0] == 8)
+    assert used() == (8, 6 * prompt, 6 * 3)
+    live.post("/api/services/counted/stop")
+
+
 def test_every_panel_about_models_reads_what_a_coordinator_exports(served: Live, client: openai.OpenAI) -> None:
     read = {name for one in queries.every_query() if one.needs == "model" for name in queries.metric_names(one.expr)}
     assert len(read) == 6
@@ -126,6 +191,54 @@ def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenA
     stranger = openai.OpenAI(base_url=f"{served.url()}/v1", api_key="tc_" + "0" * 30, max_retries=0)
     with stranger, pytest.raises(openai.AuthenticationError):
         stranger.models.list()
+
+
+def test_anthropics_client_raises_what_it_should(served: Live, claude: anthropic.Anthropic) -> None:
+    for stream in (False, True):
+        with pytest.raises(anthropic.NotFoundError, match="has no model of this name; there are") as missing:
+            claude.messages.create(model="nosuch", max_tokens=5, messages=ASKED, stream=stream)
+        assert missing.value.type == "not_found_error" and missing.value.request_id
+        long: Any = [{"role": "user", "content": "x" * 5000}]
+        with pytest.raises(anthropic.BadRequestError, match="exceeds the available context") as refused:
+            claude.messages.create(model="chat", max_tokens=5, messages=long, stream=stream)
+        assert refused.value.type == "invalid_request_error"
+    bearer = anthropic.Anthropic(base_url=served.url(), auth_token=TOKEN, max_retries=0)
+    with bearer:
+        assert bearer.messages.count_tokens(model="chat", messages=ASKED).input_tokens
+    stranger = anthropic.Anthropic(base_url=served.url(), api_key="tc_" + "0" * 30, max_retries=0)
+    with stranger, pytest.raises(anthropic.AuthenticationError) as unknown:
+        stranger.messages.create(model="chat", max_tokens=5, messages=ASKED)
+    assert unknown.value.type == "authentication_error"
+
+
+def test_an_engine_says_what_it_is_capable_of_and_which_calls_it_lacks(served: Live, client: openai.OpenAI) -> None:
+    told: Any = client.models.retrieve("chat")
+    assert (told.context_length, told.max_model_len, told.capabilities) == (128, 128, ["completion"])
+    with pytest.raises(openai.NotFoundError, match="llamacpp of chat does not answer /v1/embeddings") as lacks:
+        client.embeddings.create(model="chat", input="hello")
+    assert lacks.value.code == "call_not_supported" and lacks.value.request_id
+    answer = served.post("/v1/rerank", {"model": "chat", "query": "a", "documents": ["b"]})
+    assert answer.status_code == 404 and "engine llamacpp" in answer.json()["error"]["message"]
+
+
+def test_models_for_embeddings_and_for_ranks_answer_their_calls(live: Live, client: openai.OpenAI) -> None:
+    serve(live, "embedder", parameters={"context": 128, "threads": 1, "embeddings": True})
+    ready(live, "embedder")
+    told: Any = client.models.retrieve("embedder")
+    assert told.capabilities == ["embedding"]
+    made = client.embeddings.create(model="embedder", input=["hello", "world"])
+    assert len(made.data) == 2 and len(made.data[0].embedding) == 64 and made.usage.prompt_tokens
+    live.post("/api/services/embedder/stop")
+    serve(live, "ranker", parameters={"context": 128, "threads": 1, "reranking": True})
+    ready(live, "ranker")
+    row = next(each for each in live.get("/v1/models")["data"] if each["id"] == "ranker")
+    assert row["capabilities"] == ["rerank"]
+    answer = live.post("/v1/rerank", {"model": "ranker", "query": "hi", "documents": ["a", "b"]})
+    assert answer.status_code == 200, answer.text
+    assert sorted(each["index"] for each in answer.json()["results"]) == [0, 1]
+    refused = live.post("/v1/chat/completions", {"model": "ranker", "messages": [{"role": "user", "content": "x"}]})
+    assert refused.status_code == 404 and "does not answer /v1/chat/completions" in refused.json()["detail"]
+    live.post("/api/services/ranker/stop")
 
 
 def test_a_model_is_deployed_and_asked_in_the_words_of_other_systems(live: Live) -> None:

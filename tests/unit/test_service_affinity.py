@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import affinity, openai
+from coordinator.services import affinity
 from coordinator.services.affinity import BOUND, MOST_BYTES
+from engines import calls
 
 NAMES = [f"v-{number:012x}-{number}" for number in range(10)]
 
@@ -18,12 +19,12 @@ def chat(*said: tuple[str, str]) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": text} for role, text in said]}
 
 
-def of(body: dict[str, Any], path: str = openai.CHAT, tenant: str = "a") -> bytes:
+def of(body: dict[str, Any], path: str = calls.CHAT, tenant: str = "a") -> bytes:
     return affinity.prefix(tenant, path, body)
 
 
 def prefixes(count: int) -> list[bytes]:
-    return [of({"prompt": f"prompt {number}"}, openai.COMPLETIONS) for number in range(count)]
+    return [of({"prompt": f"prompt {number}"}, calls.COMPLETIONS) for number in range(count)]
 
 
 def test_later_turns_of_a_conversation_have_the_prefix_of_its_first() -> None:
@@ -32,16 +33,16 @@ def test_later_turns_of_a_conversation_have_the_prefix_of_its_first() -> None:
     assert of(chat(*first)) != of(chat(("system", "be long"), ("user", "hello")))
     assert of(chat(*first)) != of(chat(*first), tenant="b"), "tenants learn nothing of each other by it"
     long = "x" * MOST_BYTES
-    assert of({"prompt": long + "a"}, openai.COMPLETIONS) == of({"prompt": long + "b"}, openai.COMPLETIONS)
-    assert of({"prompt": [1, 2]}, openai.COMPLETIONS) != of({"prompt": [1, 3]}, openai.COMPLETIONS)
+    assert of({"prompt": long + "a"}, calls.COMPLETIONS) == of({"prompt": long + "b"}, calls.COMPLETIONS)
+    assert of({"prompt": [1, 2]}, calls.COMPLETIONS) != of({"prompt": [1, 3]}, calls.COMPLETIONS)
 
 
 @pytest.mark.parametrize("body", [
     {}, {"messages": None}, {"messages": []}, {"messages": "hello"}, {"messages": 7}, {"messages": {"role": "user"}},
 ])  # fmt: skip
 def test_a_request_without_a_prompt_has_no_prefix(body: dict[str, Any]) -> None:
-    assert of(body) == b"" and of(body, openai.COMPLETIONS) == b""
-    assert of({"input": "x", "prompt": "x"}, openai.EMBEDDINGS) == b""
+    assert of(body) == b"" and of(body, calls.COMPLETIONS) == b""
+    assert of({"input": "x", "prompt": "x"}, calls.EMBEDDINGS) == b""
 
 
 def test_a_prompt_of_anything_has_a_prefix_and_no_end_of_nesting_or_odd_text_breaks_it() -> None:
@@ -49,7 +50,7 @@ def test_a_prompt_of_anything_has_a_prefix_and_no_end_of_nesting_or_odd_text_bre
     for _ in range(400):
         deep = [deep]
     for prompt in (deep, "\ud800", {"a": 1}, ["x"] * 10_000, -1.5):
-        assert len(of({"prompt": prompt}, openai.COMPLETIONS)) == 16
+        assert len(of({"prompt": prompt}, calls.COMPLETIONS)) == 16
     for messages in ([None], [[]], ["\ud800"], [{"role": ["user"]}] * 3):
         assert len(of({"messages": messages})) == 16
 

@@ -14,13 +14,14 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import error_forms, freshness, gateway, openai, probes, routing
+from coordinator.services import error_forms, freshness, gateway, probes, routing
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
 from coordinator.services.gateway import Gateway
 from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.routing import Routes
+from engines import calls
 from jobs import errors
 from jobs.store import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
@@ -81,7 +82,7 @@ class Client:
         self.gateway = Gateway(Routes(stored, "here"), self.ended.append)  # type: ignore[arg-type]
 
     async def ask(
-        self, body: dict[str, Any], path: str = openai.CHAT, left: asyncio.Event | None = None,
+        self, body: dict[str, Any], path: str = calls.CHAT, left: asyncio.Event | None = None,
         room: AsyncExitStack | None = None,
     ) -> Response:  # fmt: skip
         async def receive() -> dict[str, Any]:
@@ -129,7 +130,7 @@ def with_engines(
 
 def test_an_answer_comes_as_the_engine_gave_it_and_the_key_is_the_replicas() -> None:
     async def work(client: Client, engines: list[Engine]) -> None:
-        answer = await client.ask({"model": "chat", "prompt": "é"}, openai.COMPLETIONS)
+        answer = await client.ask({"model": "chat", "prompt": "é"}, calls.COMPLETIONS)
         assert json.loads(answer.body)["choices"] == [{"text": "abc"}] and answer.status_code == 200
         [asked] = engines[0].asked
         assert asked.head.startswith("POST /v1/completions HTTP/1.1") and "Bearer key-1" in asked.head
@@ -680,7 +681,7 @@ def test_a_stream_that_waits_ends_with_an_error_frame_where_redis_goes(monkeypat
 def test_a_request_to_a_service_that_sleeps_waits_for_its_answer() -> None:
     async def work(client: Client, _engines: list[Engine]) -> None:
         there = asleep(client)
-        asked = asyncio.ensure_future(client.ask({"model": "chat", "prompt": "x"}, openai.COMPLETIONS))
+        asked = asyncio.ensure_future(client.ask({"model": "chat", "prompt": "x"}, calls.COMPLETIONS))
         await until(lambda: {"a": 1} in client.stored.requests)
         client.stored.list = there
         assert (await asked).status_code == 200
@@ -728,7 +729,9 @@ def test_an_answer_that_is_no_stream_is_a_frame_of_one_that_has_begun() -> None:
         assert await anext(answer) == b": waiting\n\n"
         client.stored.list = there
         rest = b"".join([piece async for piece in answer]).replace(b": waiting\n\n", b"")
-        assert json.loads(rest.removeprefix(b"data: "))["error"] == "too long" and len(engines[0].asked) == 1
+        error = json.loads(rest.removeprefix(b"data: "))["error"]
+        assert (error["message"], error["type"]) == ("too long", "invalid_request_error")
+        assert len(engines[0].asked) == 1
 
     with_engines(1, work, refuses, idle_seconds=60)
 

@@ -22,7 +22,15 @@ from tests.unit.test_pages import Client as Pages
 from tests.unit.test_services import Served
 
 #: Every path below is asked in its own API's form: OpenAI's, or Anthropic's.
-CALLS = ("/v1/chat/completions",)
+CALLS = (
+    "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/v1/messages",
+    "/v1/messages/count_tokens",
+)  # fmt: skip
+#: Types of errors in Anthropic's API, by status.
+ANTHROPIC = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+    429: "rate_limit_error", 500: "api_error", 503: "overloaded_error",
+}  # fmt: skip
 ID = "given-by-the-client_1"
 
 
@@ -55,10 +63,16 @@ def check(answer: httpx.Response, path: str, status: int, kind: str = "", code: 
     assert answer.status_code == status, answer.text
     told, error = answer.json(), answer.json()["error"]
     assert error["message"] and isinstance(error["type"], str)
-    assert kind in ("", error["type"])
     assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
-    assert error.keys() == {"message", "type", "param", "code"} and error["code"] == code
     assert told["status"] == status and told["detail"] == error["message"], "it is a problem as elsewhere, too"
+    assert answer.headers["content-type"] == "application/problem+json"
+    if path.startswith("/v1/messages"):
+        assert told["type"] == "error"
+        assert error.keys() == {"type", "message"} and error["type"] == ANTHROPIC.get(status, "invalid_request_error")
+        assert answer.headers["request-id"] == answer.headers["x-request-id"]
+        return str(error["message"])
+    assert kind in ("", error["type"])
+    assert error.keys() == {"message", "type", "param", "code"} and error["code"] == code
     return str(error["message"])
 
 
@@ -68,6 +82,7 @@ def test_who_asks_is_refused_in_the_form_of_the_path(api: Served, path: str) -> 
     assert "no token was sent" in check(missing, path, 401, "authentication_error", "invalid_api_key")
     assert missing.headers["www-authenticate"] == "Bearer"
     check(ask(api.app, path, token="tc_wrong"), path, 401, "authentication_error", "invalid_api_key")
+    check(ask(api.app, path, X_Api_Key="tc_wrong"), path, 401, "authentication_error", "invalid_api_key")
     check(ask(api.app, path, token=api.token("read")), path, 403, "permission_error")
 
 
@@ -114,10 +129,22 @@ def test_what_keeps_a_model_from_answering_is_told_in_the_form_of_the_path(
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH"])
 def test_a_path_that_there_is_not_is_a_404_of_its_api(api: Served, method: str) -> None:
-    for path in ("/v1", "/v1/", "/v1/nothing", "/v1/chat/completions/x", "/v1/metrics"):
+    for path in ("/v1", "/v1/", "/v1/nothing", "/v1/chat/completions/x", "/v1/metrics", "/v1/messages/x"):
         check(ask(api.app, path, method, api.maker, b""), path, 404, "invalid_request_error", "unknown_url")
     slash = ask(api.app, "/v1/models/", method, api.maker, b"")
     assert "it is /v1/models" in check(slash, "/v1", 404, "invalid_request_error", "unknown_url")
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_a_token_is_taken_as_the_clients_of_both_apis_send_it(api: Served, path: str) -> None:
+    missing = b'{"model": "x"}'
+    for how in ({"Authorization": f"Bearer {api.maker}"}, {"X_Api_Key": api.maker}):
+        said = check(ask(api.app, path, content=missing, **how), path, 404, "invalid_request_error", "model_not_found")
+        assert "has no model of this name" in said
+    refused = ask(api.app, path, content=missing, Authorization="Bearer tc_wrong", X_Api_Key=api.maker)
+    check(refused, path, 401, "authentication_error", "invalid_api_key")
+    assert ask(api.app, "/api/status", "GET", content=b"", X_Api_Key=api.maker).status_code == 401
+    assert ask(api.app, "/v1/models", "GET", content=b"", X_Api_Key=api.maker).status_code == 200
 
 
 def test_a_parameter_that_is_not_valid_is_a_400_as_clients_expect(api: Served) -> None:

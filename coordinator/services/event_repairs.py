@@ -1,0 +1,113 @@
+"""Events of streams that llama.cpp sends incomplete, so that the official clients cannot read them: completed here.
+
+What an engine sends complete, as vLLM does, passes as it is. Chunks of completions are not touched at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeGuard
+
+from engines import calls
+
+#: Returns a frame as clients can read it; nothing for one that they must not read.
+Repair: TypeAlias = Callable[[bytes], bytes]
+#: Name of a frame, and its data in one line.
+_NAMED = re.compile(rb"event: ?([\w.]+)\r?\n")
+_DATA = re.compile(rb"(?:event: ?[\w.]+\r?\n)?data: ?(\{[^\r\n]*\})\r?\n\r?\n")
+#: Events of a response as a whole; all others are about one of its items.
+_WHOLE = tuple(f"response.{name}" for name in ("created", "queued", "in_progress", "completed", "incomplete", "failed"))
+#: Those that begin it, and come again when the first token is a part of a letter.
+_BEGINS = ("response.created", "response.in_progress")
+#: Beginnings of events about one part of an item's content.
+_PARTS = tuple(f"response.{name}." for name in ("content_part", "output_text", "refusal", "reasoning_text"))
+#: Events of messages that may come before the first.
+_EARLY = (b"ping", b"error")
+#: Items of a response that are told apart, and letters of the name of one.
+_MOST_ITEMS, _MOST_NAME = 1000, 256
+
+
+def of(path: str, model: str) -> Repair:
+    """Return what completes the frames of one stream."""
+    if path == calls.RESPONSES:
+        return _Response().repair
+    return _Message(model).repair if path == calls.MESSAGES else lambda frame: frame
+
+
+class _Response:
+    """Numbers the events of a response: itself, the item that it is about, and the part of that."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._items: dict[str, int] = {}
+        self._last = -1
+        self._parts: Counter[int] = Counter()
+        self._began: set[str] = set()
+
+    def repair(self, frame: bytes) -> bytes:
+        """Return a frame with its numbers."""
+        found = None if b'"sequence_number"' in frame else _DATA.fullmatch(frame)
+        try:
+            event = json.loads(found[1]) if found else None
+        except (ValueError, RecursionError):
+            return frame
+        if not isinstance(event, dict) or not str(event.get("type")).startswith("response."):
+            return frame
+        return self._numbered(event)
+
+    def _numbered(self, event: dict[str, Any]) -> bytes:
+        kind = str(event["type"])
+        if kind in self._began:
+            return b""
+        self._began |= {kind} & {*_BEGINS}
+        numbers = {"sequence_number": self._count}
+        self._count += 1
+        if kind not in _WHOLE:
+            numbers["output_index"] = index = self._item(kind, event)
+            self._parts[index] += kind == "response.content_part.added"
+            if kind.startswith(_PARTS):
+                numbers["content_index"] = max(0, self._parts[index] - 1)
+        text = json.dumps(numbers | event, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        return b"event: " + kind.encode(errors="replace") + b"\ndata: " + text + b"\n\n"
+
+    def _item(self, kind: str, event: Mapping[str, Any]) -> int:
+        """Return the number of the item that an event is about: the one it names, else the last."""
+        item = event.get("item")
+        known = item if isinstance(item, dict) else {}
+        names = [name for name in (event.get("item_id"), known.get("id"), known.get("call_id")) if _is_name(name)]
+        if kind == "response.output_item.added" and self._last < _MOST_ITEMS:
+            self._last += 1
+            self._items |= dict.fromkeys(names, self._last)
+        return next((self._items[name] for name in names if name in self._items), max(0, self._last))
+
+
+def _is_name(name: Any) -> TypeGuard[str]:
+    return isinstance(name, str) and 0 < len(name) <= _MOST_NAME
+
+
+class _Message:
+    """Begins a message with its first event, which is missing when the first token is a part of a letter."""
+
+    def __init__(self, model: str) -> None:
+        self._model, self._began = model, False
+
+    def repair(self, frame: bytes) -> bytes:
+        """Return a frame, after the event that begins the message where that did not come."""
+        found = None if self._began else _NAMED.match(frame)
+        if found is None or found[1] in _EARLY:
+            return frame
+        self._began = True
+        return frame if found[1] == b"message_start" else self._start() + frame
+
+    def _start(self) -> bytes:
+        message: dict[str, Any] = {
+            "id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "content": [],
+            "model": self._model, "stop_reason": None, "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }  # fmt: skip
+        text = json.dumps({"type": "message_start", "message": message})
+        return f"event: message_start\ndata: {text}\n\n".encode()

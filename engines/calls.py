@@ -1,0 +1,5 @@
+"""Calls below /v1 that engines answer and the gateway passes on: OpenAI's, Anthropic's, and /rerank, as Jina has it."""
+
+CHAT, COMPLETIONS, EMBEDDINGS, RERANK = "/chat/completions", "/completions", "/embeddings", "/rerank"
+RESPONSES, RESPONSES_TOKENS = "/responses", "/responses/input_tokens"
+MESSAGES, MESSAGES_TOKENS = "/messages", "/messages/count_tokens"
