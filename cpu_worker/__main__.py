@@ -34,9 +34,11 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         if wrong := all_wrong(warmed):
             warmed = compile_anew(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
-    except LaneDied as error:
+    except BaseException as error:  # also of a signal that stops the worker
         close(lanes)
-        raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
+        if isinstance(error, LaneDied):
+            raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
+        raise
     for kind, why in all_wrong(warmed).items():
         worker.refuse(kind, why)
     if removed := [name for one in warmed for name in one.removed]:

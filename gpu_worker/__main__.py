@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from gpu_worker import selftest, telemetry
 from gpu_worker.claim import Claim, NoGpu, allowed
@@ -105,14 +105,6 @@ def _without(settings: Settings, error: NoGpu) -> int:
     return 0
 
 
-class Dismissed(Exception):
-    """A parked worker was told to end."""
-
-
-def _dismiss(*_: Any) -> NoReturn:
-    raise Dismissed
-
-
 class Work:
     """Life of one process: without a GPU while programs have them, then with one, until it ends or gives way."""
 
@@ -131,13 +123,7 @@ class Work:
 
     def serve(self) -> int:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
-        try:
-            return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
-        except Dismissed:
-            log.info("stopped while parked")
-            worker = self._worker
-            self._link.store.fleet.heartbeat(worker.name, worker.born, worker.row("stopped"), leaving=True)
-            return 0
+        return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
 
     def _own(self) -> list[dict[str, Any]]:
         """Return the GPU that this worker has, as a profile names it."""
@@ -201,13 +187,10 @@ class Work:
         """Wait, without a CUDA context, until a GPU is free that no program waits for."""
         log.info("programs have the GPU, or wait for it: this worker is parked until it is free")
         self._worker.phase = "parked"
-        before = {number: signal.signal(number, _dismiss) for number in (signal.SIGTERM, signal.SIGINT)}
         while self._claim.gpu is None:
             time.sleep(PARKED_SECONDS)
             with contextlib.suppress(RedisError, NoGpu):
                 self._claim.take(self._waiting())
-        for number, handler in before.items():
-            signal.signal(number, handler)
         self._worker.phase = "starting"
 
     def _waiting(self) -> str:

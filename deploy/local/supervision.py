@@ -6,6 +6,7 @@ import secrets
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +51,13 @@ stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
 """
 
+#: supervisord stops one group after another. Workers that stopped one by one would exceed STOP_SECONDS and be killed.
+_GROUP = """
+[group:priority-{priority}]
+programs={names}
+priority={priority}
+"""
+
 _REDIS = """\
 bind 127.0.0.1
 port {port}
@@ -71,7 +79,7 @@ class Program:
     environment: dict[str, str]
     #: Its exit code with which it is not started again: what it lacks will not come by itself. None: it always is.
     last_code: int | None = None
-    #: Lower starts earlier and stops later.
+    #: Lower starts earlier and stops later; programs with the same one stop together.
     priority: int
 
 
@@ -126,7 +134,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
             "RUNNER_DIR": settings.runner_dir or f"{LOCAL_FOLDER.name}/runner", "METRICS_PORT": "0",
             "REDIS_URL": "", "CLUSTER_TOKEN": "", "METRICS_TOKEN": "", "WORKER_TOKEN": "",
         },
-        priority=40,
+        priority=30,
     )  # fmt: skip
 
 
@@ -227,8 +235,16 @@ def write_programs(supervised: Sequence[Program], run: Run) -> Path:
     folder = run.folder.name
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
-    _write(path, _SUPERVISORD.format(folder=folder) + "".join(_section(program, folder) for program in supervised))
+    sections = [_section(program, folder) for program in supervised]
+    _write(path, "".join([_SUPERVISORD.format(folder=folder), *sections, *_groups(supervised)]))
     return path
+
+
+def _groups(supervised: Sequence[Program]) -> list[str]:
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    for program in supervised:
+        names[program.priority].append(program.name)
+    return [_GROUP.format(priority=priority, names=",".join(several)) for priority, several in names.items()]
 
 
 def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[bytes]:

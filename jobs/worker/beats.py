@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from jobs.store.connection import RedisError, Unreachable, away
+from jobs.store.connection import RedisError, Unreachable, away, pause
 from jobs.store.lease_store import Heard, LeaseStore, Pulse, Row
 from jobs.store.leases import BEAT_SECONDS
+from jobs.worker.api_calls import NotLetIn
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 TOGETHER_SECONDS = 0.02
 #: Seconds after a beat that was hurried until the next.
 AGAIN_SECONDS = 0.25
+#: Seconds for which a worker that stops tries to say goodbye.
+GOODBYE_SECONDS = 5.0
 #: What BEAT's answer means to a task's `stop`: go on; stop and commit; stop and drop.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
@@ -89,8 +92,23 @@ class Beats(threading.Thread):
         self._ended.set()
         self._hurried.set()
         self.join(timeout=5)
-        try:
-            row = {**self._row(), "state": "stopped"}
-            self._store.fleet.heartbeat(self._server.worker, self._born, row, leaving=True)
-        except RedisError as error:
-            log.warning("could not say goodbye: %s", error)
+        say_goodbye(self._store, self._server.worker, self._born, {**self._row(), "state": "stopped"})
+
+
+def say_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> None:
+    """Report that the worker leaves. While the store does not answer, try again for GOODBYE_SECONDS."""
+    until = time.monotonic() + GOODBYE_SECONDS
+    while (error := _error_of_goodbye(store, worker, born, row)) is not None:
+        may_repeat = isinstance(error, Unreachable) and not isinstance(error, NotLetIn)
+        if not may_repeat or time.monotonic() > until:
+            log.warning("could not say goodbye, so this worker counts as lost: %s", error)
+            return
+        time.sleep(pause(error, AGAIN_SECONDS))
+
+
+def _error_of_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> RedisError | None:
+    try:
+        store.fleet.heartbeat(worker, born, row, leaving=True)
+    except RedisError as error:
+        return error
+    return None

@@ -19,7 +19,7 @@ from jobs.settings import Settings
 from jobs.store.connection import RedisError
 from jobs.store.lease_store import Heard, LeaseStore, Row
 from jobs.store.leases import BEAT_SECONDS
-from jobs.worker import api_calls, exporter, links
+from jobs.worker import api_calls, beats, exporter, links
 from jobs.worker.beats import Beats
 from jobs.worker.host import Host
 from jobs.worker.lanes import Lane
@@ -30,6 +30,10 @@ from jobs.worker.room import Room
 from jobs.worker.serving import SHUTDOWN_SECONDS, Server
 
 log = logging.getLogger(__name__)
+
+
+class Dismissed(BaseException):
+    """A signal stopped the worker before it was ready. Not an Exception, so that no device's code catches it."""
 
 
 class Worker:
@@ -56,6 +60,7 @@ class Worker:
         self.phase = "starting"
         #: Why the worker ends, when a device failed.
         self.retired = ""
+        self._is_dismissed = False
         #: Why, by kind, for those that its device should compute and cannot.
         self.refused: dict[str, str] = {}
 
@@ -98,19 +103,40 @@ class Worker:
     def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip
         """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
-        store = link.store
-        self.name, self.born = link.worker, store.fleet.birth()
-        try:
-            with self._starting(store):
-                lanes = start()
-        except CannotStart as error:
+        self.name, self.born = link.worker, link.store.fleet.birth()
+        with links.on_signals(self._stop):
+            try:
+                self.server = self._start(link.store, start, meter)
+            except (CannotStart, Dismissed) as error:
+                close()
+                return self._end_unready(link.store, error)
+            return self._run(self.server, link, close)
+
+    def _stop(self) -> None:
+        """End the worker after a signal, even before it is ready: compiling its kernels takes minutes."""
+        if self.server:
+            self.server.stop()
+        elif not self._is_dismissed:
+            self._is_dismissed = True
+            raise Dismissed
+
+    def _start(self, store: LeaseStore, start: Callable[[], Sequence[Lane]], meter: Meter | None) -> Server:
+        with self._starting(store):
+            lanes = start()
+        return Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
+
+    def _end_unready(self, store: LeaseStore, error: CannotStart | Dismissed) -> int:
+        """Say goodbye, so that the cluster does not report a lost worker. Returns the exit code."""
+        if isinstance(error, CannotStart):
             log.error("%s", error)
             self.retired = str(error)
-            store.fleet.heartbeat(self.name, self.born, self.row("stopped"), leaving=True)
-            return 1
-        self.server = Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
+        beats.say_goodbye(store, self.name, self.born, self.row("stopped"))
+        log.info("stopped before it was ready")
+        return 1 if self.retired else 0
+
+    def _run(self, server: Server, link: Link, close: Callable[[], None]) -> int:
         try:
-            self._serve(self.server, link)
+            self._serve(server, link)
         finally:  # else children, which ignore signals, would keep a broken worker from ending
             close()
         log.info("stopped")
@@ -151,21 +177,20 @@ class Worker:
             self.asked(answer)
             profiler.hear(answer)
 
-        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, asked)
-        with links.on_signals(server.stop):  # from the first beat that says ready to the last one
-            beats.start()
-            link.hear_stops(beats.hurry, lambda: server.stopping)
-            profiler.start()
-            stop_metrics = exporter.serve(settings)
-            log.info("ready", extra={"lanes": self.lanes})
-            try:
-                link.listen(server)
-            finally:
-                server.stop()
-                profiler.end()
-                server.settle_down()
-                beats.end()
-                stop_metrics()
+        beating = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, asked)
+        beating.start()
+        link.hear_stops(beating.hurry, lambda: server.stopping)
+        profiler.start()
+        stop_metrics = exporter.serve(settings)
+        log.info("ready", extra={"lanes": self.lanes})
+        try:
+            link.listen(server)
+        finally:
+            server.stop()
+            profiler.end()
+            server.settle_down()
+            beating.end()
+            stop_metrics()
 
     def _name_taken(self) -> None:
         log.error("another worker runs under the name %s; give each its own WORKER_ID", self.name)

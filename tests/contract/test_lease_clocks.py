@@ -10,7 +10,7 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, connection, fleet, scripts
+from jobs.store import Store, connection, fleet, keys, scripts
 from jobs.worker import life, links
 from jobs.worker.lanes import Lane
 from tests.contract.lease_invariants import check
@@ -151,6 +151,17 @@ def test_a_name_is_free_again_when_the_later_process_is_dead(bench: Bench) -> No
     assert bench.store.fleet.heartbeat("w", "1", {}) == "ok"
     assert bench.store.fleet.heartbeat("w", "1", {}, leaving=True) == "ok"
     assert bench.store.fleet.heartbeat("w", "0", {}) == "ok"
+
+
+def test_a_heartbeat_that_comes_after_the_goodbye_of_its_process_brings_no_worker_back(bench: Bench) -> None:
+    """A slow coordinator works on it after the goodbye: the worker was reported as lost three seconds later."""
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "idle"})
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "stopped"}, leaving=True)
+    assert bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "idle"}) == "ok"
+    assert bench.client.hget(keys.worker("w"), "state") == b"stopped"
+    assert bench.client.zscore(keys.WORKERS, "w") is None
+    assert bench.store.fleet.heartbeat("w", "2", {"device": "cpu", "state": "idle"}) == "ok"
+    assert bench.client.zscore(keys.WORKERS, "w") is not None, "another process of its name is another worker"
 
 
 def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

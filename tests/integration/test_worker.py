@@ -165,6 +165,22 @@ def test_sigterm_commits_what_is_done_and_hands_back_the_rest(tmp_path: Path) ->
         until(lambda: cluster.get("/api/workers")["workers"][0]["state"] == "stopped")
 
 
+@pytest.mark.parametrize("over_api", [False, True], ids=["redis", "api"])
+def test_a_worker_that_is_stopped_while_its_kernels_compile_leaves_and_is_not_lost(
+    cluster: Live, tmp_path: Path, over_api: bool
+) -> None:
+    name = "worker-8" if over_api else "worker-9"
+    cluster.start_worker(int(name[-1]), over_api=over_api, NUMBA_CACHE_DIR=str(tmp_path))
+    until(lambda: cluster.redis().zscore("ct:workers", name) and children(cluster, name), 120)
+    lanes = children(cluster, name)
+    cluster.kill(name, signal.SIGTERM)
+    assert cluster.redis().zscore("ct:workers", name) is None, "the next sweep would report it as lost"
+    assert cluster.redis().hget(f"ct:worker:{name}", "state") == b"stopped"
+    events = [fields for _, fields in cluster.redis().xrange("ct:events") if fields.get(b"worker") == name.encode()]
+    assert [fields[b"state"] for fields in events] == [b"joined", b"left"]
+    until(lambda: not any(map(lives, lanes)))
+
+
 def test_children_of_a_killed_worker_end(tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
         orphans = children(cluster)

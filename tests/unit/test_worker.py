@@ -11,7 +11,10 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
+from jobs.store.connection import CoordinatorAway
 from jobs.worker import links
+from jobs.worker.api_calls import NotLetIn
+from jobs.worker.beats import Beats
 from jobs.worker.life import Worker
 
 
@@ -34,3 +37,35 @@ def test_a_signal_before_the_worker_listens_stops_its_server(number: signal.Sign
     with links.on_signals(lambda: told.append("stopped")):
         os.kill(os.getpid(), number)
     assert told == ["stopped"] and signal.getsignal(number) == before
+
+
+def goodbyes(*errors: Exception) -> tuple[Beats, list[Any]]:
+    """Heartbeats of a worker at a store whose first calls fail, and the goodbyes that it was sent."""
+    sent: list[Any] = []
+    failing = iter(errors)
+
+    def heartbeat(worker: str, born: str, row: Any, *, leaving: bool) -> str:
+        sent.append((worker, row["state"], leaving))
+        if error := next(failing, None):
+            raise error
+        return "ok"
+
+    store: Any = SimpleNamespace(fleet=SimpleNamespace(heartbeat=heartbeat))
+    server: Any = SimpleNamespace(worker="w", tasks={}, slot=None, stopping=True)
+    beats = Beats(store, server, "1", lambda: {"state": "idle"}, lambda: None)
+    beats.run = lambda: None  # type: ignore[method-assign]
+    beats.start()
+    return beats, sent
+
+
+def test_a_goodbye_that_was_not_answered_is_sent_again() -> None:
+    """After one try that timed out, a worker that was stopped counted as lost."""
+    beats, sent = goodbyes(CoordinatorAway("it takes too long to answer", 0.01), CoordinatorAway("again", 0.01))
+    beats.end()
+    assert sent == [("w", "stopped", True)] * 3
+
+
+def test_a_goodbye_that_is_refused_is_not_sent_again() -> None:
+    beats, sent = goodbyes(NotLetIn("its token was revoked"))
+    beats.end()
+    assert len(sent) == 1

@@ -4,6 +4,8 @@ local t = now()
 local k = P .. 'worker:' .. worker
 local known, lives_until = call('HGET', k, 'born'), call('ZSCORE', P .. 'workers', worker)
 if known and known > born and lives_until and tonumber(lives_until) > t then return 'taken' end
+-- A heartbeat that a coordinator held up until after the goodbye of its process.
+if ttl > 0 and known == born and not lives_until and call('HGET', k, 'state') == 'stopped' then return 'ok' end
 
 even_if_full()
 local function tell(state)
