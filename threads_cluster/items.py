@@ -24,11 +24,20 @@ _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
 
 
-def read(text: str) -> list[Any]:
+def read(sources: Sequence[str]) -> list[Any]:
+    """Return the items of several sources one after the other. BadArgument when they are more than a job has units."""
+    found = [item for source in sources for item in _read_one(source)]
+    if len(found) > MOST:
+        raise _too_many(len(found))
+    return found
+
+
+def _read_one(text: str) -> list[Any]:
     """Return the items of A..B (whole numbers, both ends included), of a file, or of stdin for -.
 
-    A file .json holds a list, .jsonl or .ndjson a JSON value a line; of any other each line that is not empty is a
-    text. BadArgument when there are none, more than a job has units, or the file cannot be read.
+    A file .json holds a list, .jsonl or .ndjson a JSON value a line; of any other each line is a text, blank ones too:
+    the number of a unit is that of its line. BadArgument when there are none, more than a job has units, or the file
+    cannot be read.
     """
     match = _RANGE.fullmatch(text)
     found = _range(int(match[1]), int(match[2])) if match else list(_from_file(text))
@@ -52,11 +61,10 @@ def _from_file(name: str) -> Iterator[Any]:
                 yield from _listed(source.read(), shown)
                 return
             for number, line in enumerate(source, 1):
-                text = line.rstrip("\r\n")
-                if text.strip():
-                    yield _value(text, f"{shown}, line {number}") if suffix in _JSON_LINES else text
-                if number > 2 * MOST:
+                if number > MOST:
                     raise _too_many(number)
+                text = line.rstrip("\r\n")
+                yield _json_line(text, f"{shown}, line {number}") if suffix in _JSON_LINES else text
     except UnicodeDecodeError:
         raise BadArgument(f"{shown} is no UTF-8 text") from None
     except OSError as error:
@@ -68,6 +76,14 @@ def _listed(text: str, shown: str) -> list[Any]:
     if not isinstance(value, list):
         raise BadArgument(f"{shown} holds no JSON list; a file of a JSON value a line is called .jsonl")
     return value
+
+
+def _json_line(text: str, place: str) -> Any:
+    if not text.strip():
+        error = BadArgument(f"{place} is blank, and each line must hold a JSON value")
+        error.next = 'remove the line, or write null or ""'
+        raise error
+    return _value(text, place)
 
 
 def _value(text: str, place: str) -> Any:

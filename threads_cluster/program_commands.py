@@ -6,7 +6,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
@@ -24,10 +24,11 @@ AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # 
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, beside what the program writes.")]
 Items: TypeAlias = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(metavar="FILE|A..B",
                  help="One unit for each: of whole numbers A..B; of a list in FILE.json; of a JSON value a line in "
-                      "FILE.jsonl; else of each line of FILE, - for stdin."),
+                      "FILE.jsonl; else of each line of FILE, blank ones too, - for stdin. Repeat to append more; "
+                      "combinations, as parallel makes of several inputs, are not made."),
 ]  # fmt: skip
 
 _RUN_EPILOG = """\b
@@ -58,8 +59,10 @@ Examples:
 
 \b
 {unit} in the words of CMD is the unit's number, from 0 on, and {item} its item; with --shell, and in the program:
-CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (JSON), CLUSTER_ATTEMPT. What a unit writes as JSON to the file CLUSTER_RESULT
-is its value. Then: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
+CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a text as it is, else JSON), CLUSTER_ITEM_JSON, CLUSTER_ATTEMPT. There are no
+other placeholders, such as {} or {.}: with --shell, write "${CLUSTER_ITEM%.*}". What a unit writes as JSON to the file
+CLUSTER_RESULT is its value.
+Then: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
 """
 _MAP_EPILOG = """\b
 Examples:
@@ -264,14 +267,14 @@ def submit(
     """Run a program many times: for each number, or each item of a list."""
     from threads_cluster import submitting
 
-    if count is not None and items is not None:
+    if count is not None and items:
         raise typer.BadParameter("needs one of both, not --count and --items", param_hint="'--items'")
     if idempotency_key == "":
         raise typer.BadParameter("must not be empty", param_hint="'--idempotency-key'")
     session: Session = ctx.find_root().obj
     program = options.program(words, given, retries=retries)
     given["idempotency_key"] = idempotency_key
-    values = None if items is None else _read(items)
+    values = _read(items) if items else None
     answer = _submitted(session, program, given, files, quiet=as_json, count=count, values=values)
     if wait:
         submitting.finish(session, answer["job_id"], as_json=as_json)
@@ -281,10 +284,10 @@ def submit(
             _say_why_it_waits(session, answer["job_id"])
 
 
-def _read(text: str) -> list[Any]:
+def _read(sources: Sequence[str]) -> list[Any]:
     from threads_cluster import items
 
-    return items.read(text)
+    return items.read(sources)
 
 
 def _say_why_it_waits(session: Session, job_id: str) -> None:
@@ -315,14 +318,13 @@ def map_items(
     """
     from threads_cluster import programs
 
-    if (numbers is None) == (items is None):
+    sources = [*([] if numbers is None else [numbers]), *(items or ())]
+    if not sources or (numbers is not None and items):
         raise typer.BadParameter("needs items: A..B or --items FILE", param_hint="'A..B'")
     session: Session = ctx.find_root().obj
     words = programs.call_command(function)
     program = options.program(words, given, retries=retries)
-    answer = _submitted(
-        session, program, given, options.folder(files), quiet=quiet, values=_read(numbers or items or "")
-    )
+    answer = _submitted(session, program, given, options.folder(files), quiet=quiet, values=_read(sources))
     _print_values(session, answer["job_id"], quiet=quiet)
 
 

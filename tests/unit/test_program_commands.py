@@ -413,7 +413,7 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
     assert (ran.code, ran.out) == (0, b"j1\n") and b"cluster watch j1" in ran.err
     assert sent(fake) == {"command": ["./sim", "--seed", "{unit}"], "count": 1000, "batch": 8}
     for name, text, items in (
-        ("a.txt", "x y\n\n007\r\n", ["x y", "007"]),
+        ("a.txt", "x y\n\n007\r\n", ["x y", "", "007"]),
         ("a.jsonl", '{"a": 1}\n7\n', [{"a": 1}, 7]),
         ("a.json", '[1, "two"]', [1, "two"]),
     ):
@@ -422,6 +422,27 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
         assert sent(fake) == {"command": ["./draw", "{item}"], "items": items}
     assert run("submit", "command", "--items", "-2..1", "--", "x").code == 0
     assert sent(fake)["items"] == [-2, -1, 0, 1]
+
+
+def test_items_of_several_sources_are_one_list(fake: Ran, run: Run, folder: Path) -> None:
+    """The last one took the place of the others."""
+    fake.takes_files()
+    (folder / "a.txt").write_text("a\n")
+    (folder / "b.jsonl").write_text('{"b": 1}\n')
+    given = ("--items", "a.txt", "--items", "b.jsonl", "--items", "8..9")
+    assert run("submit", "command", *given, "--", "./draw", "{item}").code == 0
+    assert sent(fake)["items"] == ["a", {"b": 1}, 8, 9]
+    run("map", "work:double", *given)
+    assert sent(fake)["items"] == ["a", {"b": 1}, 8, 9]
+    for several in (("--items", "1..60000", "--items", "1..60000"), ("--items", "a.txt", "--items", "1..100000")):
+        ran = run("submit", "command", *several, "--", "x")
+        assert ran.code == 2 and b"a job has at most 100,000 units" in ran.err
+
+
+def test_a_blank_line_among_lines_of_json_is_refused_by_its_number(fake: Ran, run: Run, folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"a": 1}\n \n7\n')
+    ran = run("submit", "command", "--items", "a.jsonl", "--", "x")
+    assert ran.code == 2 and b"a.jsonl, line 2 is blank" in ran.err and not fake.asked
 
 
 def test_many_items_become_an_artifact(fake: Ran, run: Run, folder: Path) -> None:
