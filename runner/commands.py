@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.kinds import program_texts as texts
 from jobs.models import Spec
 from jobs.settings import search_path
 
@@ -98,7 +100,13 @@ def environment(command: Command, around: Surroundings, *, unit: int, attempt: i
         "CLUSTER_ATTEMPT": str(attempt), "CLUSTER_RESULT": f"{around.folder}/{RESULT}",
     }  # fmt: skip
     if item is not None:
-        given["CLUSTER_ITEM"] = item
+        given |= {"CLUSTER_ITEM": _item_text(item), "CLUSTER_ITEM_JSON": item}
     if around.workspace:
         given["CLUSTER_WORKSPACE"] = around.workspace
     return given
+
+
+def _item_text(item: str) -> str:
+    """Return a text item as it is, and any other value, or a text that no variable can hold, as JSON."""
+    value = json.loads(item)
+    return value if isinstance(value, str) and not texts.problem(value) else item

@@ -61,14 +61,16 @@ _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit code of a program that took too long, as that of the command `timeout`; of one that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: What a runner executes for `map`: the item comes and the value goes as JSON, and nothing is pickled.
+#: What a runner executes for `map`: the item comes and the value goes as JSON, and nothing is pickled. A runner of an
+#: earlier version has the JSON in CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
 call = importlib.import_module(name)
 for part in path.split("."):
     call = getattr(call, part)
-text = json.dumps(call(json.loads(os.environ["CLUSTER_ITEM"])), allow_nan=False)
+item = os.environ.get("CLUSTER_ITEM_JSON") or os.environ["CLUSTER_ITEM"]
+text = json.dumps(call(json.loads(item)), allow_nan=False)
 with open(os.environ["CLUSTER_RESULT"], "w") as file:
     file.write(text)
 """.strip()

@@ -15,6 +15,8 @@ MAX_WORD, MAX_WORDS = 128 << 10, 1 << 20
 SHELL = ("/bin/sh", "-c")
 UNIT, ITEM = "{unit}", "{item}"
 _PLACES = re.compile(f"{re.escape(UNIT)}|{re.escape(ITEM)}")
+#: Braces around a name, a number or GNU parallel's signs, but not ${NAME} of a shell, {{...}} and JSON.
+_UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})[\w./#%:+\[\]-]*\}(?!\})")
 #: A wait with jitter is this part of the whole one at least.
 _LEAST_WAIT = 0.5
 
@@ -50,6 +52,12 @@ def does_not_fit(command: Sequence[str], filled: dict[str, str]) -> str:
 def uses(command: Sequence[str] | str, place: str) -> bool:
     """Return True when the command has this place, UNIT or ITEM."""
     return place in command if isinstance(command, str) else any(place in word for word in command)
+
+
+def unknown_placeholder(command: Sequence[str]) -> str:
+    """Return the first placeholder of the words that does not exist; empty if there is none."""
+    found = filter(None, map(_UNKNOWN.search, command))
+    return next((match[0] for match in found), "")
 
 
 def item_of(spec: Spec, unit: int) -> Any:

@@ -244,9 +244,48 @@ def test_whatever_comes_is_refused_by_name_or_can_be_run(parameters: dict[str, A
 
 
 def test_places_are_filled_in_once() -> None:
-    spec = plan(command=["a{unit}b{unit}", "{item}", "{items}", "{{unit}}"], items=["{unit}{item}", {"k": "ü"}]).spec
-    assert program.arguments(spec, 0, program.item_of(spec, 0)) == ["a0b0", "{unit}{item}", "{items}", "{0}"]
+    spec = plan(command=["a{unit}b{unit}", "{item}", "${items}", "{{unit}}"], items=["{unit}{item}", {"k": "ü"}]).spec
+    assert program.arguments(spec, 0, program.item_of(spec, 0)) == ["a0b0", "{unit}{item}", "${items}", "{0}"]
     assert program.arguments(spec, 1, program.item_of(spec, 1))[1] == '{"k":"\\u00fc"}'
+
+
+UNKNOWN = [
+    "{}",
+    "{.}",
+    "{/}",
+    "{//}",
+    "{/.}",
+    "{#}",
+    "{2}",
+    "{2.}",
+    "{item.a}",
+    "{item[0]}",
+    "{items}",
+    "{name}",
+    "{1..5}",
+]
+LITERAL = ["${HOME}", "{{.Names}}", '{"a":1}', "{print $2}", "{a,b}", "{", "}{", "{ }"]
+
+
+@pytest.mark.parametrize("more", [{"items": ["x"]}, {"items_artifact": "a" * 64, "count": 2}, {"count": 2}])
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_a_placeholder_that_does_not_exist_is_refused_by_its_name(unknown: str, more: dict[str, Any]) -> None:
+    """It reached the program as typed, once a unit."""
+    with pytest.raises(errors.InvalidRequest) as caught:
+        plan(command=["draw", f"out/{unknown}.png"], **more)
+    assert caught.value.field == "parameters.command"
+    for words in (f"{unknown} is not a placeholder", "{unit}", "{item}", "--shell"):
+        assert words in caught.value.detail
+
+
+@pytest.mark.parametrize("word", LITERAL)
+def test_other_braces_stay_as_they_are(word: str) -> None:
+    assert program.arguments(plan(command=["draw", word], items=["x"]).spec, 0, "x") == ["draw", word]
+
+
+def test_a_program_that_runs_once_gets_its_words_as_typed() -> None:
+    for word in UNKNOWN:
+        assert program.arguments(plan(command=["sed", word]).spec, 0) == ["sed", word]
 
 
 def test_a_text_is_for_the_shell() -> None:

@@ -167,9 +167,29 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
     assert given == {
         "HOME": home, "TMPDIR": home, "PATH": given["PATH"], "LANG": "C.UTF-8", "MINE": "x", "PASSWORD": "hidden",
         "CLUSTER_JOB_ID": "j", "CLUSTER_UNIT": "0", "CLUSTER_UNITS": "1", "CLUSTER_ITEM": '{"a":1}',
+        "CLUSTER_ITEM_JSON": '{"a":1}',
         "CLUSTER_ATTEMPT": "3", "CLUSTER_RESULT": f"{home}/.cluster-result", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
     assert run["attempts"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("item", "given"),
+    [
+        ('"a b.txt"', "a b.txt"), ('""', ""), ('"\\u00fc\\n"', "ü\n"), ('"7"', "7"), ("7", "7"), ("null", "null"),
+        ('["a"]', '["a"]'), ('{"k":"ü"}', '{"k":"ü"}'), ('"a\\u0000b"', '"a\\u0000b"'), ('"\\ud800"', '"\\ud800"'),
+    ],
+)  # fmt: skip
+def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
+    """A shell found it in quotes."""
+    job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x")
+    environment = commands.environment(job, around, unit=0, attempt=1, item=item)
+    assert (environment["CLUSTER_ITEM"], environment["CLUSTER_ITEM_JSON"]) == (given, item)
+
+
+def test_a_shell_reads_a_text_item_without_quotes(bench: Bench) -> None:
+    _, run = bench.run('printf \'"%s"\' "${CLUSTER_ITEM%.*}" > "$CLUSTER_RESULT"', items=["my photo.png"])
+    assert run["values"] == ["my photo"]
 
 
 def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> None:

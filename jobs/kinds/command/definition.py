@@ -95,8 +95,15 @@ def _check_command(parameters: Parameters) -> None:
         for place, variable in ((program.UNIT, "$CLUSTER_UNIT"), (program.ITEM, "$CLUSTER_ITEM")):
             if program.uses(command, place):
                 _refuse("command", f"{place} is not filled into a text for the shell; write {variable}, or give a list")
-    elif program.uses(command, program.ITEM) and not has_items:
+        return
+    if program.uses(command, program.ITEM) and not has_items:
         _refuse("command", "{item} needs items or items_artifact")
+    if (has_items or parameters.count is not None) and (unknown := program.unknown_placeholder(command)):
+        _refuse(
+            "command",
+            f"{unknown[:80]} is not a placeholder. Words have two: {{unit}} is the unit's number, {{item}} its item."
+            " For literal braces, put the text into a file, or run a shell (--shell), where nothing is filled in",
+        )
 
 
 def _has_items(parameters: Parameters) -> bool:
