@@ -1,7 +1,8 @@
-"""Run one coordinator: `python -m coordinator`."""
+"""Run one coordinator: `python -m coordinator`, with `--sockets PATH` on the sockets that are handed over there."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import logging
@@ -10,7 +11,7 @@ import sys
 
 import uvicorn
 
-from coordinator import app, certificates, client_address, destinations, extras
+from coordinator import app, certificates, client_address, destinations, extras, listening
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
 from coordinator.protocol import BoundedProtocol
@@ -29,7 +30,8 @@ _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
-def main() -> int:
+def main(handed_over_at: str = "") -> int:
+    """Serve until a signal; return the exit code. `handed_over_at`: see `listening.listen`."""
     settings = load()
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
@@ -41,26 +43,30 @@ def main() -> int:
         artifact_store.check(settings)
         certificates.check(settings)
         extras.check(settings)
+        listeners = listening.listen(settings, handed_over_at)
     except (
         exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, destinations.UnusableNetworks,
         redis_address.UnusableAddress, WrongStore, certificates.UnusableCertificate,
-        extras.MissingPackages,
+        extras.MissingPackages, listening.CannotListen,
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED
     _take_files()
     _give_back_memory()
     logging.getLogger("uvicorn.error").addFilter(_is_event)
-    uvicorn.run(
-        app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
-        timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
+    config = uvicorn.Config(
+        app.create(settings, metrics=listeners.metrics), host=settings.bind, port=settings.coordinator_port,
+        log_config=None, access_log=False, timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
         # Tunnels of runners: the one at the other end says every five seconds that it is there.
         ws="websockets-sansio", ws_max_size=MAX_MESSAGE, ws_per_message_deflate=False, ws_ping_interval=None,
         # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
     )  # fmt: skip
-    return 0
+    server = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=listeners.api or None)
+    return 0 if server.started else 1
 
 
 def _is_event(record: logging.LogRecord) -> bool:
@@ -91,5 +97,11 @@ def _give_back_memory() -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m coordinator")
+    parser.add_argument("--sockets", default="", metavar="PATH")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(_arguments().sockets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -47,9 +48,12 @@ _OFTEN = ("/attachments/{attachment}/input", "/attachments/{attachment}/output")
 CLIENT_CLOSED_REQUEST = 499
 
 
-def create(settings: Settings) -> FastAPI:
-    """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then."""
-    replica = composition.compose(settings)
+def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastAPI:
+    """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then.
+
+    `metrics`: the socket on which metrics are served; without it they get one of their own.
+    """
+    replica = composition.compose(settings, metrics)
     state = replica.state
     app = FastAPI(
         title="Threads Cluster", version=VERSION, lifespan=replica.run, docs_url=None, redoc_url=None,

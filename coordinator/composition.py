@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -74,6 +75,8 @@ class Replica:
     #: Each is a thread.
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
+    #: Socket on which metrics are served; None: one of their own.
+    metrics: socket.socket | None = None
 
     def add_span(self, span: TraceSpan) -> None:
         """Send the span of a request soon, if spans are exported."""
@@ -92,7 +95,7 @@ class Replica:
         """Start every part; stop them in the reverse order, also those that had started when another one failed."""
         loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
         async with AsyncExitStack() as started:
-            started.callback(self.exporter.serve(self.settings))
+            started.callback(self.exporter.serve(self.settings, self.metrics))
             hub.listener = self.hear
             hub.start(loop)
             started.callback(hub.stop)
@@ -115,8 +118,8 @@ class Replica:
             yield
 
 
-def compose(settings: Settings) -> Replica:
-    """Build a replica. Needs no Redis until it runs."""
+def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica:
+    """Build a replica. Needs no Redis until it runs. `metrics`: the socket on which metrics are served, if any."""
     main = Store(
         connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait
     )  # fmt: skip
@@ -135,6 +138,7 @@ def compose(settings: Settings) -> Replica:
         live_rows=LiveRows(cluster.queries, hub),
         tasks=background.tasks(),
         spans=background.spans,
+        metrics=metrics,
     )
 
 

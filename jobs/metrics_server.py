@@ -7,10 +7,14 @@ resolve to this machine reads nothing.
 from __future__ import annotations
 
 import hmac
+import socket
+import threading
 from collections.abc import Callable, Container, Iterable
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler
 
-from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs import exposure
 from jobs.settings import Settings
@@ -18,17 +22,33 @@ from jobs.settings import Settings
 _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
-def serve(registry: CollectorRegistry, settings: Settings) -> Callable[[], None]:
-    """Listen at BIND and METRICS_PORT, and return what stops it. OSError when the port is taken."""
-    guarded = bool(settings.metrics_token) or exposure.is_loopback(settings.bind)
-    # Full only when its guard stands: a scrape in between finds nothing.
-    server, thread = start_http_server(
-        settings.metrics_port, settings.bind, CollectorRegistry() if guarded else registry
-    )
-    if settings.metrics_token:
-        server.set_app(_with_token(settings.metrics_token, make_wsgi_app(registry)))
-    elif guarded:
-        server.set_app(_under_own_names(exposure.allowed_hosts(settings), make_wsgi_app(registry)))
+class _Silent(WSGIRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Leave out the line of each request."""
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Listen at BIND and METRICS_PORT. OSError when the port is taken."""
+    place = (settings.bind or None, settings.metrics_port)
+    family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    return socket.create_server(address[:2], family=family, dualstack_ipv6=both)
+
+
+def serve(registry: CollectorRegistry, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
+    """Serve at BIND and METRICS_PORT, or on a socket that listens already, and return what stops it.
+
+    OSError when the port is taken.
+    """
+    listener = listener or listen(settings)
+    server = ThreadingWSGIServer(listener.getsockname()[:2], _Silent, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.server_name, server.server_port = listener.getsockname()[:2]
+    server.setup_environ()
+    server.set_app(_guarded(settings, make_wsgi_app(registry)))
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
 
     def stop() -> None:
         server.shutdown()
@@ -36,6 +56,12 @@ def serve(registry: CollectorRegistry, settings: Settings) -> Callable[[], None]
         thread.join()
 
     return stop
+
+
+def _guarded(settings: Settings, app: _Wsgi) -> _Wsgi:
+    if settings.metrics_token:
+        return _with_token(settings.metrics_token, app)
+    return _under_own_names(exposure.allowed_hosts(settings), app) if exposure.is_loopback(settings.bind) else app
 
 
 def _with_token(token: str, app: _Wsgi) -> _Wsgi:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, product
@@ -281,10 +282,10 @@ class Exporter:
             metric.name, metric.help, metric.labels, registry=self.registry, buckets=metrics.INFERENCE_BOUNDS
         )  # fmt: skip
 
-    def serve(self, settings: Settings) -> Callable[[], None]:
-        """Listen, and return what stops it. Port 0 listens nowhere."""
+    def serve(self, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
+        """Serve on a socket that listens, else on one of its own, and return what stops it. Port 0 listens nowhere."""
         if not settings.metrics_port:
             return lambda: None
-        stop = metrics_server.serve(self.registry, settings)
+        stop = metrics_server.serve(self.registry, settings, listener)
         log.info("metrics on http://%s:%d/metrics", settings.bind, settings.metrics_port)
         return stop

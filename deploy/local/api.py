@@ -27,17 +27,17 @@ class Api:
         # Only this machine is asked: a proxy set for the internet must not catch it.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, *, timeout: float = 5.0) -> Any:
         """Return the JSON answer. Raises OSError or ValueError."""
-        return self._ask("GET", path)
+        return self._ask("GET", path, timeout)
 
     def post(self, path: str) -> Any:
         """Return the JSON answer to a POST without a body. Raises OSError or ValueError."""
         return self._ask("POST", path)
 
-    def _ask(self, method: str, path: str) -> Any:
+    def _ask(self, method: str, path: str, timeout: float = 5.0) -> Any:
         request = urllib.request.Request(f"{self.url}{path}", method=method)
         if self.token:
             request.add_header("Authorization", f"Bearer {self.token}")
-        with self._opener.open(request, timeout=5) as answer:
+        with self._opener.open(request, timeout=timeout) as answer:
             return json.load(answer)

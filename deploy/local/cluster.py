@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision
 from deploy.local.api import Api
+from deploy.local.listeners import HandOver
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
@@ -20,6 +21,8 @@ from jobs.store import connection
 
 #: Kernels are compiled at the first start.
 READY_SECONDS = 300.0
+#: Timeout of one readiness check, in seconds. The port accepts connections even if the coordinator never comes up.
+READY_ANSWER_SECONDS = 1.0
 #: A program that ended this often before all were ready will not come up.
 GIVE_UP_AFTER = 3
 #: How often the same state of waiting is said again.
@@ -45,6 +48,7 @@ class LocalCluster:
         self._secrets_key = ",".join(settings.secrets_keys())
         self._admin_token = ""
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._hand_over: HandOver | None = None
         self._log_start = 0
         #: Exits of each program that the user has heard of.
         self._said_exits: Counter[str] = Counter()
@@ -55,6 +59,8 @@ class LocalCluster:
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
         configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.size()
+        if self.shape.listeners:
+            self._hand_over = HandOver(self.shape.listeners)
         key = self._secrets_key or secrets_key.ensure()
         self._supervisor = supervision.start(configuration, self.run, SECRETS_KEY=key)
         return self
@@ -64,6 +70,8 @@ class LocalCluster:
             signal.signal(number, self._hurry)
         ADDRESS.unlink(missing_ok=True)
         say("Stopping ...")
+        if self._hand_over:
+            self._hand_over.close()
         supervision.end(self._supervisor, self.run)
         say("Stopped. Jobs and results are kept in .cluster for the next start.")
 
@@ -91,7 +99,7 @@ class LocalCluster:
     def _missing(self) -> str | None:
         """Say what is still waited for; None when everything is ready."""
         try:
-            self.api.get("/ready")
+            self.api.get("/ready", timeout=READY_ANSWER_SECONDS)
         except (OSError, ValueError):
             return "waiting for Redis and the coordinator"
         try:

@@ -1,14 +1,20 @@
-"""TCP ports: which are free, and which one the API takes."""
+"""TCP ports: which are free, and sockets that take them before anything that uses them is started."""
 
 from __future__ import annotations
 
+import errno
 import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 from deploy.local.outcome import PORT_TAKEN, Trouble, say
 from jobs.settings import Settings
 
 #: Ports that are tried, one after the other.
 TRIED = 100
+_Taken = TypeVar("_Taken")
 
 
 def free(host: str, port: int) -> bool:
@@ -23,34 +29,88 @@ def free(host: str, port: int) -> bool:
     return True
 
 
-def any_port() -> int:
-    """Return a port of loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def next_free(host: str, wanted: int, what: str, taken: tuple[int, ...] = ()) -> int:
+def next_free(host: str, wanted: int, what: str) -> int:
     """Return `wanted`, or the next port that is free; then say so. Raises Trouble when none is."""
-    for port in range(wanted, min(wanted + TRIED, 65536)):
-        if port not in taken and free(host, port):
+
+    def probe(port: int) -> int:
+        if not free(host, port):
+            raise OSError(errno.EADDRINUSE, "taken")
+        return port
+
+    return _take_first(probe, wanted, what)
+
+
+def next_listeners(host: str, wanted: int, what: str) -> list[socket.socket]:
+    """Listen on `wanted`, or on the next port that is free; then say so. Raises Trouble when none is."""
+    return _take_first(lambda port: _listen(host, port), wanted, what)
+
+
+def _take_first(take: Callable[[int], _Taken], wanted: int, what: str) -> _Taken:
+    last = min(wanted + TRIED, 65536) - 1
+    for port in range(wanted, last + 1):
+        with suppress(OSError):
+            taken = take(port)
             if port != wanted:
                 say(f"Port {wanted} is taken; {what} uses {port}.")
-            return port
-    last = wanted + TRIED - 1
+            return taken
     raise Trouble(PORT_TAKEN, f"no port from {wanted} to {last} is free for {what}; choose one with --port.")
 
 
-def api_port(settings: Settings, requested: int | None) -> int:
-    """Return the API's port. Raises Trouble when a port was requested, here or in the settings, and is taken."""
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of a host, as the coordinator does. Raises OSError, with no socket left open."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    places = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
+    with ExitStack() as undo:
+        opened = []
+        for family, address in places:
+            # localhost may have an IPv6 address that the machine does not.
+            with suppress(_NoSuchAddress):
+                opened.append(undo.enter_context(_listener(family, address, port)))
+        undo.pop_all()
+    if not opened:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
+    return opened
+
+
+class _NoSuchAddress(Exception):
+    """The machine does not have this address."""
+
+
+def _listener(family: int, address: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise _NoSuchAddress from error
+        raise
+
+
+def api_listeners(settings: Settings, requested: int | None) -> list[socket.socket]:
+    """Listen on the API's port. Raises Trouble when a port was requested, here or in the settings, and is taken."""
     if requested is None and "coordinator_port" in settings.model_fields_set:
         requested = settings.coordinator_port
     if requested is None:
-        return next_free(settings.bind, settings.coordinator_port, "the cluster")
-    if not free(settings.bind, requested):
+        return next_listeners(settings.bind, settings.coordinator_port, "the cluster")
+    try:
+        return _listen(settings.bind, requested)
+    except OSError:
         raise Trouble(
             PORT_TAKEN,
             f"port {requested} is taken by another program or may not be used."
             f" Choose another: ./deploy-cluster.sh local --port {requested + 1}; or leave --port away for a free one.",
-        )
-    return requested
+        ) from None
+
+
+def reserve() -> tuple[int, socket.socket]:
+    """Return a free port of loopback, and a socket that keeps other programs from it while it is open.
+
+    On Linux, a server with SO_REUSEADDR, such as Redis, can still listen on the port. Other systems do not allow that,
+    so the socket is closed there.
+    """
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind(("127.0.0.1", 0))
+    port = int(reservation.getsockname()[1])
+    if not sys.platform.startswith("linux"):
+        reservation.close()
+    return port, reservation

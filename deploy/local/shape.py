@@ -6,7 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import gpus, ports, redis_server
+from deploy.local import gpus, redis_server
+from deploy.local.listeners import Listeners
 from deploy.local.outcome import FAILED, MISSING, USAGE, Trouble, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
@@ -31,6 +32,8 @@ class Shape:
     runner: bool = False
     #: A folder with the pages that the coordinator serves, relative to the checkout; empty: none.
     pages: str = ""
+    #: The sockets that have these ports.
+    listeners: Listeners | None = None
 
     @property
     def workers(self) -> int:
@@ -44,18 +47,15 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 
 
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
-    """Decide what runs. Raises Trouble when something is missing or a port is taken."""
+    """Decide what runs, and take its ports. Raises Trouble when something is missing or a port is taken."""
     check_folder(settings, runner)
     check_room(CHECKOUT)
-    server = _redis_server()
-    api = ports.api_port(settings, port)
-    metrics = settings.metrics_port and ports.next_free(
-        settings.bind, settings.metrics_port, "the metrics", taken=(api,)
-    )
+    server, gpu_workers = _redis_server(), _gpu_workers(settings)
+    taken = Listeners.take(settings, port)
     lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
     return Shape(
-        redis_server=server, redis_port=ports.any_port(), port=api, metrics_port=metrics, lanes=lanes,
-        gpus=_gpu_workers(settings), runner=runner, pages=_pages(settings),
+        redis_server=server, redis_port=taken.redis_port, port=taken.port, metrics_port=taken.metrics_port,
+        lanes=lanes, gpus=gpu_workers, runner=runner, pages=_pages(settings), listeners=taken,
     )  # fmt: skip
 
 

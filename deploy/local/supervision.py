@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import processes, redis_server, runner_token
+from deploy.local import listeners, processes, redis_server, runner_token
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
@@ -172,7 +172,8 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
     # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
     working = _shared(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
-    coordinator, door = (sys.executable, "-m", "coordinator"), _door(shape)
+    coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
+    door = _door(shape)
     workers = [
         *(_cpu_worker(number, lanes) for number, lanes in enumerate(shape.lanes, 1)),
         *(_gpu_worker(number) for number in range(1, shape.gpus + 1)),

@@ -195,6 +195,35 @@ def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]
     assert f"Port {port} is taken; the cluster uses" in capsys.readouterr().err
 
 
+def test_clusters_that_start_at_once_take_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looked for free ports before any of them listened: all but one ended with a traceback after 90 s."""
+    monkeypatch.delenv("METRICS_PORT", raising=False)
+    several = [copied(tmp_path / f"checkout {number}") for number in range(3)]
+    starters = []
+    try:
+        for one in several:
+            with (one.path / "said").open("wb") as said:
+                command = one.command("local", "--no-samples")
+                starters.append(subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True))
+        for one, starter in zip(several, starters, strict=True):
+            until(lambda: "cluster is up" in one.said() or starter.poll() is not None, START_SECONDS)  # noqa: B023
+            assert starter.poll() is None, one.said()
+        urls = [(one.folder / "url").read_text().strip() for one in several]
+        metrics = [int(one.process("-m coordinator").environ()["METRICS_PORT"]) for one in several]
+        assert len(set(urls)) == len(set(metrics)) == 3
+        for one, url, port in zip(several, urls, metrics, strict=True):
+            assert " ended; it is started again" not in one.said()
+            [worker] = get(url, "/api/workers")["workers"]
+            assert worker["pid"] in [each.pid for each in one.processes()], "another cluster answers"
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                assert b"cluster_" in answer.read()
+    finally:
+        for starter in starters:
+            starter.terminate()
+        for starter in starters:
+            starter.wait(60)
+
+
 @pytest.mark.parametrize(
     ("cores", "workers", "lanes"), [(8, 1, (8,)), (8, 3, (3, 3, 2)), (2, 2, (1, 1)), (2, 4, (1, 1, 1, 1))]
 )
