@@ -51,6 +51,7 @@ def main(handed_over_at: str = "") -> int:
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED
+    settings = extras.drop_unusable(settings)
     _take_files()
     _give_back_memory()
     logging.getLogger("uvicorn.error").addFilter(_is_event)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 
 from jobs.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_GRPC = ("GRPC_PORT", "grpc", "grpc.aio")
+_TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 
 class MissingPackages(Exception):
@@ -12,15 +18,23 @@ class MissingPackages(Exception):
 
 
 def check(settings: Settings) -> None:
-    """Raise MissingPackages where a setting needs a package that is not installed."""
-    needed = (
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otel_exporter_otlp_endpoint, "tracing",
-         "opentelemetry.exporter.otlp.proto.http.trace_exporter"),
-        ("GRPC_PORT", settings.grpc_port, "grpc", "grpc.aio"),
-    )  # fmt: skip
-    for name, value, group, module in needed:
-        if value:
-            _require(name, group, module)
+    """Raise MissingPackages if GRPC_PORT is set and the packages of gRPC are not installed."""
+    if settings.grpc_port:
+        _require(*_GRPC)
+
+
+def drop_unusable(settings: Settings) -> Settings:
+    """Return the settings, without the export of spans if its packages are missing; log what to install then.
+
+    The variable may be meant for other programs on the machine, and no job needs spans.
+    """
+    try:
+        if settings.otel_exporter_otlp_endpoint:
+            _require(*_TRACING)
+    except MissingPackages as error:
+        log.warning("no spans are sent: %s", error)
+        return settings.model_copy(update={"otel_exporter_otlp_endpoint": ""})
+    return settings
 
 
 def _require(setting: str, group: str, module: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from coordinator import extras, tracing
@@ -17,6 +19,8 @@ from coordinator.telemetry.span_sender import SpanSender
 from coordinator.tracing import Place, Tracing
 from jobs.settings import Settings
 from jobs.store import keys
+from tests.integration.live import until
+from tests.ports import free_port
 from tests.unit.collector import Collector, Taken
 from tests.unit.workflow_bench import Flows
 
@@ -352,23 +356,56 @@ def test_who_leads_next_sends_what_ended_before(
     assert [one.span for one in collector.spans if one.name == "job command"] == [late]
 
 
-@pytest.mark.parametrize(
-    ("settings", "module", "group"),
-    [
-        ({"otel_exporter_otlp_endpoint": "http://127.0.0.1:4318"}, "opentelemetry.exporter", "tracing"),
-        ({"grpc_port": 50051}, "grpc", "grpc"),
-    ],
-)
-def test_a_coordinator_whose_settings_need_packages_says_which(
-    settings: dict[str, Any], module: str, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extras.check(Settings(**settings))
+def uninstall(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in sys.modules if each == module or each.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(extras.MissingPackages, match=rf"is not installed: pip install .* requirements/{group}\.txt"):
-        extras.check(Settings(**settings))
+
+
+def test_a_coordinator_without_the_packages_of_grpc_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras.check(Settings(grpc_port=50051))
+    uninstall("grpc", monkeypatch)
+    with pytest.raises(extras.MissingPackages, match=r"is not installed: pip install .* requirements/grpc\.txt"):
+        extras.check(Settings(grpc_port=50051))
     extras.check(Settings())
+
+
+def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended at once, again and again, for a variable that may be meant for other programs."""
+    settings = Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318")
+    assert extras.drop_unusable(settings) is settings and not caplog.records
+    uninstall("opentelemetry.exporter", monkeypatch)
+    extras.check(settings)
+    usable = extras.drop_unusable(settings)
+    assert not usable.otel_exporter_otlp_endpoint and not tracing.Tracing.of(usable).exports
+    [line] = caplog.messages
+    assert line.startswith("no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set")
+    assert "pip install --require-hashes -r requirements/tracing.txt" in line and "\n" not in line
+
+
+#: Hides what OpenTelemetry's exporter needs from an interpreter.
+HIDING = "import sys; sys.modules['opentelemetry.exporter'] = None\n"
+
+
+def test_the_process_of_a_coordinator_without_them_answers(any_redis_url: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HIDING)
+    port = free_port()
+    given = {
+        **os.environ, "PYTHONPATH": str(tmp_path), "REDIS_URL": any_redis_url, "COORDINATOR_PORT": str(port),
+        "METRICS_PORT": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318",
+    }  # fmt: skip
+    log = tmp_path / "log"
+    with log.open("wb") as said:
+        process = subprocess.Popen([sys.executable, "-m", "coordinator"], env=given, stdout=said, stderr=said)
+    try:
+        until(lambda: process.poll() is not None or httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200)
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert log.read_text().count("requirements/tracing.txt") == 1
 
 
 def test_a_coordinator_that_exports_nothing_loads_no_exporter() -> None:
