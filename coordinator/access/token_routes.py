@@ -92,11 +92,20 @@ def revoke_token(
 ) -> Response:
     """End a token within a second, on every replica; browsers that logged in with it are logged out.
 
-    A token ends itself; to end another one needs the scope admin.
+    A token ends itself; to end another one needs the scope admin. If CLUSTER_TOKEN is not set, the last valid token
+    with the scope admin cannot be ended (409).
     """
     if asker.token != token_id:
         asker.require(Scope.ADMIN)
-    revoked = cluster.store.tokens.revoke(token_id, asker.actor)
+    try:
+        revoked = cluster.store.tokens.revoke(token_id, asker.actor, keep_admin=not cluster.credentials.bootstraps())
+    except tokens.LastAdmin:
+        raise errors.Conflict(
+            f"token {token_id} is the last one with the scope admin, and the cluster needs an administrator."
+            " First create another one, `cluster token create NAME --scopes admin`, then revoke this one; or set"
+            " CLUSTER_TOKEN",
+            field="token_id",
+        ) from None
     cluster.credentials.forget()
     if not revoked:
         raise errors.NotFound(f"no token {token_id}; list them with GET /api/tokens", field="token_id")

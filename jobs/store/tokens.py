@@ -35,6 +35,10 @@ CODE_SECONDS = 600
 MAX_CODES = 10
 
 
+class LastAdmin(Exception):
+    """The token was not ended, because it is the last valid one with the scope admin."""
+
+
 class Credential(NamedTuple):
     """Token or session cookie as its bearer writes it."""
 
@@ -133,9 +137,16 @@ class Tokens(Part):
         [answer] = self._scripts.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
 
-    def revoke(self, token_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """End a token, and with it its sessions; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.kept("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id, *actor))
+    def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
+        """End a token, and with it its sessions; False when there is none. Works in a full Redis.
+
+        `keep_admin`: raise LastAdmin for the last valid token with the scope admin.
+        """
+        index = keys.TOKENS.removeprefix(keys.PREFIX)
+        ended = int(self._scripts.kept("end_token", index, token_id, *actor, int(keep_admin)))
+        if ended < 0:
+            raise LastAdmin(token_id)
+        return bool(ended)
 
     def touch(self, token_id: str) -> None:
         """Note that a token was used now."""
@@ -168,7 +179,8 @@ class Tokens(Part):
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works in a full Redis."""
-        return bool(self._scripts.kept("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id, *actor))
+        index = keys.SESSIONS.removeprefix(keys.PREFIX)
+        return bool(self._scripts.kept("end_token", index, session_id, *actor, 0))
 
     def session(self, session_id: str) -> BrowserSession | None:
         """Return a session; None when there is none."""
