@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,8 @@ app = typer.Typer(
 
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
+#: Seconds of waiting for recordings after which progress is shown; most come sooner.
+_QUIET_SECONDS = 3.0
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
@@ -69,10 +72,18 @@ def _seconds(text: str | None) -> int | None:
 
 
 @app.command()
-def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Stop recording, and have workers bring what they recorded."""
+def stop(
+    ctx: typer.Context,
+    name: Name,
+    tenant: Tenant = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until workers have brought what they recorded; default.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Stop recording, and wait until workers have brought what they recorded."""
     row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
-    _ended(ctx.obj, _waited(ctx.obj, row) if wait else row, as_json=as_json)
+    _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
 
 
 @app.command()
@@ -90,23 +101,32 @@ def recover(
         show.say("no profile lacks a recording that is known; name one to look for others")
     for each in names:
         row = profiles.recover(each, tenant=tenant)
-        _ended(ctx.obj, _waited(ctx.obj, row) if wait else row, as_json=as_json)
+        _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
 
 
 def _may_lack(row: Mapping[str, Any]) -> bool:
     return row["state"] == "done" and any(one["state"] != "kept" for one in row["recordings"])
 
 
-def _waited(session: Session, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile once it is done; what comes is told on stderr."""
-    told, now = "", row
-    for now in session.cluster.profiles.follow(row["name"]):
-        kept = sum(one["state"] == "kept" for one in now["recordings"])
-        text = f"{kept} of {len(now['recordings'])} recordings are there"
-        if text != told:
-            show.say(text + (f"; {now['trouble']}" if now["trouble"] else ""))
-        told = text
+def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
+    """Return a profile once it is done; after _QUIET_SECONDS, stderr shows how far it is."""
+    said, now, began = "", row, time.monotonic()
+    try:
+        for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
+            text = _progress(now)
+            if text != said and now["state"] != "done" and time.monotonic() - began >= _QUIET_SECONDS:
+                show.say(text)
+                said = text
+    except KeyboardInterrupt:
+        show.say(f"workers go on sending what they recorded; how far it is: cluster profile status {row['name']}")
+        raise typer.Exit(errors.INTERRUPTED) from None
     return now
+
+
+def _progress(row: Mapping[str, Any]) -> str:
+    kept = sum(one["state"] == "kept" for one in row["recordings"])
+    text = f"{row['name']} is {row['state']}: {kept} of {len(row['recordings'])} recordings are there"
+    return f"{text}; {row['trouble']}" if row["trouble"] else text
 
 
 def _ended(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
@@ -196,7 +216,10 @@ def analyze(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time."""
+    """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time.
+
+    Waits for a profile whose recordings are still coming.
+    """
     from threads_cluster import profile_analysis, profile_plots
 
     if (what is None) == (data is None):
@@ -216,12 +239,16 @@ def analyze(
 
 
 def _place(session: Session, what: str, folder: Path) -> Path:
-    """Return where the recordings are: a path that there is, else those of a profile, which are fetched."""
+    """Return where the recordings are: a path that exists, else the folder, with those of a profile, once all came."""
     if Path(what).exists():
         return Path(what)
     if "/" in what or what.endswith((".jsonl", ".gz")):
         raise errors.BadArgument(f"there is no file {what}")
-    session.cluster.profiles.fetch(what, folder)
+    profiles = session.cluster.profiles
+    row = profiles.get(what)
+    if row["state"] == "collecting":
+        _waited(session, row)
+    profiles.fetch(what, folder)
     return folder
 
 

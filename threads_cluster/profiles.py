@@ -90,11 +90,11 @@ class Profiles:
         """Delete a profile with what was recorded."""
         self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
 
-    def follow(self, name: str, timeout: float = _COLLECTED_SECONDS) -> Iterator[Json]:
+    def follow(self, name: str, timeout: float = _COLLECTED_SECONDS, *, tenant: str | None = None) -> Iterator[Json]:
         """The profile as it is, again and again until it is done; TimedOut after `timeout` seconds."""
         until = time.monotonic() + timeout
         while True:
-            profile = self.get(name)
+            profile = self.get(name, tenant=tenant)
             yield profile
             if profile["state"] == "done":
                 return
@@ -108,10 +108,12 @@ class Profiles:
         return profile
 
     def fetch(self, name: str, folder: str | Path) -> Json:
-        """Download the recordings of a profile that is done into a folder. BadArgument where there are none."""
+        """Download the recordings of a profile that is done into a folder. BadArgument if it is not, or has none."""
         profile = self.get(name)
+        if profile["state"] == "recording":
+            raise BadArgument(f"profile {name} is recording; stop it first: cluster profile stop {name}")
         if profile["state"] != "done":
-            raise BadArgument(f"profile {name} is {profile['state']}; stop it first: cluster profile stop {name}")
+            raise BadArgument(f"profile {name} is {profile['state']}; how far it is: cluster profile status {name}")
         if not profile["artifact_id"]:
             raise BadArgument(f"no worker has brought a recording of {name}: cluster profile recover {name}")
         self._cluster.artifacts.fetch(profile["artifact_id"], folder)

@@ -142,7 +142,6 @@ def test_the_words_for_those_who_come_from_elsewhere_work_in_their_order(cluster
     sampled(cluster, start_it[2], {"one", "two"})
     code, _, err = run(cluster, *stop_it)
     assert code == 0, err
-    done(cluster, start_it[2])
     plot = tmp_path / analyze_it[-1]
     code, out, err = run(cluster, *analyze_it[:-1], str(plot))
     assert code == 0, err

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from coordinator.profiles.collecting import SETTLE_MS, Collection
 from jobs.store import keys
 from jobs.store.profiles import PART_BYTES, Recording
 from tests.unit.artifact_bench import Bench
-from threads_cluster import cli, session
+from threads_cluster import cli, profile_commands, profiles, session
 from threads_cluster.errors import ApiError, BadArgument
 
 HEAD = {
@@ -223,7 +225,7 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
     code, out, err = run("start", "dusk", "--hz", "25", "--for", "2m")
     assert code == 0 and out.startswith("dusk records at 25 samples/s until ")
     assert err == "stop it before: cluster profile stop dusk\n"
-    assert run("stop", "dusk")[1] == "dusk collecting\n"
+    assert run("stop", "dusk", "--no-wait")[1] == "dusk collecting\n"
     brought(bench)
     code, out, err = run("status")
     assert code == 0 and out.splitlines()[0].split() == ["name", "night"] and " kept " in out
@@ -236,6 +238,59 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
     assert run("recover") == (0, "", "no profile lacks a recording that is known; name one to look for others\n")
     assert run("recover", "night")[1] == "night collecting\n"
     assert run("delete", "night") == (0, "night deleted\n", "")
+
+
+@pytest.fixture
+def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have a recording of a profile come while a command waits for it."""
+
+    def begin_to_bring(profile_id: str) -> None:
+        def pause(_seconds: float) -> None:
+            if send(bench, profile_id) == "kept":
+                settled(bench, profile_id)
+            lead(bench)
+
+        monkeypatch.setattr(profiles, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+
+    return begin_to_bring
+
+
+def test_what_was_stopped_can_be_analyzed_at_once(run: Run, bench: Bench, brings: Callable[[str], None]) -> None:
+    """It was refused: the profile was still being collected."""
+    brings(begin(bench))
+    code, out, err = run("stop", "night")
+    assert (code, out) == (0, "night done\n") and "recordings are there" not in err, "it took no time"
+    assert run("analyze", "night")[0] == 0
+
+
+def test_a_profile_that_is_being_collected_is_waited_for(
+    run: Run, bench: Bench, brings: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile_id = begin(bench)
+    refused = run("analyze", "night")
+    assert refused[0] == 2 and "night is recording; stop it first: cluster profile stop night" in refused[2]
+    assert run("stop", "night", "--no-wait")[1] == "night collecting\n"
+    brings(profile_id)
+    monkeypatch.setattr(profile_commands, "_QUIET_SECONDS", 0.0)
+    code, out, err = run("analyze", "night", "--json")
+    assert code == 0 and json.loads(out)["devices"][0]["samples"] == 101
+    assert "night is collecting: 0 of 0 recordings are there\n" in err
+
+
+@pytest.mark.parametrize("command", ["stop", "analyze"])
+def test_ctrl_c_while_a_profile_is_collected_says_how_to_go_on(
+    run: Run, bench: Bench, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(bench)
+    bench.client.profiles.stop("night")
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(profiles, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
+    code, out, err = run(command, "night")
+    assert (code, out) == (130, "") and "cluster profile status night" in err
+    assert bench.client.profiles.get("night")["state"] == "collecting"
 
 
 def test_what_the_command_refuses(run: Run) -> None:
