@@ -90,6 +90,12 @@ def live(door: Door) -> set[str]:
     return {row["host"] for row in door.live.get("/api/hosts")["hosts"] if row["live"]}
 
 
+def worker_events(door: Door, worker: str) -> list[str]:
+    """Changes of a worker, oldest first."""
+    events = [fields for _, fields in door.live.redis().xrange("ct:events")]
+    return [fields[b"state"].decode() for fields in events if fields.get(b"worker") == worker.encode()]
+
+
 def test_three_hosts_join_compute_lose_one_and_leave(hosts: Hosts, door: Door, command: Any) -> None:
     code, rows = command("up")
     assert (code, {row["state"] for row in rows.values()}) == (0, {"up"}), rows
@@ -112,6 +118,9 @@ def test_three_hosts_join_compute_lose_one_and_leave(hosts: Hosts, door: Door, c
     code, rows = command("down")
     assert (code, {row["state"] for row in rows.values()}) == (0, {"down"}), rows
     until(lambda: not [each for name in NAMES for each in hosts.processes(name)], 60)
+    changes = {name: worker_events(door, f"{name}-cpu-1") for name in NAMES}
+    assert {name: states[-1] for name, states in changes.items()} == dict.fromkeys(NAMES, "left")
+    assert "lost" not in changes["gpu1"] + changes["gpu2"], changes
     assert not {f"{name}-cpu-1" for name in NAMES} & door.tokens()
     code, rows = command("down", "--host", "gpu1")
     assert (code, rows["gpu1"]["state"]) == (0, "not joined")
