@@ -30,8 +30,11 @@ Progress: TypeAlias = Callable[[int, int], None]
 _ASKED, _SMALL = 10_000, 1 << 20
 #: Seconds that an answer may take for storing a body, and bytes a second at which the cluster verifies a file at least.
 _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: How often an upload asks again which files are missing, where some went meanwhile.
+#: Number of times that an upload asks which files are missing.
 _ATTEMPTS = 3
+#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
+#: the commit (body). Parts may be deleted before the file is complete, all of them (sha256) or some (part).
+_GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
 #: A whole id, which needs no look at what it stands for.
 _ID = re.compile(r"[0-9a-f]{64}")
 #: Artifacts whose paths are kept in memory.
@@ -62,12 +65,11 @@ class Artifacts:
         tree = trees.scan(Path(path), exclude)
         sent: dict[str, int] = {}
         for attempt in itertools.count(1):
-            self._send_missing(tree, sent, progress)
             try:
+                self._send_missing(tree, sent, progress)
                 committed = self._commit(tree, name)
             except ApiError as error:
-                # What was there may have gone between the question and the commit.
-                if error.status != httpx.codes.CONFLICT or error.field != "body" or attempt == _ATTEMPTS:
+                if (error.status, error.field) not in _GONE or attempt == _ATTEMPTS:
                     raise
             else:
                 return committed | {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coordinator.artifacts.blobs import Blobs, Lost
 from jobs import errors
 from jobs.store import files
-from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch
+from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch, Upload
 from jobs.trees import bundles, manifest
 
 #: Bytes that are read at once for a download, and to verify a file.
@@ -74,31 +74,30 @@ class Transfers:
         if begun is None or number not in begun.objects:
             self._add_part(tenant, sha, size, number, data)
             begun = self._index.upload(tenant, sha)
+        if begun is None and self._index.get(tenant, sha):
+            return []
         there = begun.objects if begun else {}
         return [each for each in range(_count(size)) if each not in there]
 
     def complete(self, tenant: str, sha: str) -> None:
-        """Make the parts of a file a file, once its bytes have its SHA-256. Conflict while parts are missing.
+        """Verify the parts of a file and store them as the file. Do nothing if the file is already stored.
 
-        InvalidRequest for other bytes: the parts are dropped, and the file is to be uploaded anew.
+        Conflict if parts are missing. InvalidRequest if their bytes have another SHA-256: then the parts are deleted.
         """
         begun = self._index.upload(tenant, sha)
-        if begun is None:
-            if self._index.get(tenant, sha) is None:
-                raise errors.NotFound(f"nothing was uploaded of a file {sha}", field="sha256")
+        # Read after the parts: another upload of the same file may have just stored it.
+        if self._index.get(tenant, sha):
             return
-        count = _count(begun.size)
-        lacking = [number for number in range(count) if number not in begun.objects]
-        if lacking:
-            raise errors.Conflict(
-                f"{len(lacking)} of {count} parts are missing, the first is {lacking[0]}", field="part"
-            )
-        objects = [begun.objects[number] for number in range(count)]
-        whole = StoredFile(size=begun.size, references=0, objects=tuple(objects))
+        if begun is None:
+            raise errors.NotFound(f"nothing was uploaded of a file {sha}", field="sha256")
+        objects = _all_parts(begun)
+        whole = StoredFile(size=begun.size, references=0, objects=objects)
         verified = self._digest(tenant, whole) == sha
-        if not self._index.end_upload(tenant, sha, objects, verified=verified):
-            raise errors.Conflict("the parts changed meanwhile; ask again which files are missing", field="part")
-        if not verified:
+        ended = self._index.end_upload(tenant, sha, objects, verified=verified)
+        if not ended and not self._index.get(tenant, sha):
+            detail = "the parts were deleted or replaced during verification; ask again which files are missing"
+            raise errors.Conflict(detail, field="part")
+        if ended and not verified:
             detail = (
                 f"the parts do not make a file with the SHA-256 {sha}; did it change while it was sent? Send it anew"
             )
@@ -219,6 +218,15 @@ def span(header: str, size: int) -> tuple[int, int] | None:
 def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
+
+
+def _all_parts(begun: Upload) -> tuple[str, ...]:
+    """Return the objects of all parts in their order. Conflict if parts are missing."""
+    count = _count(begun.size)
+    lacking = [number for number in range(count) if number not in begun.objects]
+    if lacking:
+        raise errors.Conflict(f"{len(lacking)} of {count} parts are missing, the first is {lacking[0]}", field="part")
+    return tuple(begun.objects[number] for number in range(count))
 
 
 def _count(size: int) -> int:

@@ -34,8 +34,11 @@ PATIENCE_SECONDS, LONGEST_PAUSE = 60.0, 5.0
 SMALL = 1 << 20
 #: Seconds that an answer may take for what is stored, and bytes a second at which a file is verified at least.
 _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: How often an upload asks again which files are missing, where some went meanwhile.
+#: Number of times that an upload asks which files are missing.
 _ATTEMPTS = 3
+#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
+#: the commit (body). Parts may be deleted before the file is complete, all of them (sha256) or some (part).
+_GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
 
 Answer = TypeVar("Answer")
 
@@ -123,13 +126,12 @@ class JobFiles:
             log.warning("%d paths are not kept, the first is %s", len(tree.left_out), tree.left_out[0])
         text = manifest.written(tree.entries)
         for attempt in range(_ATTEMPTS):
-            self._send_missing(tree)
             try:
+                self._send_missing(tree)
                 answer = self._octets("POST", "artifacts", text, seconds=_STORING_SECONDS, units=ranges(units))
                 return str(json.loads(answer)["artifact_id"])
             except CoordinatorRejects as error:
-                # What was there may have gone between the question and the commit.
-                if error.status != 409 or error.field != "body" or attempt == _ATTEMPTS - 1:
+                if (error.status, error.field) not in _GONE or attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 

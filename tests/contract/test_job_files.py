@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.store import Store, bells, connection, keys
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
-from jobs.store.files import PART_BYTES
+from jobs.store.files import PART_BYTES, StoredFile
 from jobs.store.leases import Grant
 from jobs.store.tenants import Tenant
 from jobs.trees import bundles, manifest
@@ -276,6 +278,40 @@ def test_a_lease_that_ends_during_an_upload_keeps_nothing(served: Served, store:
     with pytest.raises(Stale):
         files.keep(root, [3])
     assert not store.client.exists(keys.job_files("j"), keys.job_kept("j"))
+
+
+def test_two_slots_that_keep_the_same_large_file_at_once_both_succeed(
+    served: Served, store: Store, tmp_path: Path
+) -> None:
+    runner, transfers = running(served, store), served.app.state.cluster.artifacts.transfers
+    root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
+    digest, barrier = transfers._digest, threading.Barrier(2)
+
+    def wait_for_other(tenant: str, file: StoredFile) -> str:
+        found: str = digest(tenant, file)
+        barrier.wait(30)
+        return found
+
+    transfers._digest = wait_for_other
+    with ThreadPoolExecutor(2) as slots:
+        kept = list(slots.map(lambda unit: runner.files("j").keep(root, [unit]), (3, 4)))
+    assert kept[0] == kept[1] == store.outputs.artifact("j", 3) == store.outputs.artifact("j", 4)
+
+
+def test_a_large_file_whose_parts_were_swept_is_sent_again(served: Served, store: Store, tmp_path: Path) -> None:
+    runner, transfers = running(served, store), served.app.state.cluster.artifacts.transfers
+    root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
+    digest, swept = transfers._digest, list[str]()
+
+    def sweep_after(tenant: str, file: StoredFile) -> str:
+        if not swept:
+            swept.extend(store.client.scan_iter("ct:parts:*"))
+            store.client.delete(*swept)
+        return str(digest(tenant, file))
+
+    transfers._digest = sweep_after
+    kept = runner.files("j").keep(root, [3])
+    assert len(swept) == 1 and store.outputs.artifact("j", 3) == kept
 
 
 def test_a_job_that_is_being_cancelled_keeps_its_logs(served: Served, store: Store, tmp_path: Path) -> None:

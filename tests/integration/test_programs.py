@@ -102,6 +102,14 @@ def test_twenty_programs_end_well_and_each_counts_once(programs: Live) -> None:
     assert result["workers"] == {"runner-0": 20}
 
 
+def test_units_that_leave_the_same_large_file_at_once_all_succeed(programs: Live) -> None:
+    """The runner has two slots. Each unit takes its time, so that no lease has two of them."""
+    line = "sleep 1; yes content | head -c 41943040 > big.bin"
+    job = command(programs, ["sh", "-c", line], count=6, outputs=["big.bin"], retries={"max": 0})
+    assert programs.result(job)["units"] == 6
+    assert all(row["artifact"] for row in units(programs, job))
+
+
 def test_a_program_that_fails_is_tried_again_and_then_given_up(programs: Live) -> None:
     retries = {"max": 2, "initial_delay_seconds": 0.1, "jitter": False}
     job = command(programs, "echo no >&2; exit 3", retries=retries)

@@ -10,6 +10,7 @@ import shutil
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import ANONYMOUS
-from jobs.store.files import PART_BYTES, Files
+from jobs.store.files import PART_BYTES, Files, StoredFile
 from jobs.trees import bundles, manifest
 from tests.unit.artifact_bench import TOKEN, Bench, manifest_of, sha_of
+from threads_cluster import api
 from threads_cluster.errors import ApiError, BadArgument
 
 DATA, OTHER = b"what is kept", b"and something else"
@@ -573,6 +575,127 @@ def test_two_uploads_of_one_large_file_at_once_share_its_parts(bench: Bench) -> 
         assert bench.ask("POST", f"{place}/complete").status_code == 200
     assert bench.sums()[2:] == (1, len(data)) and bench.missing(sha) == []
     assert bench.objects() == 2 and bench.ask("GET", place).content == data
+
+
+def put_at_once(bench: Bench, path: Path, count: int) -> list[dict[str, Any]]:
+    """Put the same path with several clients; all of them verify the file before the first one stores it."""
+    barrier = threading.Barrier(count)
+    digest = bench.trees.transfers._digest
+
+    def wait_for_others(tenant: str, file: StoredFile) -> str:
+        found = digest(tenant, file)
+        barrier.wait(30)
+        return found
+
+    def put(_: int) -> dict[str, Any]:
+        with api.Cluster("http://127.0.0.1", TOKEN, transport=bench.bridge, patience=0) as client:
+            return client.artifacts.put(path, name="same")
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(count) as threads:
+        patch.setattr(bench.trees.transfers, "_digest", wait_for_others)
+        return list(threads.map(put, range(count)))
+
+
+def test_three_clients_that_put_one_large_file_at_once_all_succeed(bench: Bench, tmp_path: Path) -> None:
+    data = os.urandom(2 * PART_BYTES + 7)
+    (tmp_path / "big.bin").write_bytes(data)
+    rows = put_at_once(bench, tmp_path / "big.bin", 3)
+    assert len({row["artifact"]["artifact_id"] for row in rows}) == 1
+    bench.client.artifacts.fetch("same", tmp_path / "got")
+    assert (tmp_path / "got" / "big.bin").read_bytes() == data
+    assert bench.sums()[:2] == (1, len(data) + rows[0]["artifact"]["manifest_bytes"])
+    assert bench.store.files.upload("default", sha_of(data)) is None
+
+
+def test_a_part_that_arrives_after_the_file_was_stored_begins_no_upload(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(PART_BYTES + 7)
+    sha, place, write = sha_of(data), f"/api/files/{sha_of(data)}", Blobs.write
+
+    def send(number: int) -> httpx.Response:
+        part = data[number * PART_BYTES :][:PART_BYTES]
+        return bench.ask("PUT", f"{place}/parts/{number}?size={len(data)}", octets=part)
+
+    def write_after_another_upload(self: Blobs, tenant: str, objects: Any) -> None:
+        monkeypatch.setattr(Blobs, "write", write)
+        assert [send(0).status_code, send(1).status_code] == [200, 200]
+        assert bench.ask("POST", f"{place}/complete").status_code == 200
+        write(self, tenant, objects)
+
+    monkeypatch.setattr(Blobs, "write", write_after_another_upload)
+    assert send(0).json() == {"missing": []}
+    assert bench.store.files.upload("default", sha) is None and bench.sums()[2:] == (1, len(data))
+    assert bench.ask("POST", f"{place}/complete").status_code == 200
+    bench.pass_time(3601)
+    bench.store.client.zadd("ct:loose", {f"default/{sha}": 2**50})
+    bench.collect()
+    assert bench.objects() == 2, "the late part is deleted"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_file_whose_parts_were_swept_is_sent_again(bench: Bench, tmp_path: Path, number: int) -> None:
+    """Before the file is complete, and while its bytes are verified."""
+    data = os.urandom(PART_BYTES + 7)
+    (tmp_path / "big.bin").write_bytes(data)
+    digest, left = bench.trees.transfers._digest, [number]
+
+    def sweep() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            bench.pass_time(86_401)
+            bench.collect()
+
+    def sweep_before(request: httpx.Request) -> None:
+        if request.url.path.endswith("/complete"):
+            sweep()
+
+    def sweep_after(tenant: str, file: StoredFile) -> str:
+        found = digest(tenant, file)
+        sweep()
+        return found
+
+    bench.bridge.before = sweep_before
+    bench.trees.transfers._digest = sweep_after  # type: ignore[method-assign]
+    row = bench.client.artifacts.put(tmp_path / "big.bin")
+    assert left[0] <= 0 and len(bench.sent("PUT", "/parts/")) == 4
+    bench.client.artifacts.fetch(row["artifact"]["artifact_id"], tmp_path / "got")
+    assert (tmp_path / "got" / "big.bin").read_bytes() == data
+
+
+def test_a_file_whose_parts_are_swept_each_time_is_given_up(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "big.bin").write_bytes(os.urandom(PART_BYTES + 7))
+
+    def sweep_before(request: httpx.Request) -> None:
+        if request.url.path.endswith("/complete"):
+            bench.pass_time(86_401)
+            bench.collect()
+
+    bench.bridge.before = sweep_before
+    with pytest.raises(ApiError, match="nothing was uploaded"):
+        bench.client.artifacts.put(tmp_path / "big.bin")
+    assert len(bench.sent("POST", "/complete")) == 3
+
+
+def test_a_completion_whose_answer_was_lost_is_repeated(bench: Bench, tmp_path: Path) -> None:
+    """Meanwhile another client, which began before, sends one of the parts once more."""
+    data = os.urandom(PART_BYTES + 7)
+    (tmp_path / "big.bin").write_bytes(data)
+    handle, lost = bench.bridge.handle_request, [True]
+
+    def lose_first_answer(request: httpx.Request) -> httpx.Response:
+        answer = handle(request)
+        if request.url.path.endswith("/complete") and lost:
+            lost.clear()
+            bench.trees.transfers._add_part("default", sha_of(data), len(data), 0, data[:PART_BYTES])
+            raise httpx.ReadError("the connection was closed")
+        return answer
+
+    bench.bridge.handle_request = lose_first_answer  # type: ignore[method-assign]
+    with api.Cluster("http://127.0.0.1", TOKEN, transport=bench.bridge, patience=10) as client:
+        row = client.artifacts.put(tmp_path / "big.bin")
+    assert len(bench.sent("POST", "/complete")) == 2
+    assert row["sent_bytes"] == len(data) and bench.missing(sha_of(data)) == []
 
 
 def test_an_upload_that_was_begun_goes_after_a_day(bench: Bench) -> None:

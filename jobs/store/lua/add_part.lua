@@ -1,7 +1,9 @@
 -- ADD_PART tenant sha size number object -> new | there | size | gone; {over, most, loose bytes}. ct:parts:{tenant}:{sha}:
 -- the size of a file that is being uploaded, and number -> object of each part. size: it began with another size.
+-- there: the part or the whole file is stored. A part of a stored file would begin an upload that nobody completes.
 local of, sha, size, number, object, t = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], now()
 local place = P .. 'parts:' .. of .. ':' .. sha
+if is_stored(of, sha) then return { 'there' } end
 local begun = call('HGET', place, 'size')
 if begun and begun ~= size then return { 'size' } end
 local most, loose = most_stored(of), number_at('HGET', P .. 'filesums', of .. '|loose|bytes')

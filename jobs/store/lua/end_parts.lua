@@ -13,6 +13,5 @@ if call('HLEN', place) ~= number + 1 then return 0 end
 call('DEL', place)
 call('ZREM', P .. 'uploads', of .. '/' .. sha)
 count_files(of, 'loose', -1, -tonumber(size))
-local there = (select(3, split_file(call('HGET', P .. 'files:' .. of, sha))) or '') ~= ''
-if ARGV[4] == '1' and not there then add_file(of, sha, size, objects, t) else disown(of, objects, t) end
+if ARGV[4] == '1' and not is_stored(of, sha) then add_file(of, sha, size, objects, t) else disown(of, objects, t) end
 return 1

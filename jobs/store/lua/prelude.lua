@@ -1009,6 +1009,11 @@ local function split_file(text)
   return tonumber(size), tonumber(references), objects
 end
 
+-- Tells whether a file is in the index with its bytes.
+local function is_stored(of, sha)
+  return (select(3, split_file(call('HGET', P .. 'files:' .. of, sha))) or '') ~= ''
+end
+
 local function count_files(of, what, files, bytes)
   call('HINCRBY', P .. 'filesums', of .. '|' .. what .. '|files', num(files))
   call('HINCRBY', P .. 'filesums', of .. '|' .. what .. '|bytes', num(bytes))
