@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
+from jobs.kinds.program_arguments import Argument
+
 #: What a model does, in the words of llama.cpp and Ollama.
 Capability = Literal["completion", "embedding", "rerank"]
 
@@ -41,8 +43,8 @@ class Model:
 class Launch:
     """Start of a replica, as a runner must know it. It needs nothing of the engine's folder."""
 
-    #: Words of the program; {port}, {address} and {python} are filled in.
-    command: Sequence[str]
+    #: Arguments of the program; {port}, {address} and {python} are replaced, except in literals.
+    command: Sequence[Argument]
     env: Mapping[str, str] = field(default_factory=dict)
     #: Packages that {python} has, as a file of requirements lists them; empty: none.
     packages: str = ""

@@ -81,8 +81,9 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 class Program:
     """A command and how it is run; what is not given is the cluster's choice."""
 
-    #: Words, which no shell sees, or one text for /bin/sh -c.
-    command: Sequence[str] | str
+    #: Words, which no shell sees, or one text for /bin/sh -c. {unit} and {item} in words are filled in, except in
+    #: {"literal": TEXT}.
+    command: Sequence[str | Mapping[str, str]] | str
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[str] = ()
     #: Globs of files that are kept, relative to the program's folder.
@@ -108,7 +109,7 @@ class Program:
 
     def parameters(self) -> Json:
         """Return the parameters of a job, without files and units."""
-        command = self.command if isinstance(self.command, str) else [str(word) for word in self.command]
+        command = self.command if isinstance(self.command, str) else [_argument(word) for word in self.command]
         if not command:
             raise BadArgument("there is no command to run")
         plain = ("timeout_seconds", "stop_signal_seconds", "grace_seconds", "batch", "workspace")
@@ -487,6 +488,11 @@ def failure(row: Mapping[str, Any]) -> str:
     if said:
         return str(said)
     return reason or ("it did not run" if code is None else f"exit code {code}")
+
+
+def _argument(word: Any) -> Any:
+    """Return a word of a command: an object, which is a literal, or a text."""
+    return dict(word) if isinstance(word, Mapping) else str(word)
 
 
 def call_command(function: str | Callable[..., Any]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.bodies import MAX_BODY
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
-from coordinator.workflows import planning, references, results, retries
+from coordinator.workflows import filling, planning, references, results, retries
 from coordinator.workflows.action_types import TYPES, UNDONE, Host, Undone
 from coordinator.workflows.document import MAX_ACTIONS, Document
 from coordinator.workflows.documents import Documents
@@ -368,7 +368,7 @@ class _Look:
                     action.type, parameters, self._results, step.item, step.index, is_item=action.foreach is not None
                 )
             else:
-                parameters = references.filled(parameters, lambda _: None)
+                parameters = filling.filled(action.type, parameters, lambda _: None)
             size = references.size_of(parameters)
             if size > MAX_BODY:
                 raise Unfilled(f"its parameters have {size} bytes as JSON; at most {MAX_BODY}")

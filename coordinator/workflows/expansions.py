@@ -18,6 +18,7 @@ from coordinator import places
 from coordinator.artifacts.catalog import CHUNK
 from coordinator.places import Place
 from coordinator.workflows.document import Action, Document
+from jobs.kinds.program_arguments import literal
 
 #: Characters of an action's id that ids of its steps begin with, and between these and the step.
 _MOST, _BETWEEN = 22, "--"
@@ -124,11 +125,12 @@ class _Steps:
     def brought(self, place: Place, artifact: str) -> Iterator[Action]:
         """Yield the step in which a host gets an artifact; none for the cluster's store, where all of them lie."""
         if not place.is_store:
-            yield self.program("bring", place.host, command=[*_PYTHON, _READ], files=artifact)
+            yield self.program("bring", place.host, command=[*_PYTHON, literal(_READ)], files=artifact)
 
     def fetched(self, folder: str, place: Place) -> Action:
         """Return the step that downloads, on the host where it will lie."""
-        command = [*_PYTHON, fetching(), self.of("source", "source"), self.of("source", "sha256"), folder]
+        source, sha = self.of("source", "source"), self.of("source", "sha256")
+        command = [*_PYTHON, literal(fetching()), source, sha, folder]
         # Of the same source on the same host: what broke off goes on there.
         of = f"{self.parameters.get('model_name')} {self.parameters.get('source')}"
         return self.program(

@@ -16,7 +16,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _WHOLE = re.compile(r"\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}")
 _WITHIN = re.compile(r"\$\{([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+)+\}")
-_LITERAL = "$${"
+_ESCAPE = "$${"
 #: Steps of a reference's path, and characters of it, that messages show.
 _SHOWN_STEPS, _SHOWN = 20, 100
 #: In actions with foreach: the item, and its number from 0.
@@ -54,7 +54,7 @@ def found(value: Any, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
 def within_texts(value: Any) -> Iterator[tuple[Path, str, str]]:
     """Yield what looks like a reference inside a longer text, where nothing is filled: path, the action's id, all."""
     for where, text in _texts(value, ()):
-        if "${" in text and not text.startswith(_LITERAL) and not reference(text) and (match := _WITHIN.search(text)):
+        if "${" in text and not text.startswith(_ESCAPE) and not reference(text) and (match := _WITHIN.search(text)):
             yield where, match[1], match[0]
 
 
@@ -69,6 +69,15 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _texts(inner, (*path, number))
 
 
+def is_changed(value: Any) -> bool:
+    """Return True if filling replaces something in a value: a reference, or the escape of one."""
+    return any(reference(text) or _is_escape(text) for _, text in _texts(value, ()))
+
+
+def _is_escape(text: str) -> bool:
+    return text.startswith(_ESCAPE) and _WHOLE.fullmatch(text[1:]) is not None
+
+
 class Unfilled(Exception):
     """A reference has no value; the message says why."""
 
@@ -76,7 +85,7 @@ class Unfilled(Exception):
 def filled(value: Any, look_up: Callable[[Reference], Any]) -> Any:
     """Return a value with each reference replaced by what `look_up` returns, which raises Unfilled."""
     if isinstance(value, str):
-        if value.startswith(_LITERAL) and _WHOLE.fullmatch(value[1:]):
+        if _is_escape(value):
             return value[1:]
         one = reference(value)
         return value if one is None else look_up(one)

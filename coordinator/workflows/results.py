@@ -7,12 +7,12 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.bodies import MAX_BODY
-from coordinator.workflows import references
+from coordinator.workflows import filling, references
 from coordinator.workflows.document import Document
 from coordinator.workflows.ended_jobs import EndedJobs, Source
 from coordinator.workflows.planning import Known, item_key
 from coordinator.workflows.references import INDEX, ITEM, Reference, Unfilled
-from jobs.kinds import registry
+from jobs.kinds import program_arguments, registry
 from jobs.store.connection import Unreadable
 from jobs.store.workflows import DoneJob
 
@@ -133,7 +133,7 @@ def body(
             return index
         return results.part(reference)
 
-    filled: dict[str, Any] = references.filled(dict(parameters), references.bounded(look_up, MAX_BODY))
+    filled = filling.filled(action_type, parameters, references.bounded(look_up, MAX_BODY))
     return _with_words(filled) if registry.running(action_type) else filled
 
 
@@ -141,7 +141,9 @@ def _with_words(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a program with texts for what was filled into its command and environment."""
     words = dict(parameters)
     if isinstance(command := parameters.get("command"), list):
-        words["command"] = [references.as_word(word) for word in command]
+        words["command"] = [
+            word if program_arguments.is_literal(word) else references.as_word(word) for word in command
+        ]
     if isinstance(env := parameters.get("env"), dict):
         words["env"] = {name: references.as_word(value) for name, value in env.items()}
     return words

@@ -12,7 +12,7 @@ from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
 from coordinator.tracing import Place
-from coordinator.workflows import action_types, document, references, validation
+from coordinator.workflows import action_types, document, filling, validation
 from coordinator.workflows.document import Document
 from jobs import errors
 from jobs.kinds import registry
@@ -64,7 +64,7 @@ def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...
     for action in whole.actions.values():
         if action.late or not action_types.TYPES[action.type].is_job:
             continue
-        parameters = references.filled(action.parameters, lambda _: None)
+        parameters = filling.filled(action.type, action.parameters, lambda _: None)
         body = {"type": action.type, "parameters": parameters, **action.options}
         try:
             job = submissions.accept(submissions.read(body), asker, fleet, cluster.settings, found).job

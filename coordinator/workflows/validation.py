@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from coordinator.workflows import action_types, document, expansions, references, text
+from coordinator.workflows import action_types, document, expansions, filling, references, text
 from coordinator.workflows.action_types import APPROVE, ActionType
 from coordinator.workflows.document import (
     MAX_ACTIONS,
@@ -151,8 +151,8 @@ class _Checker:
     def _check_parameters(self, of: ActionType, parameters: dict[str, Any]) -> None:
         open_names = frozenset(str(path[0]) for path, _ in references.found(parameters))
         known = {name: text.plain(value) for name, value in parameters.items() if name not in open_names}
-        literal = references.filled(known, lambda _: None)
-        for path, words in of.check(literal, open_names):
+        filled = filling.filled(of.name, known, lambda _: None)
+        for path, words in of.check(filled, open_names):
             self._complain(self._path(*path), words)
 
     def _referred(self, parameters: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from engines.contract import Launch, Model
 from engines.dask.server import certificate
 from engines.texts import PACKAGES, SERVER, text
 from jobs import errors
+from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Workers of Dask, which call functions of a Python elsewhere."
 ROUTES: Literal["openai", "http"] = "http"
@@ -37,7 +38,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     if model is not None:
         raise errors.InvalidRequest("model: the engine dask has none; leave it out", field="model")
     words = [
-        "{python}", "-c", text(_NAME, SERVER), "--threads", str(parameters.threads),
+        "{python}", "-c", literal(text(_NAME, SERVER)), "--threads", str(parameters.threads),
         "--memory", str(parameters.memory_mib),
     ]  # fmt: skip
     return Launch(

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from engines.contract import Launch, Model
+from jobs.kinds import program_arguments, programs
 from jobs.kinds import program_fields as fields
-from jobs.kinds import programs
+from jobs.kinds.program_arguments import Argument
 
 SUMMARY = "Any program that answers HTTP on a port."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -18,8 +19,10 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[
-        list[str] | str, PlainValidator(fields.command),
-        WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": fields.MAX_WORDS}),
+        list[Argument] | str, PlainValidator(fields.command),
+        WithJsonSchema({
+            "type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS,
+        }),
     ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")  # fmt: skip
     env: Annotated[
         dict[str, str], PlainValidator(fields.environment),

@@ -10,6 +10,7 @@ from engines import calls, gguf_metadata, memory
 from engines.contract import Abilities, Batch, Launch, Model
 from engines.texts import BATCH, PACKAGES, SERVER, text
 from jobs import errors
+from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Models in GGUF, on any CPU and on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -42,7 +43,8 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one GGUF file is started."""
     path = _file(parameters.file, model)
     words = [
-        "{python}", "-c", text(_NAME, SERVER), "--model", path, "--alias", model.name if model else path,
+        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(path),
+        "--alias", literal(model.name if model else path),
         "--context", str(parameters.context), "--parallel", str(parameters.parallel),
         "--threads", str(parameters.threads), "--gpu-layers", str(parameters.gpu_layers),
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from engines import calls, memory, safetensors
 from engines.contract import Abilities, Launch, Model
 from engines.texts import PACKAGES, SERVER, text
+from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Weights in safetensors, on CPUs and GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -42,7 +43,8 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("transformers", parameters.folder, model)
     words = [
-        "{python}", "-c", text(_NAME, SERVER), "--model", place, "--name", model.name if model else place,
+        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(place),
+        "--name", literal(model.name if model else place),
         "--dtype", parameters.dtype, "--context", str(parameters.context), "--parallel", str(parameters.parallel),
         "--threads", str(parameters.threads), "--gpus", str(gpus),
     ]  # fmt: skip

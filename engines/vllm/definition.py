@@ -11,6 +11,7 @@ from engines import memory, safetensors
 from engines.contract import Abilities, Launch, Model
 from engines.texts import PACKAGES, SERVER, text
 from jobs import errors
+from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Weights in safetensors, on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -52,7 +53,8 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("vllm", parameters.folder, model)
     words = [
-        "{python}", "-c", text(_NAME, SERVER), "--model", place, "--served-model-name", model.name if model else place,
+        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(place),
+        "--served-model-name", literal(model.name if model else place),
         "--tensor-parallel-size", str(_tensor_parallel(parameters, gpus)),
         "--pipeline-parallel-size", str(parameters.pipeline_parallel), "--dtype", parameters.dtype,
         "--gpu-memory-utilization", f"{parameters.gpu_memory_utilization:g}", "--load-format", "safetensors",

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
+from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_texts import wrong
 from jobs.numbers import ExactInt, short
 
@@ -39,18 +41,26 @@ _RUNNERS = re.compile(r"CLUSTER_.*|CUDA_VISIBLE_DEVICES|HOME")
 TEXT = {"type": "string"}
 
 
-def command(value: Any) -> list[str] | str:
+def command(value: Any) -> list[Argument] | str:
     if isinstance(value, str):
         return texts.checked(value, "the shell command", MAX_COMMAND)
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_WORDS:
         raise wrong(f"must be a text for a shell or a list of 1..{MAX_WORDS} texts; got {short(value)}")
-    for number, word in enumerate(value, 1):
-        if complaint := texts.problem(word):
-            raise wrong(f"word {number} {complaint}; got {texts.shown(word)}")
-    if not value[0]:
+    words = [_argument(number, word) for number, word in enumerate(value, 1)]
+    plain = [program_arguments.text_of(word) for word in words]
+    if not plain[0]:
         raise wrong("the first word names the program; got an empty one")
-    texts.check_sum(value, "its words have", MAX_COMMAND)
-    return list(value)
+    texts.check_sum(plain, "its words have", MAX_COMMAND)
+    return words
+
+
+def _argument(number: int, value: Any) -> Argument:
+    """Return an argument in its only form: a literal without placeholders is a text."""
+    is_literal = program_arguments.is_literal(value)
+    text = value[program_arguments.LITERAL] if is_literal else value
+    if complaint := texts.problem(text):
+        raise wrong(f"word {number} {complaint}; got {texts.shown(text)}")
+    return program_arguments.literal(text) if is_literal else text
 
 
 def environment(value: Any) -> dict[str, str]:

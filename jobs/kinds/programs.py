@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
+from jobs.kinds.program_arguments import Argument
 from jobs.models import Partial, Spec
 from jobs.numbers import short
 
@@ -14,9 +15,6 @@ from jobs.numbers import short
 MAX_WORD, MAX_WORDS = 128 << 10, 1 << 20
 SHELL = ("/bin/sh", "-c")
 UNIT, ITEM = "{unit}", "{item}"
-_PLACES = re.compile(f"{re.escape(UNIT)}|{re.escape(ITEM)}")
-#: Braces around a name, a number or GNU parallel's signs, but not ${NAME} of a shell, {{...}} and JSON.
-_UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})[\w./#%:+\[\]-]*\}(?!\})")
 #: A wait with jitter is this part of the whole one at least.
 _LEAST_WAIT = 0.5
 
@@ -26,38 +24,28 @@ def arguments(spec: Spec, unit: int, item: Any = None) -> list[str]:
 
     ValueError, in words for people, where its item makes them too long or has a NUL.
     """
-    command: list[str] | str = spec["command"]
+    command: list[Argument] | str = spec["command"]
     if isinstance(command, str):
         return [*SHELL, command]
     filled = {UNIT: str(unit), ITEM: item_text(item)}
     if complaint := does_not_fit(command, filled):
         raise ValueError(f"unit {unit}: {complaint}")
-    return [_PLACES.sub(lambda place: filled[place[0]], word) for word in command]
+    return [program_arguments.filled(word, filled) for word in command]
 
 
-def does_not_fit(command: Sequence[str], filled: dict[str, str]) -> str:
+def does_not_fit(command: Sequence[Argument], filled: Mapping[str, str]) -> str:
     """Return why these texts cannot be filled in; empty: they can. Takes no longer than the command is."""
-    if complaint := texts.problem(filled[ITEM]) if uses(command, ITEM) else "":
+    if complaint := texts.problem(filled[ITEM]) if program_arguments.uses(command, ITEM) else "":
         return f"the item {texts.shown(filled[ITEM])} {complaint}"
     total = 0
     for number, word in enumerate(command, 1):
-        size = len(word.encode()) + 1
-        size += sum(word.count(place) * (len(text.encode()) - len(place)) for place, text in filled.items())
+        size = len(program_arguments.text_of(word).encode()) + 1
+        if isinstance(word, str):
+            size += sum(word.count(place) * (len(text.encode()) - len(place)) for place, text in filled.items())
         total += size
         if size > MAX_WORD:
             return f"word {number} has {size} bytes with its item {short(filled[ITEM])}; at most {MAX_WORD}"
     return f"the words have {total} bytes with the item; at most {MAX_WORDS}" if total > MAX_WORDS else ""
-
-
-def uses(command: Sequence[str] | str, place: str) -> bool:
-    """Return True when the command has this place, UNIT or ITEM."""
-    return place in command if isinstance(command, str) else any(place in word for word in command)
-
-
-def unknown_placeholder(command: Sequence[str]) -> str:
-    """Return the first placeholder of the words that does not exist; empty if there is none."""
-    found = filter(None, map(_UNKNOWN.search, command))
-    return next((match[0] for match in found), "")
 
 
 def item_of(spec: Spec, unit: int) -> Any:

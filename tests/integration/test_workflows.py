@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
@@ -101,6 +102,36 @@ def test_the_examples_of_the_page_run(live: Live) -> None:
     shown = live.get("/api/schedules/nightly")
     assert (shown["last_workflow_id"], shown["last_workflow_state"]) == (nightly, "done") and shown["submitted"] >= 1
     assert {live.get(f"/api/artifacts/{name}")["files"] for name in ("collatz-records", "nightly")} >= {1}
+
+
+#: Writes its arguments as its value.
+SHOW = """[python3, -c, 'import json, os, sys; json.dump(sys.argv[1:], open(os.environ["CLUSTER_RESULT"], "w"))', """
+
+
+def test_values_reach_programs_as_they_are(live: Live) -> None:
+    values = ["{unit}", "a{unit}b", "{item}", "${each.value}", {"k": "{unit}"}]
+    # A text of a workflow cannot hold them: validation refuses them.
+    hidden = json.dumps(json.dumps(values).translate(str.maketrans("{}$", "<>%")))
+    line = """'echo "$1" | tr "<>%" "{}\\$" > "$CLUSTER_RESULT"'"""
+    workflow = submit(
+        live,
+        workflow_text(
+            f"values, action_type: command, command: [sh, -c, {line}, x, {hidden}]",
+            f"each, action_type: command, foreach: '${{values.value}}', command: {SHOW} '${{item}}', '{{unit}}']",
+            f"all, action_type: command, command: {SHOW} '${{values.value}}']",
+        ),
+    )
+    row = ended(live, workflow)
+    assert row["state"] == "done", row
+    written = [each if isinstance(each, str) else '{"k":"{unit}"}' for each in values]
+    jobs = live.get(f"/api/workflows/{workflow}/actions/each")["item_jobs"]
+    assert [units(live, job["job_id"])[0]["value"] for job in jobs] == [[text, "0"] for text in written]
+    job = next(action["job_id"] for action in row["actions"] if action["action_id"] == "all")
+    assert [json.loads(text) for text in units(live, job)[0]["value"]] == [values]
+
+
+def units(live: Live, job: str) -> Any:
+    return live.get(f"/api/jobs/{job}/units")["units"]
 
 
 def test_whoever_is_killed_nothing_runs_twice_or_too_early(live: Live) -> None:

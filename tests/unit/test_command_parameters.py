@@ -15,6 +15,7 @@ from coordinator.jobs import submissions
 from jobs import errors
 from jobs.kinds import programs as program
 from jobs.kinds.command import definition
+from jobs.kinds.program_arguments import literal
 from jobs.models import Device, Plan
 
 TRUE = {"command": ["true"]}
@@ -88,6 +89,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"command": [""]}, "command", "the first word names the program"),
     ({"command": {"a": 1}}, "command", "list of 1..1000 texts"),
     ({"command": ["echo", 5]}, "command", "word 2 must be a text"),
+    ({"command": ["echo", {"literal": 5}]}, "command", "word 2 must be a text"),
+    ({"command": ["echo", {"literal": "{unit}", "more": ""}]}, "command", "word 2 must be a text"),
+    ({"command": [{"literal": ""}]}, "command", "the first word names the program"),
+    ({"command": ["echo", {"literal": "a\0{unit}"}]}, "command", "word 2 has a NUL"),
+    ({"command": ["echo", {"literal": LONG}]}, "command", "at most 32768 bytes together; got 33796"),
     ({"command": ["echo", "a\0b"]}, "command", "word 2 has a NUL"),
     ({"command": "echo \0"}, "command", "has a NUL"),
     ({"command": ["echo", "\ud800"]}, "command", "word 2 has half of a surrogate pair"),
@@ -195,7 +201,7 @@ JSON = st.recursive(
 WORD = st.text(st.sampled_from("a.{}*/"), min_size=1, max_size=9) | st.sampled_from(["{unit}", "{{unit}", "x{item}y"])
 NAMES, LABELS = st.sampled_from(["C", "D_1"]), st.sampled_from(["x", "y=1"])
 SOUND: dict[str, st.SearchStrategy[Any]] = {
-    "command": st.lists(WORD, min_size=1, max_size=4) | WORD,
+    "command": st.lists(WORD | st.fixed_dictionaries({"literal": WORD}), min_size=1, max_size=4) | WORD,
     "count": st.integers(1, 100_000), "items": st.lists(JSON, min_size=1, max_size=4),
     "items_artifact": st.just("a" * 64), "files": st.just("b" * 64),
     "outputs": st.lists(st.sampled_from(["a", "b/*", "c/**/d"]), unique=True), "env": st.dictionaries(NAMES, WORD),
@@ -283,9 +289,25 @@ def test_other_braces_stay_as_they_are(word: str) -> None:
     assert program.arguments(plan(command=["draw", word], items=["x"]).spec, 0, "x") == ["draw", word]
 
 
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_an_unknown_placeholder_in_a_literal_reaches_the_program(unknown: str) -> None:
+    assert literal(unknown) == {"literal": unknown}
+    assert program.arguments(plan(command=["draw", literal(unknown)], count=2).spec, 1) == ["draw", unknown]
+
+
 def test_a_program_that_runs_once_gets_its_words_as_typed() -> None:
     for word in UNKNOWN:
         assert program.arguments(plan(command=["sed", word]).spec, 0) == ["sed", word]
+
+
+def test_nothing_is_filled_into_a_literal() -> None:
+    command = ["a{unit}", {"literal": "{unit}{item}"}, {"literal": "plain"}, {"literal": "{port}"}]
+    made = plan(command=command, items=["i"])
+    assert made.parameters["command"] == ["a{unit}", {"literal": "{unit}{item}"}, "plain", {"literal": "{port}"}]
+    assert plan(**json.loads(json.dumps(made.parameters))) == made
+    assert program.arguments(made.spec, 0, "i") == ["a0", "{unit}{item}", "plain", "{port}"]
+    assert plan(command=["echo", {"literal": "{item}"}]).total == 1, "it needs no items"
+    assert plan(command=["x", {"literal": "{item}" * 5000}], items=["y" * 20_000]).total == 1, "it stays short"
 
 
 def test_a_text_is_for_the_shell() -> None:

@@ -16,6 +16,7 @@ from engines import gguf_metadata, memory, registry
 from engines.contract import Model
 from engines.memory import Cache, Need
 from jobs import errors
+from jobs.kinds.service import launch
 from tests import tiny_model
 from tests.engine_runs import running
 
@@ -40,6 +41,14 @@ def needs(engine: str, given: Model, gpus: int = 0, **parameters: Any) -> Need:
     need = registry.need(engine)
     assert need
     return need(registry.definition(engine).Parameters(**parameters), given, gpus)
+
+
+def test_nothing_is_filled_into_the_names_of_a_models_files() -> None:
+    """A runner replaces {port} in the arguments of an engine, and not in what a user named."""
+    path = "a{port}/{address}.gguf"
+    words = launched("llamacpp", model({path: 5}, name="{python}"))
+    filled = launch.arguments({"command": words}, {"port": "1", "address": "2", "python": "3"})
+    assert filled[0] == "3" and filled[3:7] == ["--model", path, "--alias", "{python}"]
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ def collatz(start: int | str, count: int, mode: str = "statistics") -> str:
         (titles.title("command", {"command": ["echo", "two words"], "count": 1}), "echo 'two words'"),
         (titles.title("command", {"command": "for i in 1 2\ndo\techo $i\ndone"}), "for i in 1 2 do echo $i done"),
         (titles.title("command", {"command": ["a"], "items": [1, 2, 3]}), "a × 3"),
+        (titles.title("command", {"command": ["echo", {"literal": "{unit} b"}]}), "echo '{unit} b'"),
     ],
 )  # fmt: skip
 def test_a_title_says_what_the_job_is(given: str, expected: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.workflows import action_types, engine, expansions
+from jobs.kinds import programs
 from jobs.store import workflows
 from tests.unit.test_workflow_texts import PIPELINE
 from tests.unit.workflow_bench import Flows, workflow_text
@@ -112,6 +113,82 @@ def test_results_of_a_kind_are_given_as_they_are(flow: Flows) -> None:
     words = [flow.parameters(workflow, name)["command"][1] for name in "bcd"]
     assert words == ["[7,7,7]", "3", f"w-{workflow}-a-1"]
     assert "a has 3 units; refer to values" in flow.errors(workflow)["e"]
+
+
+VALUES = [
+    "{unit}",
+    "a{unit}b",
+    "{item}",
+    "${item}",
+    "${a.value}",
+    "$${a.value}",
+    {"k": "{unit}"},
+    {"literal": "{unit}"},
+]
+
+
+def words_of(flows: Flows, workflow: str, action: str) -> list[str]:
+    """Return the arguments that a runner gives to the program of an action's only unit."""
+    return arguments(flows, flows.job_of(workflow, action))
+
+
+def arguments(flows: Flows, job: str) -> list[str]:
+    spec = flows.store.results.gather(job).spec
+    assert spec
+    return programs.arguments(json.loads(spec), 0)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_reaches_the_program_as_it_is(flow: Flows, value: Any) -> None:
+    written = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    shell = "c, action_type: command, command: '${a.value}'"
+    all_words = "d, action_type: command, command: '${a.value}'"
+    as_literal = 'e, action_type: command, command: [echo, {literal: "${a.value}"}]'
+    first = flow.submit("a", f"b, {uses('${a.value}')}", shell, as_literal)
+    second = flow.submit("a", all_words)
+    for workflow, given in ((first, value), (second, ["echo", value])):
+        flow.look(workflow)
+        flow.done(workflow, "a", value=given)
+    assert words_of(flow, first, "b") == words_of(flow, first, "e") == ["echo", written]
+    assert words_of(flow, second, "d") == ["echo", written]
+    if isinstance(value, str):
+        assert words_of(flow, first, "c") == ["/bin/sh", "-c", value]
+
+
+def test_items_of_a_foreach_reach_the_program_as_they_are(flow: Flows) -> None:
+    each = (
+        'b, action_type: command, foreach: "${a.value}", '
+        'command: [run, "${item}", "${index}", "{unit}"], env: {ITEM: "${item}"}'
+    )
+    workflow = flow.submit("a", each)
+    flow.look(workflow)
+    flow.done(workflow, "a", value=VALUES)
+    for number, value in enumerate(VALUES):
+        written = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        assert words_of(flow, workflow, f"b/{number}") == ["run", written, str(number), "0"]
+        assert flow.parameters(workflow, f"b/{number}")["env"] == {"ITEM": written}
+
+
+def test_values_are_literal_in_a_retry_and_in_a_copy_of_the_job(flow: Flows) -> None:
+    workflow = flow.submit("a", f"b, {uses('${a.value}')}")
+    flow.look(workflow)
+    flow.done(workflow, "a", value="a{unit}b")
+    flow.failed(workflow, "b")
+    assert flow.steer(workflow, "retry").status_code == 200
+    flow.look(workflow)
+    assert flow.states(workflow)["b"] == "queued" and words_of(flow, workflow, "b") == ["echo", "a{unit}b"]
+    copied = {"type": "command", "parameters": flow.parameters(workflow, "b")}
+    job = flow.ask("POST", "/api/submit", copied).json()["job_id"]
+    assert arguments(flow, job) == ["echo", "a{unit}b"]
+
+
+def test_an_escaped_reference_is_the_text_also_where_it_looks_like_a_placeholder(flow: Flows) -> None:
+    text = workflow_text(f"a, {uses('$${item}')}", "b, action_type: command, command: '$${item}'")
+    assert flow.post(text, "/api/workflows/validate").json()["valid"]
+    workflow = flow.submit(f"a, {uses('$${item}')}", "b, action_type: command, command: '$${item}'")
+    flow.look(workflow)
+    assert words_of(flow, workflow, "a") == ["echo", "${item}"]
+    assert words_of(flow, workflow, "b") == ["/bin/sh", "-c", "${item}"]
 
 
 # -- foreach --------------------------------------------------------------------------------------------------------

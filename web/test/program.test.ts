@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
 import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
-import { summary, waits, workflowOf } from "../src/lib/summary";
+import { curl, draftOf, submissionOf } from "../src/lib/submission";
+import { asTyped, summary, waits, workflowOf } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
   artifactText,
@@ -28,6 +29,19 @@ test("a line for a shell stays a text; arguments are lines", () => {
   expect(commandText(["a", "b"])).toBe("a\nb");
   expect(commandTrouble("echo {unit}")).toContain("$CLUSTER_UNIT");
   expect(commandTrouble(["echo", "{unit}"])).toBeUndefined();
+});
+
+test("a literal argument stays one when a job is copied, edited and kept as curl", () => {
+  const command = ["echo", "{unit}", { literal: 'a{unit}b\n"c"' }];
+  const text = commandText(command);
+  expect(text).toBe('echo\n{unit}\n{"literal":"a{unit}b\\n\\"c\\""}');
+  expect(commandOf(text, "arguments")).toEqual(command);
+  for (const line of ['{"literal":', '{"literal":1}', '{"literal":"a","b":1}', '{"other":"a"}'])
+    expect(commandOf(line, "arguments")).toEqual([line]);
+  const job = { type: "command", parameters: { command, count: 2 }, priority: "normal", device: "runner" };
+  const kept = curl(submissionOf(draftOf(job as unknown as Job)), "http://a", false);
+  expect(kept).toContain(String.raw`"command":["echo","{unit}",{"literal":"a{unit}b\n\"c\""}]`);
+  expect(asTyped("command", job.parameters).command).toBe(String.raw`echo {unit} "a{unit}b\n\"c\""`);
 });
 
 test("items are JSON where they are, else texts, and come back as they were typed", () => {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs import errors
+from jobs.kinds import program_arguments
 from jobs.kinds import program_partials as partials
 from jobs.kinds import program_texts as texts
 from jobs.kinds import programs as program
@@ -93,16 +94,17 @@ def _check_command(parameters: Parameters) -> None:
     command, has_items = parameters.command, _has_items(parameters)
     if isinstance(command, str):
         for place, variable in ((program.UNIT, "$CLUSTER_UNIT"), (program.ITEM, "$CLUSTER_ITEM")):
-            if program.uses(command, place):
+            if program_arguments.uses(command, place):
                 _refuse("command", f"{place} is not filled into a text for the shell; write {variable}, or give a list")
         return
-    if program.uses(command, program.ITEM) and not has_items:
+    if program_arguments.uses(command, program.ITEM) and not has_items:
         _refuse("command", "{item} needs items or items_artifact")
-    if (has_items or parameters.count is not None) and (unknown := program.unknown_placeholder(command)):
+    if (has_items or parameters.count is not None) and (unknown := program_arguments.unknown_placeholder(command)):
         _refuse(
             "command",
             f"{unknown[:80]} is not a placeholder. Words have two: {{unit}} is the unit's number, {{item}} its item."
-            " For literal braces, put the text into a file, or run a shell (--shell), where nothing is filled in",
+            ' For braces as they are, put the text into a file, write {"literal": TEXT} in the API, or run a shell'
+            " (--shell), in which nothing is filled in",
         )
 
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
 
+from jobs.kinds import program_arguments
 from jobs.kinds import program_fields as fields
 from jobs.kinds import program_texts as texts
+from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_fields import (
     Artifact,
     Batch,
@@ -82,9 +84,9 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[
-        list[str] | str, PlainValidator(fields.command),
+        list[Argument] | str, PlainValidator(fields.command),
         WithJsonSchema({"anyOf": [
-            {"type": "array", "items": fields.TEXT, "minItems": 1, "maxItems": fields.MAX_WORDS},
+            {"type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS},
             {"type": "string", "minLength": 1, "maxLength": fields.MAX_COMMAND},
         ]}),
     ] = Field(description="A program and its arguments, with {unit} and {item} filled in; or text for sh.")  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from jobs.kinds import program_arguments
 from jobs.models import Spec
-
-_PLACES = re.compile(r"\{(?:port|address|python)\}")
 
 
 def arguments(spec: Spec, filled: Mapping[str, str]) -> list[str]:
     """Return the words of the program; `filled` has port, address and python, each put in once wherever it stands."""
-    return [_PLACES.sub(lambda place: filled[place[0][1:-1]], word) for word in spec["command"]]
+    values = {f"{{{name}}}": filled[name] for name in ("port", "address", "python")}
+    return [program_arguments.filled(word, values) for word in spec["command"]]

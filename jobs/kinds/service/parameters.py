@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
 
+from jobs.kinds import program_arguments
 from jobs.kinds import program_fields as fields
 from jobs.kinds import program_texts as texts
+from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_fields import Artifact, Grace, Requirements
 
 #: Names of services.
@@ -19,7 +21,7 @@ MAX_PATH = 256
 MAX_START = 7200.0
 
 
-def _words(value: Any) -> list[str]:
+def _words(value: Any) -> list[Argument]:
     command = fields.command(value)
     if isinstance(command, str):
         raise texts.wrong("must be a list of texts: a program and its arguments")
@@ -49,8 +51,10 @@ class Parameters(BaseModel):
     service: Annotated[str, StringConstraints(pattern=NAME)] = Field(description="The service's name.")
     engine: Annotated[str, StringConstraints(pattern=NAME)] = Field(description="What runs it.")
     command: Annotated[
-        list[str], PlainValidator(_words),
-        WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": fields.MAX_WORDS}),
+        list[Argument], PlainValidator(_words),
+        WithJsonSchema({
+            "type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS,
+        }),
     ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")  # fmt: skip
     env: Annotated[
         dict[str, str], PlainValidator(fields.environment),

@@ -25,7 +25,8 @@ export function asTyped(kind: string, parameters: Readonly<Record<string, unknow
 /** Arguments as somebody types them. */
 function words(value: unknown): unknown {
   if (!Array.isArray(value)) return value;
-  return value.map((each) => (/^[\w@%+=:,./{}-]+$/.test(each) ? each : JSON.stringify(each))).join(" ");
+  const texts = value.map((each) => (typeof each === "string" ? each : String(each.literal)));
+  return texts.map((each) => (/^[\w@%+=:,./{}-]+$/.test(each) ? each : JSON.stringify(each))).join(" ");
 }
 
 function shortened(value: unknown): string {

@@ -15,14 +15,31 @@ export function wayOf(command: unknown): Way {
   return Array.isArray(command) ? "arguments" : "shell";
 }
 
+/** An argument in which {unit} and {item} are not replaced. */
+interface Literal {
+  literal: string;
+}
+
+/** Each argument is a line; a literal is written as JSON. */
 export function commandText(command: unknown): string {
-  return Array.isArray(command) ? command.join("\n") : typeof command === "string" ? command : "";
+  const line = (each: unknown) => (typeof each === "string" ? each : JSON.stringify(each));
+  return Array.isArray(command) ? command.map(line).join("\n") : typeof command === "string" ? command : "";
 }
 
 /** The parameter: the text as it is, or each line an argument. */
 export function commandOf(text: string, way: Way): unknown {
   if (!text.trim()) return undefined;
-  return way === "shell" ? text : text.replace(/\n+$/, "").split("\n");
+  return way === "shell" ? text : text.replace(/\n+$/, "").split("\n").map(argumentOf);
+}
+
+function argumentOf(line: string): string | Literal {
+  if (!line.startsWith('{"literal":')) return line;
+  try {
+    const { literal, ...others } = JSON.parse(line) as Literal;
+    return typeof literal === "string" && !Object.keys(others).length ? { literal } : line;
+  } catch {
+    return line;
+  }
 }
 
 /** What a shell gets as a variable, and arguments as {unit}: a hint for the wrong one. */

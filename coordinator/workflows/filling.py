@@ -1,0 +1,46 @@
+"""Parameters of actions with their references filled in. Values that are filled into a command are literals of it.
+
+A program replaces placeholders such as {unit} in its arguments. It must not do so in values of a workflow, which may
+contain the same characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from coordinator.workflows import references
+from coordinator.workflows.references import Reference
+from jobs.kinds import program_arguments, programs, registry
+from jobs.kinds.program_arguments import LITERAL, literal
+
+LookUp: TypeAlias = Callable[[Reference], Any]
+
+
+def filled(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
+    """Return parameters in which each reference is replaced by what `look_up` returns, which raises Unfilled."""
+    is_program = action_type in registry.names() and registry.running(action_type) is not None
+    return {
+        name: _command(value, look_up) if is_program and name == "command" else references.filled(value, look_up)
+        for name, value in parameters.items()
+    }
+
+
+def _command(value: Any, look_up: LookUp) -> Any:
+    if isinstance(value, list):
+        return [_argument(each, look_up) for each in value]
+    whole = references.filled(value, look_up)
+    if isinstance(whole, str) and references.is_changed(value):
+        return whole if literal(whole) == whole else [*programs.SHELL, literal(whole)]
+    if isinstance(whole, list) and references.is_changed(value):
+        return [literal(references.as_word(each)) for each in whole]
+    return whole
+
+
+def _argument(value: Any, look_up: LookUp) -> Any:
+    """Return an argument: as the workflow's author wrote it, or a literal if something is filled into it."""
+    if not references.is_changed(value):
+        return value
+    if program_arguments.is_literal(value):
+        return {LITERAL: references.as_word(references.filled(value[LITERAL], look_up))}
+    return literal(references.as_word(references.filled(value, look_up)))

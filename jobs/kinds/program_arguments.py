@@ -1,0 +1,66 @@
+"""Arguments of a command: texts in which placeholders such as {unit} are replaced, and literals, which stay the same.
+
+A literal is written `{"literal": TEXT}`. Workflows and engines pass values of others in this form. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+#: Argument of a command: a text with placeholders, or a literal.
+Argument: TypeAlias = str | dict[str, str]
+#: Only field of a literal.
+LITERAL = "literal"
+#: JSON schema of an argument.
+SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {LITERAL: {"type": "string"}},
+            "required": [LITERAL],
+            "additionalProperties": False,
+        },
+    ]
+}
+#: Placeholders of all kinds of programs.
+_PLACEHOLDERS = re.compile(r"\{(?:unit|item|port|address|python)\}")
+#: Braces around a name, a number or GNU parallel's signs, but not ${NAME} of a shell, {{...}} and JSON.
+_UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})[\w./#%:+\[\]-]*\}(?!\})")
+
+
+def literal(text: str) -> Argument:
+    """Return the argument that gives a program exactly this text."""
+    return {LITERAL: text} if _PLACEHOLDERS.search(text) or _UNKNOWN.search(text) else text
+
+
+def is_literal(value: Any) -> bool:
+    """Return True for an argument that is written as a literal."""
+    return isinstance(value, dict) and list(value) == [LITERAL]
+
+
+def text_of(argument: Argument) -> str:
+    """Return the text of an argument, with its placeholders."""
+    return argument if isinstance(argument, str) else argument[LITERAL]
+
+
+def uses(command: Sequence[Argument] | str, placeholder: str) -> bool:
+    """Return True if the placeholder is in the command outside of literals."""
+    if isinstance(command, str):
+        return placeholder in command
+    return any(isinstance(each, str) and placeholder in each for each in command)
+
+
+def unknown_placeholder(command: Sequence[Argument]) -> str:
+    """Return the first placeholder outside of literals that does not exist; an empty text if there is none."""
+    found = (_UNKNOWN.search(each) for each in command if isinstance(each, str))
+    return next((match[0] for match in found if match), "")
+
+
+def filled(argument: Argument, values: Mapping[str, str]) -> str:
+    """Return the text that a program gets. Each placeholder is replaced once, and not within the values themselves."""
+    if not isinstance(argument, str):
+        return argument[LITERAL]
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], argument)
