@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
 from coordinator.access import cookies, queries, schemas
-from coordinator.asker import Asker
+from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from jobs import errors
@@ -21,6 +21,8 @@ routes = http.router()
 open_routes = http.open_router()
 
 _ANYBODY = [http.needs()]
+#: Scope that all pages need. Tokens of workers, invitations and keys of models open no page, so they log nobody in.
+_PAGES = Scope.READ
 
 #: Bytes of a login, which is read of strangers: so few that it takes no room from others' bodies.
 _MAX_LOGIN = 16 << 10
@@ -41,6 +43,7 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     cookies.check_origin(request)
     asked: Login = http.parsed(Login, await bodies.body(request, limit=_MAX_LOGIN))
     asker = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
+    asker.require(_PAGES)
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
     await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)
     cluster.credentials.forget()
@@ -85,7 +88,7 @@ def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
 
 
-@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=_ANYBODY,
+@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=[http.needs(_PAGES)],
              **http.answers(schemas.LoginCode, 201))  # fmt: skip
 async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""

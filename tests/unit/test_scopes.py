@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from coordinator.credentials import Credentials
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store import Store, connection, tokens
+from tests.unit.artifact_bench import Bench
 
 #: What answers without a token, by method and path; the pages' files do too.
 OPEN = {
@@ -144,6 +146,33 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
         if allowed:
             opened.add((method, path))
     assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.WORKER, Scope.OPERATE) else scope in Scope
+
+
+#: What a token may do whatever its scopes are: look at itself, log itself out, and end itself.
+OWN = {("GET", "/api/session"), ("POST", "/api/logout"), ("DELETE", "/api/tokens/t1")}
+
+
+@pytest.mark.parametrize("scope", [Scope.WORKER, Scope.INFER, Scope.JOIN])
+def test_a_token_of_a_machine_opens_its_own_calls_alone(scope: Scope) -> None:
+    api = application(asker(scope))
+    every = {(method, path) for method, path, _ in routes(api)} - OPEN | OWN
+    opened = {one for one, status in answers(api, sorted(every)).items() if status != 403}
+    places = {Scope.WORKER: ("/api/worker/",), Scope.INFER: ("/v1/", "/api/llm/"), Scope.JOIN: ("/api/join",)}
+    assert {one for one in opened if not one[1].startswith(places[scope])} == OWN
+
+
+@pytest.mark.parametrize("scope", [Scope.WORKER, Scope.INFER, Scope.JOIN])
+def test_a_token_of_a_machine_logs_nobody_in(redis_url: str, tmp_path: Path, scope: Scope) -> None:
+    with closing(Bench(redis_url, tmp_path)) as bench:
+        token, reader = bench.token("default", scope.value), bench.token("default", "read")
+        link = bench.ask("POST", "/api/login-codes", token=token)
+        login = bench.ask("POST", "/api/login", {"token": token})
+        assert (link.status_code, login.status_code) == (403, 403), link.text
+        assert login.json()["detail"] == f"this needs the scope read; the token has {scope.value}"
+        assert not list(bench.store.client.scan_iter("ct:login*")), "nothing is stored of it"
+        assert bench.ask("GET", "/api/session", token=token).json()["scopes"] == [scope.value]
+        code = bench.ask("POST", "/api/login-codes", token=reader).json()["code"]
+        assert bench.ask("POST", "/api/login", {"code": code}).status_code == 200
 
 
 def test_every_path_of_a_job_hides_the_jobs_of_other_tenants() -> None:
