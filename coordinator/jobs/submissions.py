@@ -38,6 +38,8 @@ MAX_PARENTS = 1000
 _YOUNG = ("max_running", "timeout_seconds", "hold", "notify", "after", "after_any")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
+#: Longest Retry-After that follows from the present rate of a job, which may change.
+_LONGEST_GUESS = 3600
 
 
 #: Ids of jobs that a job comes after.
@@ -271,20 +273,22 @@ def _shown_device(asked: Submission, plan: Plan) -> str:
 
 
 def over(limit: Over, tenant: str) -> errors.OverLimit:
-    """Return the refusal of a job: which limit, its value, and when there is room."""
-    after = f"there is probably room in {limit.seconds} s"
+    """Return the refusal of a job: which limit, its value, and what is known of when there is room."""
     if limit.cap == "MAX_QUEUED":
-        detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued or wait for others; {after}"
+        detail = (
+            f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued or wait for others; submit it again "
+            "when some of them have ended"
+        )
     elif limit.cap == "requirements":
         detail = (
             f"parameters.requirements: {limit.value} different ones wait already; use some that others have, or submit "
-            f"it when some of those jobs have ended; {after}"
+            "it when some of those jobs have ended"
         )
     elif limit.cap == "max_stored_bytes":
+        first = f", the first in about {limit.seconds} s" if limit.awaits == "expiry" else ""
         detail = (
             f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored of "
-            f"its jobs; delete some that have ended, or wait until they expire (RESULT_TTL), the first in about "
-            f"{limit.seconds} s"
+            f"its jobs; delete some that have ended, or wait until they expire (RESULT_TTL){first}"
         )
     elif limit.cap == "notify":
         detail = (
@@ -293,11 +297,20 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
         )
     else:
         detail = (
-            f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {after}. "
-            "With hold the job is queued until then"
+            f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {_when(limit)}. "
+            "With hold the job is queued until one of them ends"
         )
     field = "parameters.requirements" if limit.cap == "requirements" else limit.cap
-    return errors.OverLimit(detail, field=field, seconds=limit.seconds)
+    seconds = min(limit.seconds, _LONGEST_GUESS) if limit.awaits == "end" else limit.seconds
+    return errors.OverLimit(detail, field=field, seconds=seconds)
+
+
+def _when(limit: Over) -> str:
+    if limit.awaits == "end":
+        return f"one of them ends in about {limit.seconds} s at its present rate"
+    if limit.awaits == "day":
+        return f"all of them wait for the next day (UTC), which begins in {limit.seconds} s"
+    return "it is not known when one of them ends"
 
 
 def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError | None:

@@ -71,10 +71,13 @@ class Over:
     #: many of the tenant's webhooks are not delivered.
     cap: str
     value: int
-    #: Seconds until there is probably room.
+    #: Seconds after which it makes sense to try again.
     seconds: int
     #: How much of the cap is used: the bytes that are stored; 0 where it is all.
     used: int = 0
+    #: Event that happens after these seconds. end: a job ends, at its present rate. day: the next day begins. expiry: a
+    #: job expires. Empty: nothing is known.
+    awaits: str = ""
 
 
 class Jobs(Part):
@@ -184,8 +187,9 @@ def _written(reply: list[Any]) -> tuple[str, str] | Over:
 
 def over(words: Sequence[str]) -> Over:
     """Return the refusal that follows the word over in a script's reply."""
-    cap, *numbers = words
-    return Over(cap=cap, **dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False)))
+    cap, *numbers = words[:4]
+    named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
+    return Over(cap=cap, **named, awaits="".join(words[4:5]))
 
 
 def _weight(job: NewJob) -> int:

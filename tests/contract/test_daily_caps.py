@@ -216,7 +216,16 @@ def test_a_refusal_for_max_jobs_says_that_the_jobs_wait_for_the_next_day(bench: 
     bench.store.slots.leave("w")
     assert bench.next("w") == "none"
     [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
-    assert isinstance(over, Over) and over.cap == "max_jobs" and over.seconds == -(-EVENING // 1000)
+    assert over == Over(cap="max_jobs", value=1, seconds=-(-EVENING // 1000), awaits="day")
+
+
+def test_a_refusal_for_max_jobs_promises_no_day_if_only_the_first_jobs_wait_for_it(bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_jobs=17))
+    jobs = [bench.submit(5, tenant="a") for _ in range(17)]
+    for job in jobs[:16]:
+        bench.client.hset(f"ct:job:{job}", "deferred", 1)
+    [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
+    assert isinstance(over, Over) and over.awaits == ""
 
 
 def test_a_day_of_a_fleet_computes_its_units_and_no_lease_more_than_its_lanes(bench: Bench) -> None:
@@ -345,7 +354,7 @@ def test_a_job_beyond_the_stored_bytes_is_refused_and_says_what_frees_them(bench
     for hold in (False, True):
         another = new_job("k", 4, "any.normal", tenant="a", spec={"text": "x" * 400}, hold=hold)
         [over] = bench.store.jobs.submit([another])
-        assert over == Over(cap="max_stored_bytes", value=1000, seconds=500, used=size + 400)
+        assert over == Over(cap="max_stored_bytes", value=1000, seconds=500, used=size + 400, awaits="expiry")
     assert bench.store.jobs.submit([job]) == [("same", "j")]
     bench.store.jobs.delete("j")
     assert bench.store.tenants.read(["a"])[0][1].stored_bytes == 0

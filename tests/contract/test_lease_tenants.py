@@ -115,6 +115,25 @@ def test_a_job_over_the_cap_is_refused_and_leaves_nothing(bench: Bench) -> None:
     check(bench, bench.look())
 
 
+def _refusal_of(bench: Bench) -> Over:
+    [over] = bench.store.jobs.submit([new_job("x", 1, "any.normal", tenant="a")])
+    assert isinstance(over, Over)
+    return over
+
+
+def test_a_refusal_says_when_a_job_ends_only_if_its_rate_was_measured(bench: Bench) -> None:
+    """An estimate, such as a second for each unit of a program, is no promise."""
+    bench.store.tenants.put(Tenant(name="a", max_jobs=2))
+    job = bench.submit(100_000, tenant="a", estimate_ms=1000)
+    bench.submit(tenant="a", estimate_ms=1000)
+    assert (_refusal_of(bench).seconds, _refusal_of(bench).awaits) == (1, "")
+    bench.client.hset(f"ct:job:{job}", "rate", "2")
+    assert _refusal_of(bench).awaits == "", "nobody computes it now"
+    bench.hold("w")
+    assert bench.lease(job, want=10)
+    assert (_refusal_of(bench).seconds, _refusal_of(bench).awaits) == (50_000, "end")
+
+
 def test_retry_and_resume_are_admitted_as_submit_is(bench: Bench) -> None:
     bench.store.tenants.put(Tenant(name="a", max_jobs=1))
     paused = bench.submit(tenant="a")

@@ -64,17 +64,18 @@ function C.weigh(name, id)
   C.set_size(name, id, bytes + (tonumber(length) or 0))
 end
 
--- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else an hour.
+-- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else nil.
 local function seconds_until_purge(name, t)
   local first = call('ZRANGE', P .. 'expiry', 0, 31, 'WITHSCORES')
   for i = 1, #first, 2 do
     if tenant_of(first[i]) == name then return math.max(1, math.ceil((first[i + 1] - t) / 1000)) end
   end
-  return 3600
+  return nil
 end
 
--- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored}; nil when it may. The job's
--- fields are words[from], its name, and what follows it, and so on.
+-- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The event
+-- after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are words[from], its name,
+-- and what follows it, and so on.
 function C.too_much(name, words, from, t)
   local most, bytes = T.share_of(name).caps.stored_bytes, 0
   if not most then return nil end
@@ -83,7 +84,8 @@ function C.too_much(name, words, from, t)
   end
   local stored = number_at('HGET', P .. 'stored', name)
   if stored + bytes <= most then return nil end
-  return { 'over', 'max_stored_bytes', num(most), num(seconds_until_purge(name, t)), num(stored) }
+  local seconds = seconds_until_purge(name, t)
+  return { 'over', 'max_stored_bytes', num(most), num(seconds or 3600), num(stored), seconds and 'expiry' or '' }
 end
 
 return C

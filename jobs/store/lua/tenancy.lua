@@ -206,32 +206,38 @@ function T.recount(name)
   end
 end
 
--- Seconds until one of a tenant's first jobs ends, by their rates and estimates: an hour at most, unless all of them
--- wait for the next day.
-function T.seconds_until_room(name)
-  local soonest, some_run, next_day = 3600000, false, nil
-  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 15)) do
+local function whole_seconds(ms) return num(math.max(1, math.ceil(ms / 1000))) end
+
+-- When a tenant's first jobs may leave room: seconds, and the event that happens then. end: one of them ends at its
+-- present rate. day: all of them wait for the next day. '': unknown; the seconds are a guess, an hour at most.
+local FIRST_ADMITTED = 16
+local function room_of(name)
+  local measured, guessed, deferred = math.huge, 3600000, 0
+  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, FIRST_ADMITTED - 1)) do
     local j = read_job(id)
     if j and j.deferred == 1 then
-      next_day = next_day or DAY_MS - now() % DAY_MS
+      deferred = deferred + 1
+    elseif j and j.rate > 0 and j.lanes > 0 then
+      measured = math.min(measured, (j.total - j.done) * 1000 / j.rate)
     elseif j then
-      local left = j.rate > 0 and (j.total - j.done) * 1000 / j.rate or j.est_ms * (1 - j.done / j.total) / math.max(j.lanes, 1)
-      soonest, some_run = math.min(soonest, left), true
+      guessed = math.min(guessed, j.est_ms * (1 - j.done / j.total) / math.max(j.lanes, 1))
     end
   end
-  return math.max(1, math.ceil((next_day and not some_run and next_day or soonest) / 1000))
+  if measured < math.huge then return whole_seconds(measured), 'end' end
+  if deferred == call('ZCARD', P .. 'admitted:' .. name) then return whole_seconds(DAY_MS - now() % DAY_MS), 'day' end
+  return whole_seconds(guessed), ''
 end
 
--- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds}; nil when it may.
+-- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds, 0, event}; nil when it may.
 function T.refusal(name)
   local most = T.share_of(name).max_jobs
   if most == 0 or call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
   if not refused_for[name] then -- of several calls, the first finds it out
     T.recount(name)
     if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
-    refused_for[name] = num(T.seconds_until_room(name))
+    refused_for[name] = { room_of(name) }
   end
-  return { 'over', 'max_jobs', num(most), refused_for[name] }
+  return { 'over', 'max_jobs', num(most), refused_for[name][1], '0', refused_for[name][2] }
 end
 
 function T.put_in_backlog(j)
