@@ -7,7 +7,8 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib import parse
@@ -252,6 +253,7 @@ class Artifacts:
         progress(0, total)
         small = {sha: entries for sha, entries in files.items() if entries[0].size <= _SMALL}
         for sha, data in self._bundles(list(small)):
+            self._check_size(small[sha][0], len(data))
             for entry in small[sha]:
                 target.write(entry, data)
             done += len(data)
@@ -292,32 +294,49 @@ class Artifacts:
 
     def _download(self, target: Target, entry: Entry) -> Iterator[int]:
         """Fetch one large file from where it was broken off; yield the bytes of each step."""
-        enduring = Patience(self._patience)
         with target.part(entry) as part:
             made, there = hashlib.sha256(), 0
             while piece := part.read(1 << 20):
                 made.update(piece)
                 there += len(piece)
             yield there
-            while there < entry.size:
-                try:
-                    with self._connection.download(f"/api/files/{entry.sha}", there) as pieces:
-                        for piece in pieces:
-                            part.write(piece)
-                            made.update(piece)
-                            there += len(piece)
-                            yield len(piece)
-                            enduring.succeeded()
-                            if there > entry.size:
-                                break
-                except (httpx.TransportError, ApiError) as error:
-                    self._connection.endure(error, enduring)
+            with closing(self._rest(entry, there)) as pieces:
+                for piece in pieces:
+                    part.write(piece)
+                    made.update(piece)
+                    there += len(piece)
+                    yield len(piece)
         if there != entry.size or made.hexdigest() != entry.sha:
             target.drop_part(entry)
+            self._check_size(entry, there)
             raise UnexpectedAnswer(
                 self._connection.url, f"the bytes of {visible(entry.path)} are not those of its hash"
             )
         target.finish(entry)
+
+    def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
+        """Yield the bytes of a file after the first `there`: all that come, and at most one piece too many."""
+        enduring, before = Patience(self._patience), -1
+        while before < there < entry.size:
+            before = there
+            try:
+                with self._connection.download(f"/api/files/{entry.sha}", there) as pieces:
+                    for piece in pieces:
+                        there += len(piece)
+                        yield piece
+                        enduring.succeeded()
+                        if there > entry.size:
+                            return
+            except (httpx.TransportError, ApiError) as error:
+                if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return  # the file ends here
+                before = -1
+                self._connection.endure(error, enduring)
+
+    def _check_size(self, entry: Entry, found: int) -> None:
+        if found != entry.size:
+            sizes = f"{visible(entry.path)} has {found} bytes, and {entry.size} by the manifest of the artifact"
+            raise UnexpectedAnswer(self._connection.url, sizes)
 
     def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:
         answer = self._connection.ask(method, path, **({"patience": self._patience} | how))

@@ -276,7 +276,10 @@ def _are_in_order(entries: Sequence[Entry]) -> bool:
 
 
 def checked(entries: list[Entry]) -> list[Entry]:
-    """Return the entries. UnsafeArtifact when a path of them leads elsewhere, or two are at one place."""
+    """Return the entries. UnsafeArtifact when a path of them leads elsewhere, or two are at one place.
+
+    UnsafeArtifact also when two files with the same hash have different sizes.
+    """
     for entry in entries:
         if why := unsound(entry.path):
             raise UnsafeArtifact(f"the artifact has the path {visible(entry.path, 200)}: {why}")
@@ -284,6 +287,7 @@ def checked(entries: list[Entry]) -> list[Entry]:
     for path, after in pairwise(sorted((entry.path for entry in entries), key=_by_parts)):
         if path == after or after.startswith(f"{path}/"):
             raise UnsafeArtifact(f"the artifact has two entries at {visible(path, 200)}")
+    _check_sizes(entries)
     ends = _ends(entries)
     for entry in entries:
         if entry.kind == "l" and ends[entry.path] is None:
@@ -291,6 +295,14 @@ def checked(entries: list[Entry]) -> list[Entry]:
                 f"the link {visible(entry.path)} leads out of the artifact, to {visible(entry.target)}"
             )
     return entries
+
+
+def _check_sizes(entries: Sequence[Entry]) -> None:
+    for first, *others in by_hash(entries).values():
+        for entry in others:
+            if entry.size != first.size:
+                sizes = f"{visible(first.path, 200)} has {first.size} bytes and {visible(entry.path, 200)} {entry.size}"
+                raise UnsafeArtifact(f"the manifest of this artifact is wrong: {sizes}, with the same hash")
 
 
 def _by_parts(path: str) -> str:

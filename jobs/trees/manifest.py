@@ -76,11 +76,10 @@ class Manifest:
 def parsed(text: bytes) -> Manifest:
     """Return the manifest. InvalidRequest names the line and what is wrong with it; TooLarge beyond the bounds."""
     sizes, paths, total = dict[str, int](), list[str](), 0
-    for number, (kind, path, *rest) in enumerate(_checked(text), 2):
+    for kind, path, *rest in _checked(text):
         if kind in "fx":
             size, sha = rest
-            if sizes.setdefault(sha, size) != size:
-                raise _wrong(number, f"{short(path)} has another size than a file with the same hash")
+            sizes[sha] = size
             paths.append(path)
             total += size
     made = hashlib.sha256(text).hexdigest()
@@ -174,9 +173,13 @@ class _Tree:
         self._last = b""
         self._paths: list[str] = []
         self._links: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
 
     def add(self, kind: str, path: str, rest: list[Any]) -> None:
-        """Add an entry. ValueError for a path that leads elsewhere, comes twice or in another order."""
+        """Add an entry. ValueError for a path that leads elsewhere, comes twice or in another order.
+
+        ValueError also for a file that has another size than one with the same hash.
+        """
         check_path(path)
         encoded = path.encode()
         if encoded <= self._last:
@@ -186,6 +189,8 @@ class _Tree:
         if kind == "l":
             check_target(path, rest[0])
             self._links[path] = rest[0]
+        elif kind in "fx" and self._sizes.setdefault(rest[1], rest[0]) != rest[0]:
+            raise ValueError(f"{short(path)} has another size than a file with the same hash")
 
     def check(self) -> None:
         """Raise InvalidRequest for an entry below another, and for a link that leads to no path of the tree."""

@@ -148,9 +148,18 @@ class Served:
             head = json.dumps(rows).encode()
             return httpx.Response(200, content=head + b"\n" + b"".join(self.files[sha] for sha in wanted))
         if path.startswith("/api/files/"):
-            return httpx.Response(200, content=self.files[path.rpartition("/")[2]])
+            return self._file(self.files[path.rpartition("/")[2]], request.headers.get("Range", ""))
         row = {"artifact_id": self.id, "names": [], "files": 1, "bytes": 1, "created": "2026-01-02T03:04:05.000Z"}
         return httpx.Response(200, json=row)
+
+    @staticmethod
+    def _file(data: bytes, wanted: str) -> httpx.Response:
+        start = int(wanted.removeprefix("bytes=").removesuffix("-") or 0)
+        if not start:
+            return httpx.Response(200, content=data)
+        if start >= len(data):
+            return httpx.Response(416, json={"title": "There are no such bytes", "status": 416})
+        return httpx.Response(206, content=data[start:])
 
     def fetch(self, folder: Path) -> Any:
         with api.Cluster("http://127.0.0.1", "", transport=httpx.MockTransport(self), patience=0) as cluster:
@@ -194,6 +203,30 @@ def target(tmp_path: Path) -> Iterator[Path]:
 )
 def test_a_manifest_that_leads_elsewhere_writes_nothing(target: Path, rows: list[Any]) -> None:
     with pytest.raises(UnsafeArtifact):
+        Served(manifest_of(*rows), {FILE[1]: DATA}).fetch(target)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("claimed", [0, len(DATA) - 1, len(DATA) + 1, 2 << 20])
+def test_a_small_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
+    served = Served(manifest_of(["f", "sub/a", claimed, FILE[1]], ["f", "sub/b", claimed, FILE[1]]), {FILE[1]: DATA})
+    with pytest.raises(UnexpectedAnswer, match=rf"sub/a has {len(DATA)} bytes, and {claimed} by the manifest"):
+        served.fetch(target)
+    assert not [path for path in target.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("claimed", [(2 << 20) - 1, (2 << 20) + 1, 40 << 20])
+def test_a_large_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
+    large = b"x" * (2 << 20)
+    served = Served(manifest_of(["f", "a", claimed, sha_of(large)]), {sha_of(large): large})
+    with pytest.raises(UnexpectedAnswer, match=rf"a has {len(large)} bytes, and {claimed} by the manifest"):
+        served.fetch(target)
+    assert not list(target.iterdir())
+
+
+def test_a_manifest_with_two_sizes_of_one_file_is_refused_by_name(target: Path) -> None:
+    rows = ["f", "a", *FILE], ["f", "b", FILE[0] + 1, FILE[1]]
+    with pytest.raises(UnsafeArtifact, match=f"a has {FILE[0]} bytes and b {FILE[0] + 1}, with the same hash"):
         Served(manifest_of(*rows), {FILE[1]: DATA}).fetch(target)
     assert not target.exists()
 

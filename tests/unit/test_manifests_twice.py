@@ -72,7 +72,7 @@ STRANGE = st.sampled_from(
     [[], ["d"], ["d", "a", "b"], ["q", "a"], "da", {"0": "d"}, None, 7, [["d"], "a"], ["f", "a", 1], ["l", "a", 7],
      ["l", "a", ["b"]], ["d", 7], {"d": 1, "e": 2}]
 )  # fmt: skip
-GOOD = st.lists(rows(GOOD_NAMES, st.sampled_from([0, 7]), st.just(SHA)), max_size=8)
+GOOD = st.lists(rows(GOOD_NAMES, st.just(7), st.sampled_from([SHA, "0" * 64])), max_size=8)
 ANY = st.lists(st.one_of(rows(GOOD_NAMES, st.just(7), st.just(SHA)), rows(NAMES, SIZES, SHAS), STRANGE), max_size=5)
 
 
@@ -141,7 +141,8 @@ def test_both_take_these(text: bytes) -> None:
      FIRST + b'["d","a"]', FIRST + b'["d","a"]\n\n', FIRST + b"\xff\n", FIRST + b"[" * 60_000 + b"\n",
      FIRST + b'["d","a"]\n["d","a"]\n', FIRST + b'["d","b"]\n["d","a"]\n', FIRST + FILE.replace(b",1,", b",1e0,"),
      FIRST + FILE.replace(b",1,", b"," + b"9" * 5000 + b","), FIRST + b'["l","a","b"]\n["l","b","a"]\n',
-     FIRST + FILE + b'["l","up","a"]\n["l","x","up/../../a/b"]\n'],
+     FIRST + FILE + b'["l","up","a"]\n["l","x","up/../../a/b"]\n',
+     FIRST + FILE + FILE.replace(b'"a/b",1', b'"c",2')],
 )  # fmt: skip
 def test_both_refuse_these(text: bytes) -> None:
     assert compared(text) is None
