@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -23,10 +23,12 @@ from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from coordinator.tracing import Place, Tracing
 from jobs import errors
+from jobs.json_reader import JsonReader
 from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
 from jobs.store import Store
+from jobs.store.job_reads import ResultText
 from jobs.store.jobs import NewJob, Over, over
 from jobs.worker import execution
 
@@ -51,7 +53,7 @@ class Cluster:
         self.tracing = Tracing.of(settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
-        self._packing = threading.Lock()
+        self._packing = asyncio.Lock()
         #: Whether Redis has been asked, and can say what is on its disk.
         self._disk_checked = False
 
@@ -132,12 +134,17 @@ class Cluster:
         """Return the packer of a binary made of the result of the job `source`; None unless it was prepared here."""
         return self._packers.get((source, name))
 
-    def prepare(self, kind: str, name: str, source: str, stored: bytes) -> Packer:
-        """Make the packer of a binary from the stored result of the job `source`, and keep it for later requests."""
+    async def prepare(self, kind: str, name: str, source: str, stored: ResultText) -> Packer:
+        """Make the packer of a binary from the stored result of the job `source`, and keep it for later requests.
+
+        One at a time: each takes up to some seconds of a CPU and some tens of MB.
+        """
         packing = registry.packing(kind)
         assert packing
-        made = packing.binary(name, json.loads(stored))
-        with self._packing:
+        async with self._packing:
+            if made := self.packer(source, name):  # by a request that came before
+                return made
+            made = await run_in_threadpool(lambda: packing.binary(name, JsonReader(stored.pieces())))
             while len(self._packers) >= _PACKERS:
                 del self._packers[next(iter(self._packers))]
             self._packers[(source, name)] = made

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
 from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
@@ -28,6 +30,7 @@ from coordinator.tracing import Place
 from jobs import errors
 from jobs.numbers import short
 from jobs.store import tenants
+from jobs.store.job_reads import ResultText
 
 MAX_WAIT_SECONDS = 30.0
 #: Statuses from here on are errors.
@@ -197,6 +200,15 @@ class Alias(ScopedRoute):
 def _another_matches(scope: Connection) -> bool:
     others = {**scope, "alias": True}
     return any(route.matches(others)[0] is not Match.NONE for route in scope["app"].routes)
+
+
+def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status: int = 200) -> Response:
+    """Return a result as JSON, with text around it. A long result is sent in pieces, as Redis gives them."""
+    if not result.is_long:
+        return Response(head + result.whole() + end, status, media_type="application/json")
+    length = str(len(head) + result.length + len(end))
+    pieces = itertools.chain([head], result.pieces(), [end])
+    return StreamingResponse(filter(None, pieces), status, {"Content-Length": length}, "application/json")
 
 
 def answers(model: type[BaseModel], status: int = 200, **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from jobs.models import DEFAULT_TENANT, TERMINAL, Place
 from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
+from jobs.store.job_reads import ResultText
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
@@ -179,7 +180,7 @@ class JobQueries:
         """Count the jobs that are kept, by state."""
         return self._store.job_reads.counts()
 
-    def result(self, job_id: str) -> tuple[ResultHead, str, bytes | None]:
+    def result(self, job_id: str) -> tuple[ResultHead, str, ResultText | None]:
         """Return what goes around a job's result, its state, and its result as stored, if any. NotFound or Broken."""
         stored = self._store.job_reads.stored_result(job_id)
         if stored is None:

@@ -17,6 +17,7 @@ from coordinator.jobs import schemas, submissions
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL
+from jobs.store.job_reads import ResultText
 
 #: A question that takes longer is answered with 202.
 QUESTION_WAIT_SECONDS = 2.0
@@ -92,17 +93,17 @@ async def get_result(
 ) -> Response:
     """The result; 409 naming the state before the end. `partial` gives what is committed so far."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
-    return Response(await run_in_threadpool(_result, cluster, job_id, partial), media_type="application/json")
+    return await run_in_threadpool(_result, cluster, job_id, partial)
 
 
-def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
+def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     head, state, stored = cluster.queries.jobs.result(job_id)
     if stored is None and partial:
         if so_far := cluster.so_far(job_id, head["type"]):
-            return json.dumps({**head, "partial": True, **so_far}).encode()
+            return Response(json.dumps({**head, "partial": True, **so_far}), media_type="application/json")
         head, state, stored = cluster.queries.jobs.result(job_id)  # it ended in between
     if stored is not None:
-        return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
+        return http.send_result(stored, json.dumps(head)[:-1].encode() + b', "result": ', b"}")
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
     if registry.running(head["type"]):
         detail += f"; its units: cluster units {job_id}; what they wrote: cluster logs {job_id}"
@@ -120,7 +121,7 @@ async def ask(
     """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
     answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), asker)
     state, stored = await _answered(cluster, answering)
-    return Response(stored, media_type="application/json") if stored else _not_yet(answering, state)
+    return http.send_result(stored) if stored else _not_yet(answering, state)
 
 
 @routes.get("/jobs/{job_id}/{binary}.bin", tags=["jobs"], description=_BINARIES, **_PACKED)
@@ -146,12 +147,12 @@ async def get_binary(
         state, stored = await (_answered(cluster, source) if what.question else _stored(cluster, source))
         if stored is None:
             return _not_yet(source, state)
-        packer = await run_in_threadpool(cluster.prepare, kind, binary, source, stored)
+        packer = await cluster.prepare(kind, binary, source, stored)
     data = await run_in_threadpool(packer, own)
     return Response(data, media_type="application/octet-stream", headers={"Cache-Control": "private, max-age=600"})
 
 
-async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
+async def _stored(cluster: Cluster, job_id: str) -> tuple[str, ResultText]:
     """Return a job's state and its result; Conflict while there is none."""
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     if stored is None:
@@ -159,7 +160,7 @@ async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
     return state, stored
 
 
-async def _answered(cluster: Cluster, answering: str) -> tuple[str, bytes | None]:
+async def _answered(cluster: Cluster, answering: str) -> tuple[str, ResultText | None]:
     """Return the state of the job that answers a question, and its answer if it came within QUESTION_WAIT_SECONDS."""
     await http.wait_for_end(cluster, answering, QUESTION_WAIT_SECONDS)
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)

@@ -18,6 +18,7 @@ from coordinator.jobs import schemas, submissions
 from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.models import TERMINAL
+from jobs.store.job_reads import ResultText
 
 routes = http.router()
 
@@ -59,18 +60,22 @@ async def submit(
         return shown(answer, 202)
     if answer["status"] not in TERMINAL:
         await http.wait_for_end(cluster, answer["job_id"], wait_seconds, just_seen=True)
-    return Response(await _submitted(cluster, answer), 202, media_type="application/json")
+    return await _submitted(cluster, answer)
 
 
-async def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
+async def _submitted(cluster: Cluster, answer: SubmittedRow) -> Response:
     """Return the answer with the state that the job has now, and with its result if it is done."""
-    short = await cluster.store.job_reads.short_result(cluster.store.wire, answer["job_id"], _SHORT_RESULT)
+    reads, job_id = cluster.store.job_reads, answer["job_id"]
+    short = await reads.short_result(cluster.store.wire, job_id, _SHORT_RESULT)
     if short is None:
-        _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answer["job_id"])
+        _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     else:
-        state, stored = short[0], short[1] or None
-    text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
-    return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
+        state, text = short
+        stored = ResultText(reads, job_id, text, len(text)) if text else None
+    head = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
+    if stored is None:
+        return Response(head, 202, media_type="application/json")
+    return http.send_result(stored, head[:-1] + b',"result":', b"}", 202)
 
 
 @routes.post(

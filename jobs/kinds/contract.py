@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
+from jobs.json_reader import JsonReader
 from jobs.kinds.gpu import Source
 from jobs.models import Binary, Mark, MarkKind, Partial, Plan, Spec
 
@@ -88,11 +89,12 @@ class Packing(Definition, Protocol):
     BINARIES: Mapping[str, Binary]
 
     @staticmethod
-    def binary(name: str, answer: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+    def binary(name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
         """A function from a request's query to bytes, made once of the job's result or of the answer to a question, and
         kept for later requests. It raises InvalidRequest naming what is wrong in the query.
 
-        Raises NotFound when the job has no such numbers.
+        `answer.value()` is the whole result. One of several MB is read part by part: to parse it at once stops all
+        other requests meanwhile. Raises NotFound when the job has no such numbers.
         """
         ...
 

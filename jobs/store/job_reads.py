@@ -5,9 +5,10 @@ A key of another type counts as missing, and is noted in `skipped`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
+from jobs import errors
 from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place, Spent
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
@@ -22,6 +23,8 @@ Head: TypeAlias = Sequence[bytes | None]
 
 #: Numbers of submissions are integers up to here.
 _LAST = str(2**53)
+#: Bytes of a result that one call reads.
+PIECE_BYTES = 1 << 20
 
 
 class JobReads(Part):
@@ -141,21 +144,26 @@ class JobReads(Part):
         asked = [(job_id, pieces) for job_id, pieces in zip(ids, ranges, strict=True) if pieces]
         for job_id, pieces in asked:
             pipe.hmget(keys.job(job_id), [f"dead|{lo}" for lo, *_ in pieces])
-        errors = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
-        return [_dead(pieces, errors.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
+        texts = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
+        return [_dead(pieces, texts.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
 
     # -- results ----------------------------------------------------------------------------------------------------
 
-    def stored_result(self, job_id: str) -> tuple[list[bytes | None], bytes | None] | None:
+    def stored_result(self, job_id: str) -> tuple[list[bytes | None], ResultText | None] | None:
         """Return (kind, total, done, state) and the result, read at one moment; None for a key of another type."""
-        head = ("HMGET", keys.job(job_id), "kind", "total", "done", "state")
+        head, key = ("HMGET", keys.job(job_id), "kind", "total", "done", "state"), keys.job_result(job_id)
         try:
-            row, result = self._scripts.read(head, ("GET", keys.job_result(job_id)))
+            row, first, length = self._scripts.read(head, ("GETRANGE", key, "0", str(PIECE_BYTES - 1)), ("STRLEN", key))
         except ResponseError as error:
             if wrong_type(error):
                 return None
             raise
-        return row, result
+        return row, ResultText(self, job_id, first, length) if length else None
+
+    def result_piece(self, job_id: str, start: int) -> bytes:
+        """Return at most PIECE_BYTES of a result from a place on; empty when there are none."""
+        piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
+        return piece
 
     async def short_result(self, wire: Wire, job_id: str, most: int) -> tuple[str, bytes] | None:
         """Return a job's state and its result, empty while there is none, in a loop.
@@ -194,6 +202,37 @@ class JobReads(Part):
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
         return [text or b"" for text in pipe.execute()]
+
+
+class ResultText:
+    """Result of a job as it is stored. Of a long one only the beginning is in memory; the rest is read in pieces."""
+
+    def __init__(self, reads: JobReads, job_id: str, first: bytes, length: int) -> None:
+        self._reads = reads
+        self._job_id = job_id
+        self._first = first
+        #: Bytes of the whole result.
+        self.length = length
+
+    @property
+    def is_long(self) -> bool:
+        return self.length > len(self._first)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the result in pieces. NotFound when the job is deleted meanwhile."""
+        piece, at = self._first, 0
+        while True:
+            yield piece
+            at += len(piece)
+            if at >= self.length:
+                return
+            if not (piece := self._reads.result_piece(self._job_id, at)):
+                detail = f"job {self._job_id} was deleted while its result was read"
+                raise errors.NotFound(detail, field="job_id")
+
+    def whole(self) -> bytes:
+        """Return all of the result."""
+        return b"".join(self.pieces())
 
 
 def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> list[DeadRange]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs import errors, packed
+from jobs.json_reader import JsonReader
 from jobs.models import Binary
 
 _OFFSET = "offset f64 (the first number of the column, less facts.start)"
@@ -28,14 +29,34 @@ BINARIES = {
 }
 
 
-def binary(name: str, result: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+def binary(name: str, result: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
     """Pack a result as it is stored. NotFound when the job had no columns or no density."""
-    columns = result.get("columns")
+    columns = _read(result)
     if columns is None or (name == "density" and "density" not in columns):
         needs = "columns" if name == "columns" else "columns and density"
         raise errors.NotFound(f"this job has no {name}; submit statistics with {needs}", field="binary")
     data = _columns(columns) if name == "columns" else _density(columns)
     return lambda _choice: data
+
+
+def _read(result: JsonReader) -> dict[str, Any] | None:
+    """Return the columns of a result, with packed histograms as `density`; None without columns."""
+    columns = None
+    for member in result.members():
+        if member == "columns":
+            columns = {name: _histograms(result) if name == "density" else result.value() for name in result.members()}
+        else:
+            result.value()
+    return columns
+
+
+def _histograms(result: JsonReader) -> dict[str, array[Any]]:
+    first, delays, counts = array("I", [0]), array("H"), array("d")
+    for histogram in result.items():
+        delays.extend(delay for delay, _ in histogram)
+        counts.extend(int(count) for _, count in histogram)
+        first.append(len(delays))
+    return {"first": first, "delay": delays, "count": counts}
 
 
 def _start(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, array[Any]]]:
@@ -57,9 +78,4 @@ def _columns(columns: Mapping[str, Any]) -> bytes:
 
 def _density(columns: Mapping[str, Any]) -> bytes:
     facts, arrays = _start(columns)
-    first, delays, counts = array("I", [0]), array("H"), array("d")
-    for histogram in columns["density"]:
-        delays.extend(delay for delay, _ in histogram)
-        counts.extend(int(count) for _, count in histogram)
-        first.append(len(delays))
-    return packed.pack(facts, {**arrays, "first": first, "delay": delays, "count": counts})
+    return packed.pack(facts, arrays | columns["density"])

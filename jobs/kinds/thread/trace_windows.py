@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from jobs import errors, packed
+from jobs.json_reader import JsonReader
+from jobs.kinds.thread.parameters import MAX_CORES
 from jobs.models import Binary
 
 #: Slices a pixel and core beyond which a window is answered with bins.
@@ -41,12 +43,21 @@ BINARIES = {
 }
 
 
-def binary(name: str, trace: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+def binary(name: str, trace: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
     """Return the function that gives windows of a trace, the answer to the question `trace`. It raises InvalidRequest
     naming what is wrong in the query.
     """
     assert name in BINARIES
-    return Timeline(trace).window
+    timeline = Timeline()
+    for member in trace.members():
+        if member == "traceEvents":
+            timeline.add(trace.items())
+        else:
+            value = trace.value()
+            if member == "otherData":
+                timeline.set_facts(value)
+    timeline.finish()
+    return timeline.window
 
 
 class _Lane:
@@ -98,46 +109,73 @@ class _Lane:
 
 
 class Timeline:
-    """The slices of a trace by core, and its steals."""
+    """The slices of a trace by core, and its steals. It takes the events one by one, since all of them are large."""
 
-    def __init__(self, trace: Mapping[str, Any]) -> None:
-        about = trace["otherData"]
-        self.about = {name: about[name] for name in ("cores", "scheduler", "cell", "replica", "until_us", "truncated")}
-        self.about["deadlocked"] = about["deadlocked"]
-        self.until = max(float(about["until_us"]), 1e-3)
-        self.lanes = [_Lane() for _ in range(about["cores"])]
-        self.paths: dict[str, int] = {}
+    def __init__(self) -> None:
+        self.about: dict[str, Any] = {}
+        self.until = 0.0
+        self.lanes: list[_Lane] = []
+        self.names: list[str] = []
         self.steals: list[tuple[float, int, int, int]] = []
-        self._read(sorted((event for event in trace["traceEvents"] if event["ph"] == "X"), key=lambda e: e["ts"]))
-
-    def _read(self, slices: Sequence[Mapping[str, Any]]) -> None:
-        begun: set[int] = set()
+        self._paths_by_name: dict[str, int] = {}
+        self._begun: set[int] = set()
         #: By core: when its last steal succeeded, and who was robbed.
-        stolen: dict[int, tuple[float, int]] = {}
-        for event in slices:
-            core, start, end, facts = event["tid"], event["ts"], event["ts"] + event["dur"], event["args"]
-            kind, flags, thread, parent = _KINDS.get(event["cat"], RUN), 0, NOBODY, NOBODY
-            if kind == STEAL:
-                flags = STOLEN if facts["ok"] else 0
-                if flags:
-                    stolen[core] = (end, facts["victim"])
-            else:
-                thread = self._number(facts["path"])
-            if kind == RUN:
-                parent = NOBODY if facts["parent"] is None else self._number(facts["parent"])
-                flags = 0 if thread in begun else FIRST
-                begun.add(thread)
-                if core in stolen:
-                    when, victim = stolen.pop(core)
-                    flags |= STOLEN
-                    self.steals.append((when, victim, core, thread))
-            self.lanes[core].add(start, end, kind, facts.get("depth", 0), flags, thread, parent)
+        self._stolen: dict[int, tuple[float, int]] = {}
+
+    def set_facts(self, about: Mapping[str, Any]) -> None:
+        """Set the facts of the whole run, `otherData` of the trace."""
+        names = ("cores", "scheduler", "cell", "replica", "until_us", "truncated", "deadlocked")
+        self.about = {name: about[name] for name in names}
+        self.until = max(float(about["until_us"]), 1e-3)
+
+    def add(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Add events in their recorded order, in which the slices of a core, and of a thread, are sorted by time."""
+        for event in events:
+            if event["ph"] == "X":
+                self._add_slice(event)
+
+    def finish(self) -> None:
+        """Prepare for windows after the last event, and free what only `add` needs."""
+        self._lanes_up_to(self.about["cores"] - 1)
         for lane in self.lanes:
             lane.finish()
-        self.names = list(self.paths)
+        self.steals.sort()
+        self.names = list(self._paths_by_name)
+        self._paths_by_name, self._begun = {}, set()
+
+    def _add_slice(self, event: Mapping[str, Any]) -> None:
+        core, start, end, facts = event["tid"], event["ts"], event["ts"] + event["dur"], event["args"]
+        kind, flags, thread, parent = _KINDS.get(event["cat"], RUN), 0, NOBODY, NOBODY
+        if kind == STEAL:
+            flags = STOLEN if facts["ok"] else 0
+            if flags:
+                self._stolen[core] = (end, facts["victim"])
+        else:
+            thread = self._number(facts["path"])
+        if kind == RUN:
+            parent = NOBODY if facts["parent"] is None else self._number(facts["parent"])
+            flags = self._first_flags(core, thread)
+        self._lanes_up_to(core).add(start, end, kind, facts.get("depth", 0), flags, thread, parent)
+
+    def _first_flags(self, core: int, thread: int) -> int:
+        """Return the flags of a slice in which a thread runs, and note the steal that it comes after."""
+        flags = 0 if thread in self._begun else FIRST
+        self._begun.add(thread)
+        if core in self._stolen:
+            when, victim = self._stolen.pop(core)
+            flags |= STOLEN
+            self.steals.append((when, victim, core, thread))
+        return flags
+
+    def _lanes_up_to(self, core: int) -> _Lane:
+        if not 0 <= core < MAX_CORES:
+            raise ValueError(f"the trace has a slice of core {core}")
+        while len(self.lanes) <= core:
+            self.lanes.append(_Lane())
+        return self.lanes[core]
 
     def _number(self, path: str) -> int:
-        return self.paths.setdefault(path, len(self.paths))
+        return self._paths_by_name.setdefault(path, len(self._paths_by_name))
 
     def window(self, choice: Mapping[str, str]) -> bytes:
         t0 = _number(choice, "t0", 0.0, 0.0, self.until)
