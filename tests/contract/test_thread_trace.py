@@ -123,6 +123,18 @@ def test_a_trace_is_cut_where_it_was_told_to() -> None:
     assert definition.merge(computed(planned(**job)), {}) == computed(planned(**job))
 
 
+def test_a_trace_may_be_cut_at_every_event() -> None:
+    """Also among the slices that are open when the run ends."""
+    job = {"seed": 7, "replicas": 1, "cores": 2, "scheduler": "work_stealing", "thread_count": 3}
+
+    def cut(events: int) -> Any:
+        plan = definition.plan(definition.Parameters.model_validate({**job, "trace": {"max_events": events}}))
+        return trace_recorder.trace(plan.spec)["otherData"]["truncated"]
+
+    whole = next(events for events in range(1, 100) if not cut(events))
+    assert whole > 20 and all(cut(events) for events in range(1, whole)) and not cut(whole + 1)
+
+
 def test_kernel_and_reference_trace_alike() -> None:
     for events in (30, 100_000):
         plan = planned(**shaped(trace={"replica": 1, "max_events": events}))

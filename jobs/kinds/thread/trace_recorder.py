@@ -82,8 +82,12 @@ class Recorder(Replica):
     def _run(self) -> None:
         try:
             super()._run()
+            self._close_all()
         except Full:
             self.truncated = True
+            self._close_all()
+
+    def _close_all(self) -> None:
         for core in self.cores:
             self._close(core)
 
