@@ -41,6 +41,8 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         raise
     for kind, why in all_wrong(warmed).items():
         worker.refuse(kind, why)
+    if unkept := all_unkept(warmed):
+        log.warning("the next start compiles again: compiled code cannot be kept", extra={"unkept": unkept})
     if removed := [name for one in warmed for name in one.removed]:
         log.info("compiled code that nothing used for a month was removed", extra={"folders": removed})
     return lanes
@@ -49,6 +51,11 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
 def all_wrong(warmed: Iterable[Warmed]) -> dict[str, str]:
     """Return why, by kind, for those that are wrong in any lane."""
     return {kind: why for one in warmed for kind, why in one.wrong.items()}
+
+
+def all_unkept(warmed: Iterable[Warmed]) -> dict[str, str]:
+    """Return why compiled code is not kept, by kind, for the kinds that no lane has kept."""
+    return {kind: why for one in warmed for kind, why in one.unkept.items()}
 
 
 def compile_anew(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[Warmed]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from jobs import errors
 from jobs.gathered import Gathered
-from jobs.kinds import compiled_code, registry
+from jobs.kinds import code_sets, compiled_code, registry
 from jobs.models import Device, Spec
 from jobs.worker import execution, known_answers
 
@@ -34,6 +34,8 @@ class Warmed:
     wrong: dict[str, str] = field(default_factory=dict)
     #: Folders of compiled code that it removed, since nothing had used them for long.
     removed: list[str] = field(default_factory=list)
+    #: Why compiled code is not kept for the next start.
+    unkept: dict[str, str] = field(default_factory=dict)
 
 
 def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
@@ -63,10 +65,11 @@ def warm(anew: Collection[str] = ()) -> Warmed:
     for wait in (False, True):
         for kind in registry.computed_on(Device.CPU):
             if kind not in warmed.seconds:
-                with compiled_code.one_compiles(kind, wait=wait, anew=kind in anew) as mine:
-                    if mine:
+                with code_sets.compile_once(kind, wait=wait, anew=kind in anew) as may_load:
+                    if may_load:
                         _warm(kind, warmed)
     warmed.removed.extend(compiled_code.remove_unused())
+    warmed.unkept.update(code_sets.unkept())
     return warmed
 
 

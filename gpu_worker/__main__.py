@@ -22,7 +22,7 @@ from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
 from gpu_worker.sharing import Sharing, rank
 from jobs import exposure, logs, queues
-from jobs.kinds import gpu
+from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
 from jobs.settings import Settings, begin_anew, load, show_one_gpu
 from jobs.store.connection import RedisError
@@ -176,6 +176,8 @@ class Work:
         if not self._health.look(gpu):  # a context on a sick GPU may hang
             opened = open_device(self._settings, self._machine, gpu.uuid)
             log.info("self-test passed", extra={"seconds": opened})
+            if unkept := code_sets.unkept():
+                log.warning("the next start compiles again: compiled code cannot be kept", extra={"unkept": unkept})
         self._sharing = Sharing()
         most, known = self._settings.gpu_batch_size, self._health.why
         return [StreamLane(str(number), most, self._retire, self._sick, known) for number in range(LANES)]

@@ -33,7 +33,7 @@ def run() -> dict[str, float]:
     seconds = {}
     for kind in kinds():
         started = time.perf_counter()
-        registry.kernel(kind, Device.GPU).warm()
+        registry.warm(kind, Device.GPU)
         for asked in questions(kind):
             _ask(kind, asked)
         seconds[kind] = round(time.perf_counter() - started, 3)

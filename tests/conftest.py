@@ -25,7 +25,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from jobs.kinds import compiled_code
+from jobs.kinds import code_sets
 from jobs.settings import Settings, use_cpu_level
 from tests import kernels
 from tests.ports import free_port
@@ -78,7 +78,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Before a test module imports compiled code by itself.
-compiled_code.keep_apart()
+code_sets.configure_numba()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,6 +120,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         and not session.config.option.collectonly
     ):
         kernels.compile_all()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail tests that need kernels if these are wrong. An error while tests are collected would end the whole run."""
+    if item.path.parent.name in kernels.FOLDERS and (wrong := kernels.compile_all()):
+        pytest.fail(f"kernels are wrong even after they were compiled again: {wrong}", pytrace=False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

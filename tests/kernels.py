@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import importlib
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from jobs.kinds import compiled_code
+from jobs.kinds import code_sets, compiled_code, registry
+from jobs.models import Device
+from jobs.worker import known_answers
 
 TOP = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("NUMBA_CACHE_DIR") or compiled_code.CACHE_FOLDER)
@@ -22,24 +30,98 @@ def path(top: Path = TOP) -> str:
 
 #: Environment of workers of tests.
 ENVIRONMENT = {"PYTHONPATH": path(), "NUMBA_CACHE_DIR": str(CACHE)}
-#: Folders of tests that start workers.
-FOLDERS = {"integration", "hostile", "chaos", "browser"}
-#: Compile or load every kernel, unless another process has done so since the sources changed.
-_PROGRAM = """
-from cpu_worker import child
-from jobs.kinds import compiled_code, registry
-from jobs.models import Device
-if not all(map(compiled_code.is_compiled, registry.computed_on(Device.CPU))):
-    if wrong := child.warm().wrong:
-        raise SystemExit(f"wrong kernels: {wrong}; if their sources are right, remove .cluster/cache/numba")
-"""
+#: Folders of tests that start workers, or compute by themselves.
+FOLDERS = {"contract", "integration", "hostile", "chaos", "browser"}
+#: Name of a file in sets that have what only tests call as well.
+_COMPLETE = "complete-for-tests"
 
 
 @cache
-def compile_all() -> None:
-    """Compile what is not compiled yet, or wait while another process does."""
-    subprocess.run([sys.executable, "-c", _PROGRAM], cwd=TOP, env={**os.environ, **ENVIRONMENT}, check=True)
+def compile_all() -> dict[str, str]:
+    """Compile kernels, or load and check them. Compile wrong ones again, as workers do.
+
+    Return why kernels are wrong even then, by kind.
+    """
+    wrong = _wrong_kernels()
+    return _wrong_kernels(wrong) if wrong else {}
+
+
+def _wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
+    """Compile or load kernels in a new process. Return why kinds are wrong: all of them if the process fails."""
+    command = [sys.executable, "-m", "tests.kernels", *anew]
+    done = subprocess.run(command, cwd=TOP, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        return dict.fromkeys(registry.computed_on(Device.CPU), f"{' '.join(command)} ended with {done.returncode}")
+    wrong: dict[str, str] = json.loads(done.stdout)
+    return wrong
+
+
+def main(anew: Collection[str]) -> dict[str, str]:
+    """Compile or load the kernels of all kinds, those of `anew` without what is kept. Return why they are wrong."""
+    wrong = {}
+    for kind in registry.computed_on(Device.CPU):
+        try:
+            _prepare(kind, kind in anew)
+        except Exception as error:  # whatever it is, it may be gone after the next compilation
+            wrong[kind] = f"{type(error).__name__}: {error}"
+    return wrong
+
+
+def _prepare(kind: str, anew: bool) -> None:
+    """Compile or load a kind's kernel and check its answers. Sets that workers have compiled lack what tests need."""
+    with contextlib.ExitStack() as stack:
+        if anew or not _is_complete(kind):
+            stack.enter_context(_locked())
+        lacks = anew or not _is_complete(kind)
+        stack.enter_context(code_sets.compile_once(kind, anew=lacks))
+        registry.kernel(kind, Device.CPU).warm()
+        known_answers.check(kind, Device.CPU)
+        if lacks:
+            _compile_the_rest(kind)
+
+
+def _is_complete(kind: str) -> bool:
+    return any(compiled_code.folder(kind).glob(f"{Device.CPU}-*/{_COMPLETE}"))
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Compile in one process at a time: each would drop the set that another has just completed."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock-tests").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile_the_rest(kind: str) -> None:
+    """Compile what only tests call in one process with the kernel: forms for other CPUs, and kernels for GPUs."""
+    from jobs.kinds import gpu
+    from tests.gpu.host_device import MISSING, HostDevice
+
+    if kind == "collatz":
+        _warm_every_form()
+    if Device.GPU in registry.devices(kind) and not MISSING:
+        gpu.use(HostDevice())
+        registry.kernel(kind, Device.GPU).warm()
+    with code_sets.code_set(kind).writing() as may_write:
+        if may_write:
+            (code_sets.code_set(kind).path / _COMPLETE).touch()
+
+
+def _warm_every_form() -> None:
+    records, statistics, verify = (
+        importlib.import_module(f"jobs.kinds.collatz.{name}") for name in ("records", "statistics", "verify")
+    )
+    usual: Any = statistics.tails, verify.sweeps
+    for tails in statistics.all_tails():
+        statistics.tails = records.tails = lambda tails=tails: tails
+        statistics.warm(), records.warm()
+    for sweeps in verify.all_sweeps():
+        verify.sweeps = lambda sweeps=sweeps: sweeps
+        verify.warm()
+    statistics.tails = records.tails = usual[0]
+    verify.sweeps = usual[1]
 
 
 if __name__ == "__main__":
-    compile_all()
+    print(json.dumps(main(sys.argv[1:])))

@@ -1,5 +1,5 @@
-"""Where numba keeps compiled code: a folder for each kind, state of its sources, and target, so changing one kind
-leaves the others compiled.
+"""Folders of compiled code: one for each kind, state of its sources, and target, so changing one kind leaves the others
+compiled. `code_sets.py` fills them.
 
 Folders that no process has used for a month are removed. A process that uses one has it locked, and touched it when it
 began to.
@@ -19,13 +19,9 @@ import os
 import platform
 import re
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
 
 from jobs import kinds
 
@@ -52,26 +48,6 @@ def _state(source: Path) -> tuple[int, ...]:
 _STATES = {source: _state(source) for folder in kinds.__path__ for source in Path(folder).resolve().rglob("*.py")}
 
 
-def keep_apart() -> None:
-    """Make numba keep compiled code where `Locator` says, and only what its sources say. Must come before the first
-    decorated function.
-    """
-    importlib.import_module("numba").config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
-    caching = importlib.import_module("numba.core.caching")
-    caching.FunctionCache._impl_class = _if_unchanged(caching.CompileResultCacheImpl)
-
-
-@lru_cache
-def _if_unchanged(kept: Any) -> Any:
-    """Class of numba's that keeps what `kept` does, unless sources changed since this process began."""
-
-    class IfUnchanged(kept):
-        def check_cachable(self, compiled: Any) -> bool:
-            return self.locator.is_unchanged() and super().check_cachable(compiled)
-
-    return IfUnchanged
-
-
 @lru_cache
 def target() -> str:
     """Digest of what compiled code depends on beside its sources: versions, and the processor that it is for."""
@@ -81,12 +57,10 @@ def target() -> str:
 
 
 def _sources(kind: str) -> list[tuple[str, Path]]:
-    """A kind's Python sources at any depth, and the modules that kinds share, by name; "" has only these."""
+    """Return a kind's Python sources at any depth, and the modules that kinds share, by name."""
+    own = _place(kind)
     sources = sorted((path.name, path) for path in SHARED.glob("*.py"))
-    if kind:
-        own = _place(kind)
-        sources += sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
-    return sources
+    return sources + sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
 
 
 @lru_cache
@@ -100,7 +74,7 @@ def checksum(kind: str) -> str:
 
 def is_unchanged(kind: str) -> bool:
     """Tell whether a kind's sources, and what kinds share, are as they were before this process loaded any."""
-    own = _place(kind) if kind else SHARED / "none"
+    own = _place(kind)
     then = {path: state for path, state in _STATES.items() if path.parent == SHARED or path.is_relative_to(own)}
     try:
         return then == {path: _state(path) for _, path in _sources(kind)}
@@ -120,8 +94,8 @@ def top() -> Path:
 
 
 def folder(kind: str) -> Path:
-    """The folder of a kind's compiled code; "" is that of modules that kinds share."""
-    return top() / f"{kind or 'shared'}-{checksum(kind)}-{target()}"
+    """Return the folder of a kind's compiled code."""
+    return top() / f"{kind}-{checksum(kind)}-{target()}"
 
 
 def use(place: Path) -> None:
@@ -188,105 +162,10 @@ def _removed(place: Path, until: float) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_older(place, until):  # one has used it meanwhile, and ended
             return False
-        for mark in place.glob("compiled*"):  # first: what is left must not count as compiled
-            mark.unlink()
-        shutil.rmtree(place)
+        # A removal that is cut short must not leave part of the code under a name that processes look for.
+        shutil.rmtree(place.rename(place.with_name(f"removed-{place.name.removeprefix('removed-')}")))
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return True
-
-
-class Locator:
-    """numba's cache locator, by the protocol of NUMBA_CACHE_LOCATOR_CLASSES. Equal sources share a folder wherever the
-    checkout lies.
-    """
-
-    def __init__(self, path: Path, stamp: str, line: int, kind: str | None = None) -> None:
-        self.path, self.stamp, self.line, self.kind = path, stamp, line, kind
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
-        path, line = Path(file).resolve(), function.__code__.co_firstlineno
-        for each in kinds.__path__:
-            if path.is_relative_to(known := Path(each).resolve()):
-                kind, *below = path.relative_to(known).parts[:-1] or ("",)
-                use(folder(kind))
-                return cls(folder(kind).joinpath(*below), checksum(kind), line, kind)
-        stamp = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        other = top() / f"{path.stem}-{stamp}"
-        use(other)
-        return cls(other, stamp, line)
-
-    def get_cache_path(self) -> str:
-        return str(self.path)
-
-    def ensure_cache_path(self) -> None:
-        """Raise OSError when the folder cannot be written."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=self.path).close()
-
-    def is_unchanged(self) -> bool:
-        """Tell whether the sources of its kind are as this process may have loaded them."""
-        return self.kind is None or is_unchanged(self.kind)
-
-    def get_source_stamp(self) -> str:
-        return self.stamp
-
-    def get_disambiguator(self) -> str:
-        return str(self.line)
-
-
-def _mark(kind: str) -> Path:
-    """The file that says that this kind is compiled."""
-    keep_apart()
-    return folder(kind) / "compiled"
-
-
-def is_compiled(kind: str) -> bool:
-    """True when a process has compiled the kind in its present state."""
-    return _mark(kind).exists()
-
-
-@contextmanager
-def one_compiles(kind: str, *, wait: bool = True, anew: bool = False) -> Iterator[bool]:
-    """Yield True when this process may compile the kind, or load it. While another compiles it, wait; without `wait`,
-    yield False. Once a process has left this without an error, nobody waits.
-
-    `anew` first drops what is kept of the kind.
-    """
-    mark = _mark(kind)
-    use(mark.parent)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    with (mark.parent / "lock").open("a") as lock:
-        if (anew or not mark.exists()) and not _locked(lock, wait):
-            yield False
-            return
-        if anew:
-            mark.unlink(missing_ok=True)
-            _drop(kind)
-        elif mark.exists():
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        yield True
-        mark.touch()
-
-
-def _drop(kind: str) -> None:
-    """Forget the kind's compiled code and tables, and the code that kinds share: callers were compiled with it.
-
-    Only what names the rest goes, so that a process which is writing there loses nothing that it needs.
-    """
-    for place in (folder(kind), folder("")):
-        for file in place.rglob("*"):
-            if file.suffix in (".nbi", ".npz"):
-                file.unlink(missing_ok=True)
-
-
-def _locked(lock: IO[str], wait: bool) -> bool:
-    """Lock a file; without `wait`, return False when another process holds it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
     return True

@@ -4,7 +4,6 @@ them anew.
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -13,22 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from jobs.kinds import compiled_code
+from jobs.kinds import code_sets
 
 Tables = Mapping[str, Any]
 
 
 def kept(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
-    """Return the arrays that `make` gives: read where a process has kept them, else made, and kept if possible.
+    """Return the arrays that `make` gives: read them if the kind's set has them, else make and keep them.
 
-    The file holds a checksum of each array; a damaged one is made anew.
+    Only the process that compiles the set keeps them. The file holds a checksum of each array; a damaged file is
+    replaced.
     """
-    file = compiled_code.folder(kind) / f"{name}.npz"
+    used = code_sets.code_set(kind)
+    file = used.path / f"{name}.npz"
     tables = _read(file)
     if tables is None:
         tables = make()
-        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, and nothing else
-            _write(file, tables)
+        with used.writing() as may_write:
+            if may_write or file.exists():
+                _write(file, tables)
     return tables
 
 
@@ -42,7 +44,6 @@ def _read(file: Path) -> Tables | None:
 
 def _write(file: Path, tables: Tables) -> None:
     """Others see the whole file or none."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
         whole = Path(scratch) / file.name
         np.savez(whole, **tables)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import cast
 
 from jobs import errors, kinds
-from jobs.kinds import compiled_code
+from jobs.kinds import code_sets
 from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Naming, Packing, Reference, Running
 from jobs.models import Device
 
@@ -107,7 +107,7 @@ def reference(kind: str) -> Reference:
 def kernel(kind: str, device: Device) -> Kernel:
     """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
     definition(kind)
-    compiled_code.keep_apart()
+    code_sets.configure_numba()
     name = _kernel_name(kind, device)
     try:
         return cast(Kernel, importlib.import_module(name))
@@ -115,3 +115,9 @@ def kernel(kind: str, device: Device) -> Kernel:
         if error.name != name:
             raise
         raise errors.NoKernel(f"kind {kind} has no kernel for {device}") from error
+
+
+def warm(kind: str, device: Device) -> None:
+    """Load the compiled code of a kind, or compile it for all processes: call this before `kernel`."""
+    with code_sets.compile_once(kind, device):
+        kernel(kind, device).warm()

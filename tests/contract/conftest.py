@@ -4,14 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import kernels
 from tests.contract.lease_model import Bench
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compiled() -> None:
-    """Processes of tests that begin at the same time share the compilation, each kind once."""
-    kernels.compile_all()
 
 
 @pytest.fixture

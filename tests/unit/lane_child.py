@@ -46,6 +46,11 @@ def removed_some(pipe: Connection, shared: Any, parent: int, anew: Collection[st
     pipe.recv()
 
 
+def kept_nothing(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+    pipe.send(Warmed(unkept={"k": "No space left on device"}))
+    pipe.recv()
+
+
 def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
     pipe.send(Warmed(wrong={"k": "wrong sum"}))
     pipe.recv()

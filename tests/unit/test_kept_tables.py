@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jobs.kinds import compiled_code, kept_tables
+from jobs.kinds import code_sets, kept_tables
 
 TABLES: dict[str, Any] = {
     "odd": np.arange(1, 100_000, 2, dtype=np.uint64),
@@ -28,9 +28,13 @@ class Maker:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(compiled_code, "folder", lambda kind: tmp_path / kind)
-    return tmp_path / "even"
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a set that this process compiles."""
+    folder = tmp_path / "even"
+    folder.mkdir()
+    with (tmp_path / "lock").open("a") as lock:
+        monkeypatch.setattr(code_sets, "_used", {"even": code_sets.CodeSet(folder, lock)})
+        yield folder
 
 
 def get(make: Maker) -> kept_tables.Tables:
@@ -72,9 +76,21 @@ def test_a_damaged_file_is_made_anew(folder: Path, damage: Callable[[bytes], byt
     assert make.made == 2
 
 
-def test_a_folder_that_cannot_be_made_keeps_nothing(folder: Path) -> None:
-    folder.write_text("a file in its place")
+def test_a_table_is_added_to_no_published_set_and_replaced_there_if_it_is_damaged(folder: Path) -> None:
     make = Maker()
+    code_sets._used["even"].publish()
+    get(make)
+    assert list(folder.iterdir()) == []
+    (folder / "tables.npz").write_bytes(b"damaged")
     get(make)
     get(make)
     assert make.made == 2
+
+
+def test_a_set_whose_table_cannot_be_kept_is_abandoned(folder: Path) -> None:
+    make = Maker()
+    folder.rmdir()
+    get(make)
+    get(make)
+    assert make.made == 2
+    assert code_sets._used["even"].lock is None and "No such file" in code_sets.unkept()["even"]

@@ -162,6 +162,15 @@ def test_a_worker_says_which_compiled_code_its_lanes_removed(
     assert vars(said)["folders"] == ["k-1"]
 
 
+def test_a_worker_warns_if_compiled_code_cannot_be_kept(
+    worker: Worker, started: list[ChildLane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(child, "main", lane_child.kept_nothing)
+    started.extend(worker_module.start_lanes(worker, 1))
+    [warning] = [record for record in caplog.records if "cannot be kept" in record.message]
+    assert vars(warning)["unkept"] == {"k": "No space left on device"} and worker.refused == {}
+
+
 def test_a_kind_that_stays_wrong_is_refused_and_others_are_served(
     worker: Worker, started: list[ChildLane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

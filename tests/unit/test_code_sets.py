@@ -1,0 +1,209 @@
+"""Compiled code of several processes gives right results together, and others see a whole set of it or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit import toy_starts
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Files and folders that a start completes for one kind: indexes and code of two functions, a table, the set.
+COMPLETED = 6
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH with the toy kinds."""
+    toy_starts.write(tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, *steps: list[dict[str, Any]]) -> list[list[Any]]:
+    """Do the steps one after the other, the starts of each side by side; return what these say."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}
+    command = [sys.executable, "-m", "tests.unit.toy_starts", json.dumps(steps)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said: list[list[Any]] = json.loads(done.stdout)
+    return said
+
+
+def start(cache: Path, *kinds: str, **asked: Any) -> dict[str, Any]:
+    return {"kinds": kinds or ["even"], "cache": str(cache), **asked}
+
+
+def sets(cache: Path) -> list[str]:
+    """Return the folders of sets, published or not, without the random part of their names."""
+    return sorted(path.name.rpartition("-")[0] for path in cache.glob("*/*") if path.is_dir())
+
+
+def test_a_killed_process_leaves_nothing_that_others_use(toys: Path) -> None:
+    caches = [toys / f"cache-{at}" for at in range(1, COMPLETED + 2)]
+    steps = [
+        [start(cache, kill_at=at) for at, cache in enumerate(caches, start=1)],
+        [start(cache) for cache in caches],
+        [start(cache) for cache in caches],
+    ]
+    killed, first, second = run(toys, *steps)
+    for answer in first + second:
+        assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
+    assert [answer is None for answer in killed] == [True] * COMPLETED + [False]
+    assert [answer["hits"] for answer in first] == [0] * COMPLETED + [2]
+    assert [answer["hits"] for answer in second] == [2] * len(caches)
+    assert [sets(cache) for cache in caches] == [["cpu"]] * len(caches)
+
+
+@pytest.mark.parametrize("order", [("even", "odd"), ("odd", "even")])
+def test_code_of_kinds_from_two_processes_works_together_in_any_order(toys: Path, order: tuple[str, str]) -> None:
+    cache = toys / "cache"
+    *_, [both] = run(toys, [start(cache, "even")], [start(cache, "odd")], [start(cache, *order)])
+    assert both["answers"] == toy_starts.expected("even", "odd") and both["wrong"] == {}
+    assert both["hits"] == 4
+
+
+def test_code_that_is_compiled_after_publication_is_right_and_not_kept(toys: Path) -> None:
+    cache = toys / "cache"
+    run(toys, [start(cache)])
+    published = contents(cache)
+    orders = [["int64", "int32"], ["int32", "int64"], ["int64"]]
+    for [answer] in run(toys, *[[start(cache, types=types, warms=False)] for types in orders]):
+        assert answer["answers"] == toy_starts.expected("even") and answer["hits"] == 2
+    assert contents(cache) == published
+
+
+def contents(cache: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(cache)): path.read_bytes() for path in cache.rglob("*") if path.is_file()}
+
+
+def test_files_of_another_process_are_never_used(toys: Path) -> None:
+    """As somebody makes them who copies one cache over another, or as earlier versions kept them."""
+    cache, other, former = (toys / name for name in ("cache", "other", "former"))
+    run(toys, [start(each) for each in (cache, other, former)])
+    [one], [two], [three] = (list(each.glob("*/cpu-*")) for each in (cache, other, former))
+    for file in two.iterdir():
+        shutil.copy(file, one)
+    for file in three.iterdir():
+        file.rename(three.parent / file.name)
+    three.rmdir()
+    (three.parent / "compiled").touch()
+    answers = run(toys, [start(cache), start(former)])[0]
+    for answer in answers:
+        assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
+        assert answer["hits"] == 0
+
+
+def test_processes_that_start_together_publish_one_set_of_each_kind(toys: Path) -> None:
+    cache = toys / "cache"
+    together, [later] = run(toys, [start(cache, "even", "odd")] * 4, [start(cache, "even", "odd")])
+    for answer in [*together, later]:
+        assert answer["answers"] == toy_starts.expected("even", "odd") and answer["wrong"] == {}
+    assert sum(answer["hits"] for answer in together) == 4 * 3 and later["hits"] == 4
+    assert sets(cache) == ["cpu", "cpu"]
+
+
+def test_code_that_cannot_be_kept_is_used_all_the_same(toys: Path) -> None:
+    failures = [*({"full_at": at} for at in range(1, COMPLETED + 1)), {"most_bytes": 1000}]
+    caches = [toys / f"cache-{number}" for number in range(len(failures))]
+    full, later = run(
+        toys,
+        [start(cache, **failure) for cache, failure in zip(caches, failures, strict=True)],
+        [start(cache) for cache in caches],
+    )
+    for answer in full + later:
+        assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {} and answer["hits"] == 0
+    assert all("[Errno" in answer["unkept"]["even"] for answer in full)
+    assert all(answer["unkept"] == {} for answer in later)
+    assert [sets(cache) for cache in caches] == [["cpu"]] * len(caches)
+
+
+def test_a_cache_that_cannot_be_written_is_read(toys: Path) -> None:
+    (toys / "file").touch()
+    cache = toys / "cache"
+    [none], _, [read] = run(
+        toys, [start(toys / "file" / "cache")], [start(cache)], [start(cache, "even", "odd", is_read_only=True)]
+    )
+    assert none["answers"] == toy_starts.expected("even") and none["wrong"] == {}
+    assert "Not a directory" in none["unkept"]["even"]
+    assert read["answers"] == toy_starts.expected("even", "odd") and read["wrong"] == {}
+    assert read["hits"] == 2 and list(read["unkept"]) == ["odd"]
+    assert "Read-only" in read["unkept"]["odd"]
+
+
+def test_each_device_has_a_set_of_its_own(toys: Path) -> None:
+    cache = toys / "cache"
+    answers = run(toys, *[[start(cache, device=device)] for device in ("cpu", "gpu", "gpu", "cpu")])
+    assert [answer["hits"] for [answer] in answers] == [0, 0, 2, 2]
+    assert all(answer["answers"] == toy_starts.expected("even") for [answer] in answers)
+    assert sets(cache) == ["cpu", "gpu"]
+
+
+def test_a_process_that_imported_the_kernel_before_publishes_no_part_of_a_set(toys: Path) -> None:
+    cache = toys / "cache"
+    [answer] = run(toys, [start(cache, imports_first=True)])[0]
+    assert answer["answers"] == toy_starts.expected("even")
+    assert sets(cache) == []
+
+
+COMPILE = """
+import sys, time
+from jobs.kinds import code_sets
+with code_sets.compile_once("collatz"):
+    print("in", time.monotonic(), flush=True)
+    if sys.argv[1] == "dies":
+        raise SystemExit(1)
+    time.sleep(float(sys.argv[1]))
+    print("out", time.monotonic(), flush=True)
+"""
+
+
+def compiling(cache: Path, what: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", COMPILE, what]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def spent(process: subprocess.Popen[str]) -> tuple[float, float]:
+    """Return when it went in and out, by its clock."""
+    words = process.communicate(timeout=60)[0].split()
+    return float(words[1]), float(words[3])
+
+
+def test_one_process_compiles_and_the_others_then_load_at_once(tmp_path: Path) -> None:
+    died = compiling(tmp_path, "dies")
+    assert "out" not in died.communicate(timeout=60)[0]
+    first, second = sorted(spent(process) for process in [compiling(tmp_path, "0.7") for _ in range(2)])
+    assert first[1] <= second[0]
+    together = [compiling(tmp_path, "600") for _ in range(2)]
+    for process in together:
+        assert process.stdout and process.stdout.readline().startswith("in"), "it waits for the other"
+    for process in together:
+        process.kill()
+        process.communicate()
+
+
+MEANWHILE = """
+from jobs.kinds import code_sets
+for kind in ("collatz", "thread"):
+    with code_sets.compile_once(kind, wait=False) as may_compile:
+        print(may_compile)
+"""
+
+
+def test_who_does_not_wait_compiles_what_nobody_else_does(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", MEANWHILE]
+    with compiling(tmp_path, "600") as first:
+        assert first.stdout and first.stdout.readline().startswith("in")
+        meanwhile = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        first.kill()
+    assert meanwhile.stdout.split() == ["False", "True"]
+    afterwards = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert afterwards.stdout.split() == ["True", "True"]

@@ -1,0 +1,214 @@
+"""Starts of CPU workers' children on two toy kinds: `python -m tests.unit.toy_starts STEPS`, by `test_code_sets.py`.
+
+The kinds' names and argument types are alike and their functions differ, so their symbols collide if anything can. Each
+start is a fork of one process that has loaded numba: a new process would take seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numba import njit
+from numba.core import config as numba_config
+
+from cpu_worker import child
+from jobs.kinds import registry
+from jobs.models import Device
+
+#: What both kinds share, and what differs: the numbers that their first and second function add.
+ADDERS = """
+import numpy
+from numba import njit
+
+def adder_of(added):
+    @njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def adder(number):
+        return added if number < 2 else adder(number // 2) + adder(number // 3) + number
+    return adder
+"""
+KERNEL = """
+import numpy as np
+import numpy
+from numba import njit
+from jobs.kinds import kept_tables
+from jobs.kinds.adders import adder_of
+
+add_first, add_second = adder_of({first}), adder_of({second})
+
+def _compiled(is_second):
+    @njit(cache=True)
+    def chunk(count):
+        total = 0
+        for number in range(np.int64(count)):
+            total += add_second(number) if is_second else add_first(number)
+        return total
+    return chunk
+
+first, second = _compiled(False), _compiled(True)
+
+def table():
+    return kept_tables.kept("{kind}", "table", lambda: {{"numbers": np.array([{first}, {second}])}})["numbers"]
+
+def warm():
+    first(1), second(1), table()
+
+def run(spec, lo, hi, tick):
+    return hi, {{"second": second(hi), "first": first(hi), "table": table().tolist()}}  # not in the order of warm()
+"""
+GPU_KERNEL = """
+from jobs.kinds.{kind}.cpu_kernel import first, run, second, warm
+"""
+DEFINITION = """
+from pydantic import BaseModel
+
+MODEL_VERSION = 1
+
+class Parameters(BaseModel): ...
+"""
+ADDED = {"even": (2, 4), "odd": (1, 3)}
+COUNT = 50
+
+
+def write(folder: Path) -> None:
+    """Write both kinds into a folder for PYTHONPATH."""
+    for kind, (first, second) in ADDED.items():
+        own = folder / "jobs" / "kinds" / kind
+        own.mkdir(parents=True)
+        for package in (own.parents[1], own.parent, own):
+            (package / "__init__.py").touch()
+        (own / "definition.py").write_text(DEFINITION)
+        (own / "cpu_kernel.py").write_text(KERNEL.format(kind=kind, first=first, second=second))
+        (own / "gpu_kernel.py").write_text(GPU_KERNEL.format(kind=kind))
+    (folder / "jobs" / "kinds" / "adders.py").write_text(ADDERS)
+
+
+def expected(*kinds: str) -> dict[str, Any]:
+    """Return the answers of the kinds, computed without numba."""
+
+    def added(number: int, least: int) -> int:
+        return least if number < 2 else added(number // 2, least) + added(number // 3, least) + number
+
+    def answer(first: int, second: int) -> dict[str, Any]:
+        sums = [sum(added(number, least) for number in range(COUNT)) for least in (first, second)]
+        return {"first": sums[0], "second": sums[1], "table": [first, second]}
+
+    return {kind: answer(*ADDED[kind]) for kind in kinds}
+
+
+class _Failure:
+    """Audit hook that fails when the process completes its `at`-th file or folder in the cache: each is renamed."""
+
+    def __init__(self, at: int, kill: bool) -> None:
+        self.left, self.kill = at, kill
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename":
+            self.left -= 1
+            if self.left == 0 and self.kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.left <= 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class _ReadOnly:
+    """Audit hook that refuses what a file system that is mounted read-only refuses. Permissions do not stop root."""
+
+    def __init__(self, cache: str) -> None:
+        self.cache = cache
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.utime") or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        )
+        if writes and str(arguments[0]).startswith(self.cache) and not Path(arguments[0]).is_dir():
+            raise OSError(errno.EROFS, "Read-only file system")
+
+
+def _start(
+    kinds: list[str],
+    cache: str,
+    *,
+    kill_at: int = 0,
+    full_at: int = 0,
+    most_bytes: int = 0,
+    is_read_only: bool = False,
+    types: tuple[str, ...] = ("int64",),
+    warms: bool = True,
+    imports_first: bool = False,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Warm these kinds in this process, in this order, and have them compute with arguments of these numpy types."""
+    numba_config.CACHE_DIR = cache
+    registry.computed_on = lambda device: tuple(kinds)  # type: ignore[assignment]
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+    if kill_at or full_at:
+        sys.addaudithook(_Failure(kill_at or full_at, kill=bool(kill_at)))
+    if is_read_only:
+        sys.addaudithook(_ReadOnly(cache))
+    if imports_first:
+        [registry.kernel(kind, Device.CPU) for kind in kinds]
+    if device == "gpu":
+        [registry.warm(kind, Device.GPU) for kind in kinds]
+    warmed = child.warm() if warms and device == "cpu" else child.Warmed()
+    kernels: Any = {kind: registry.kernel(kind, Device(device)) for kind in kinds}
+    for each in types:
+        count = getattr(numpy, each)(COUNT)
+        answers = {kind: kernel.run({}, 0, count, lambda _: True)[1] for kind, kernel in kernels.items()}
+    functions = [function for kernel in kernels.values() for function in (kernel.first, kernel.second)]
+    return {
+        "answers": answers,
+        "wrong": warmed.wrong,
+        "unkept": vars(warmed).get("unkept"),
+        "hits": sum(sum(function.stats.cache_hits.values()) for function in functions),
+    }
+
+
+def _forked(step: dict[str, Any]) -> tuple[int, int]:
+    """Start in a fork; return the descriptor of its output, and its process id."""
+    reading, writing = os.pipe()
+    if pid := os.fork():
+        os.close(writing)
+        return reading, pid
+    code = 1
+    try:
+        os.write(writing, json.dumps(_start(**step)).encode())
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _answer(reading: int, pid: int) -> Any:
+    """Return what a fork says; None if it was killed."""
+    with os.fdopen(reading) as stream:
+        text = stream.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code not in (0, -signal.SIGKILL):
+        raise SystemExit(f"a start ended with {code}")
+    return json.loads(text) if text else None
+
+
+def abs_of(number: int) -> int:
+    return abs(number)
+
+
+def main(steps: list[list[dict[str, Any]]]) -> None:
+    """Do the steps, each of which is a list of starts at the same time; print their answers."""
+    sys.dont_write_bytecode = True  # else Python completes files too
+    njit("int64(int64)")(abs_of)  # prepares numba for all forks
+    print(json.dumps([[_answer(*each) for each in [_forked(start) for start in step]] for step in steps]))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
