@@ -31,6 +31,7 @@ def rate(units: int, compute: Callable[[], object]) -> float:
 
 def row(kind: str) -> Row:
     """The kernel of one kind beside its reference, in units/s."""
+    registry.warm(kind, Device.CPU)
     plan, kernel, reference = example(kind), registry.kernel(kind, Device.CPU), registry.reference(kind)
     few = min(plan.total, UNITS)
     kernel.run(plan.spec, 0, plan.total, lambda _: True)

@@ -32,8 +32,8 @@ def _parameters(count: int) -> dict[str, Any]:
 
 def _direct(pipe: Connection) -> None:
     """Run the kernel in a bare process on the tasks that the pipe brings."""
+    registry.warm("collatz", Device.CPU)
     kernel = registry.kernel("collatz", Device.CPU)
-    kernel.warm()
     pipe.send("warm")
     while (task := pipe.recv()) is not None:
         spec, lo, hi = task

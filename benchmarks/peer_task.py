@@ -10,7 +10,7 @@ from jobs.models import Device
 
 def warm() -> None:
     """Load the kernel, as our workers do before they are ready."""
-    registry.kernel("collatz", Device.CPU).warm()
+    registry.warm("collatz", Device.CPU)
 
 
 def compute(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -51,13 +51,13 @@ def rate(mode: str, start: int, count: int) -> float:
 
 def lease(mode: str, start: int, grain: int) -> int:
     """Numbers of a lease of about TURN_SECONDS, whole grains."""
-    registry.kernel("collatz", Device.CPU).warm()
+    registry.warm("collatz", Device.CPU)
     guess = max(rate(mode, start, 4 * grain) for _ in range(3))
     return max(1, round(guess * TURN_SECONDS / grain)) * grain
 
 
 def _lane(pipe: Connection) -> None:
-    registry.kernel("collatz", Device.CPU).warm()
+    registry.warm("collatz", Device.CPU)
     pipe.send(0.0)
     while (task := pipe.recv()) is not None:
         rate(*task)

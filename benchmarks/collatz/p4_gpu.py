@@ -106,7 +106,7 @@ def run() -> list[Row]:
     device = gpus.first("P4")
     if device is None:
         return []
-    registry.kernel("collatz", Device.GPU).warm()
+    registry.warm("collatz", Device.GPU)
     rows = []
     for point, mode, start, count in POINTS:
         ours, peer = _for_seconds(mode, start, SECONDS), _on_cpu(mode, start, count)

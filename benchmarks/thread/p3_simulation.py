@@ -77,7 +77,7 @@ def _beside_ciw() -> list[Row]:
 
 
 def run() -> list[Row]:
-    registry.kernel("thread", Device.CPU).warm()
+    registry.warm("thread", Device.CPU)
     measured = [_beside_simpy(cores, peer_simpy.tuned, TUNED, "simpy") for cores in CORES]
     measured.append(_beside_simpy(8, peer_simpy.idiomatic, IDIOMATIC, "simpy-idiomatic"))
     for scheduler, join in (("fifo", "none"), ("work_stealing", "suspend")):

@@ -33,6 +33,7 @@ def _plan(model: dict[str, Any]) -> Plan:
 
 def _rate(plan: Plan, device: Device, lanes: int, threads: float) -> float:
     """Simulated threads/s of about as many threads as asked for, by lanes at once as a worker has them."""
+    registry.warm("thread", device)
     kernel = registry.kernel("thread", device)
     count = int(threads / plan.spec["expected_threads"] / lanes)
 

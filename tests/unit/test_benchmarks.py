@@ -10,6 +10,7 @@ from benchmarks import __main__ as bench
 from benchmarks import k1_kernels
 from benchmarks.measure import Row
 from jobs.kinds import registry
+from tests import kernels
 
 
 def test_benchmarks_of_kinds_are_found_by_folder() -> None:
@@ -40,5 +41,6 @@ def test_nothing_measured_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_any_kind_is_measured_by_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(k1_kernels, "TURN_SECONDS", 0.01)
     monkeypatch.setattr(k1_kernels, "ROUNDS", 1)
+    assert kernels.compile_all() == {}
     row = k1_kernels.row("collatz")
     assert isinstance(row, Row) and row.id == "K1@collatz" and row.ratio > 0
