@@ -16,6 +16,7 @@ from engines import gguf_metadata, memory, registry
 from engines.contract import Model
 from engines.memory import Cache, Need
 from jobs import errors
+from jobs.kinds.program_arguments import text_of
 from jobs.kinds.service import launch
 from tests import tiny_model
 from tests.engine_runs import running
@@ -329,7 +330,7 @@ def test_llamacpp_starts_no_more_threads_than_its_container_has_cores(
     (tmp_path / "xllamacpp.py").write_text(_LLAMA)
     definition = registry.definition("llamacpp")
     launch = definition.launch(definition.Parameters(threads=threads), model({"a.gguf": 1}), 0)
-    words = [sys.executable, *launch.command[1:]]
+    words = [sys.executable, *map(text_of, launch.command[1:])]
     told = {"CLUSTER_ADDRESS": "127.0.0.1", "CLUSTER_PORT": "1", "CLUSTER_KEY": "k", "PYTHONPATH": str(tmp_path)}
     env = told | ({"CLUSTER_CPUS": cores} if cores else {})
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
