@@ -11,7 +11,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from coordinator import announcing
+from coordinator import announcing, dependents
 from coordinator.artifacts import collector
 from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
@@ -20,12 +20,11 @@ from coordinator.audit.denials import Denials
 from coordinator.audit.export_task import AuditExport
 from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.cluster import Cluster
+from coordinator.dependents import Dependents
 from coordinator.destinations import Guard
 from coordinator.events.event import Event
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
-from coordinator.jobs import dependents
-from coordinator.jobs.dependents import Dependents
 from coordinator.jobs.on_behalf import OnBehalf
 from coordinator.leader import Leader
 from coordinator.logs.live import Live

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator import dependents
+from coordinator.dependents import Dependents
 from coordinator.events.event import Event
-from coordinator.jobs import dependents
-from coordinator.jobs.dependents import Dependents
 from coordinator.periodic_task import PeriodicTask
 from jobs.store import Store, bells, connection
 from tests.contract.lease_model import new_job

@@ -248,7 +248,7 @@ def test_spans_tell_a_job_from_its_submission_to_its_result(traced: Flows, colle
 
 def app_spans(flow: Flows, sender: SpanSender) -> None:
     """Move the spans of requests, which the application's own sender has, to one that a test turns by hand."""
-    own = next(layer for layer in flow.app.user_middleware if "add" in layer.kwargs).kwargs["add"].__self__
+    own = next(layer for layer in flow.app.user_middleware if "add" in layer.kwargs).kwargs["add"].__self__.spans
     while own._requests:
         sender.add(own._requests.popleft())
 
