@@ -14,6 +14,7 @@ from coordinator.jobs import scheduler
 from coordinator.jobs.worker_table import WorkerTable
 from jobs import labels
 from jobs.models import Device
+from jobs.requirements import Offer
 from jobs.store import Store, skipped
 from jobs.store.fleet_reads import Load
 
@@ -81,8 +82,10 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     work = skipped.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
     speeds = skipped.readable("figure", load.paces.items(), _pace)
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
+    resting = [(name, fields) for name, fields in served if b"offer" in fields and _rests(fields)]
     return scheduler.Fleet(
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
+        resting=dict(skipped.readable("worker", resting, _resting)),
         parked=len(sound) - len(able), cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
         drained=Counter(skipped.readable("worker", drained, _device)),
         workers=count, idle=idle, lanes=lanes,
@@ -98,6 +101,18 @@ def _device(_name: str, stored: bytes) -> Device:
 
 def _cordon(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Device, str]]:
     return name, (Device(fields[b"device"].decode()), fields[b"cordoned"].decode(errors="replace"))
+
+
+def _rests(fields: Mapping[bytes, bytes]) -> bool:
+    return fields.get(b"drain") == b"1" or bool(fields.get(b"cordoned"))
+
+
+def _resting(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Offer, str]]:
+    """Return what a runner has that takes no work, and why it takes none."""
+    why = fields.get(b"cordoned", b"").decode(errors="replace")
+    if not why:
+        why = f"it is drained; it works again with: cluster drain {name} --off"
+    return name, (decoding.parsed(fields[b"offer"]), why)
 
 
 def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:

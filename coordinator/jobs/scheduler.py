@@ -42,6 +42,8 @@ class Fleet:
     cordoned: Mapping[str, tuple[Device, str]] = field(default_factory=dict)
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
+    #: The same of live runners that take no work now, with the reason.
+    resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
     #: Labels that tenants require of hosts, of those that require some; and the part of the fleet with such labels.
@@ -247,7 +249,9 @@ def _before_it(place: Place) -> str:
 
 
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
-    """Return which requirement no live runner meets; None where one meets all of them."""
+    """Return which requirement no live runner meets, or which one would and takes no work; None where one does."""
+    if (why := _resting(needed, fleet)) is not None:
+        return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
         return unserved(queue, fleet)
     if not fleet.workers.get(Device.RUNNER):
@@ -261,6 +265,17 @@ def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     name, short = closest
     what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
     return f"no runner has {what}; {name} comes nearest, with {has}"
+
+
+def _resting(needed: Requirements, fleet: Fleet) -> str | None:
+    """Return why the first runner takes no work that has what a job needs; None where another one has it, or none."""
+    if any(not requirements.shortfalls(needed, offer) for offer in fleet.runners.values()):
+        return None
+    for name, (offer, why) in sorted(fleet.resting.items()):
+        if not requirements.shortfalls(needed, offer):
+            has = f"has {_words(needed)}, but " if needed else ""
+            return f"{name} {has}takes no work: {why}"
+    return None
 
 
 def _reserved(place: Place) -> str:

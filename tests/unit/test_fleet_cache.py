@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from coordinator.jobs import fleet_cache, scheduler
@@ -59,6 +61,19 @@ def test_live_workers_that_are_drained_are_counted_apart(any_redis_url: str) -> 
     store.fleet.drain("rests")
     fleet = Queries(store, Settings()).fleet_cache.get()
     assert (fleet.workers, fleet.drained, fleet.lanes) == ({Device.CPU: 1}, {Device.CPU: 1}, {Device.CPU: 2})
+
+
+def test_runners_that_take_no_work_are_known_with_what_they_have_and_why(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url))
+    offer = {"cpus": 2, "memory_mib": 1000, "gpus": [], "host": "h", "labels": []}
+    for name, cordoned in (("works", ""), ("full", "its disk is full"), ("rests", "")):
+        facts = {"device": "runner", "lanes": 2, "kinds": "{}", "offer": json.dumps(offer), "cordoned": cordoned}
+        store.fleet.heartbeat(name, store.fleet.birth(), facts)
+    store.fleet.drain("rests")
+    fleet = Queries(store, Settings()).fleet_cache.get()
+    assert fleet.runners == {"works": offer}
+    drained = "it is drained; it works again with: cluster drain rests --off"
+    assert fleet.resting == {"full": (offer, "its disk is full"), "rests": (offer, drained)}
 
 
 def test_a_tenant_that_requires_labels_has_the_part_of_the_fleet_that_has_all_of_them(any_redis_url: str) -> None:

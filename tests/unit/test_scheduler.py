@@ -208,6 +208,28 @@ def test_a_program_says_what_no_runner_has() -> None:
     assert reason({}, 0, b=2) == f"{waits}; {SLOTS}"
 
 
+def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has_what_a_job_needs() -> None:
+    full = "its disk is full: 3 MiB are free"
+    ssd, hdd = ({"cpus": 8, "labels": [label]} for label in ("ssd", "hdd"))
+
+    def reason(needed: dict[str, object], **runners: dict[str, object]) -> str:
+        count = len(runners)
+        fleet = Fleet(
+            workers={RUNNER: count}, lanes={RUNNER: 8 * count}, runners=runners,
+            resting={"runner-1": (ssd, full)}, cordoned={"runner-1": (RUNNER, full)},
+        )  # fmt: skip
+        return scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet, needed=needed) or ""
+
+    needs_ssd: dict[str, object] = {"labels": ["ssd"]}
+    assert reason(needs_ssd) == f"runner-1 has labels ssd, but takes no work: {full}"
+    assert reason(needs_ssd, hdd=hdd) == f"runner-1 has labels ssd, but takes no work: {full}"
+    assert reason({}) == f"runner-1 takes no work: {full}"
+    assert "every worker is busy" in reason({}, hdd=hdd)
+    assert "every worker is busy" in reason(needs_ssd, other=ssd)
+    assert reason({"labels": ["gpu"]}, hdd=hdd) == "no runner has labels gpu; hdd comes nearest, with hdd"
+    assert "takes no work: " + full in reason({"labels": ["gpu"]})
+
+
 @pytest.mark.parametrize(
     ("left", "max_running", "needed", "words"),
     [
