@@ -75,6 +75,7 @@ def folder(settings: Settings) -> Iterator[Places]:
     try:
         leftovers.end_guards()
         leftovers.end(places)
+        leftovers.remove(places)
         yield places
     finally:
         lock.close()

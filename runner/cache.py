@@ -94,6 +94,14 @@ class FileCache:
                 total -= self._sizes.pop(sha)
                 (self._folder / sha).unlink(missing_ok=True)
 
+    def free(self, is_enough: Callable[[], bool]) -> None:
+        """Remove files, the longest unused first, until there is enough space; who needs one fetches it again."""
+        with self._lock:
+            while self._sizes and not is_enough():
+                sha = next(iter(self._sizes))
+                del self._sizes[sha]
+                (self._folder / sha).unlink(missing_ok=True)
+
     def path(self, sha: str) -> Path:
         """Return where a file is, if it is here."""
         return self._folder / sha

@@ -99,7 +99,7 @@ class Environments:
 
     def _shrink(self, keep: Path) -> None:
         """Remove what was being made when a runner died, and what is too much. Call it while nobody makes one."""
-        ready = sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
+        ready = self._by_use()
         for path in self._folder.iterdir():
             if not path.suffix and not _ready(path).exists():
                 _remove(path)
@@ -112,6 +112,18 @@ class Environments:
                 log.info("the Python environment %s is removed, %d MiB", place.name, size >> 20)
                 _remove(place)
                 total -= size
+
+    def free(self, is_enough: Callable[[], bool]) -> None:
+        """Remove environments that nobody uses, the longest unused first, until there is enough space."""
+        for place in (path.with_suffix("") for path in self._by_use()):
+            if is_enough():
+                return
+            if self._dropped(place):
+                _remove(place)
+
+    def _by_use(self) -> list[Path]:
+        """Return the files that say that an environment is whole, the longest unused first."""
+        return sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
 
     def _dropped(self, place: Path) -> bool:
         """Have nobody take an environment from now on; False where somebody uses it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections import Counter
@@ -18,9 +19,11 @@ MOST_FAILURES, MOST_JOBS = 5, 3
 MOST_FAULTS = 3
 #: Jobs of which such units are remembered.
 _MOST_REMEMBERED = 1000
+#: Errors of a disk that has no space left.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Errors of the host's own, whatever the job.
 HOST_ERRORS = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
+    *DISK_FULL, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
 })  # fmt: skip
 
 
@@ -54,8 +57,17 @@ class Cordon:
         except OSError as error:
             return f"where programs work cannot be looked at: {error}"
         if free < self._least_free:
-            return f"{free >> 20} MiB are free where programs work, at least {self._least_free >> 20} are needed"
+            return (
+                f"its disk is full: {free >> 20} MiB are free where programs work, and it needs"
+                f" {self._least_free >> 20} MiB; remove files in RUNNER_DIR, or give it a larger disk"
+            )
         return ""
+
+    def is_disk_full(self) -> bool:
+        """Return True while less is free where programs work than this runner needs to start one."""
+        with contextlib.suppress(OSError):  # somebody removed the folder
+            return free_bytes(self._folder) < self._least_free
+        return False
 
     def started(self) -> None:
         """Take in that a program started."""

@@ -192,7 +192,7 @@ def clear(path: Path) -> None:
     """Remove a file or a tree; nothing where there is none. Raises TooDeep, OSError."""
     try:
         is_folder = stat.S_ISDIR(path.lstat().st_mode)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     if not is_folder:
         path.unlink()

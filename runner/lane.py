@@ -37,7 +37,10 @@ class GuardLane:
         return not self._host.cordon.why()
 
     def mend(self) -> None:
-        """Wait a while for the host; a guard that died is replaced by the next program."""
+        """Free the disk if it is full, then wait a while for the host; the next program replaces a dead guard."""
+        if self._host.cordon.is_disk_full():
+            self._place.discard()
+            self._host.free_disk()
         time.sleep(LOOK_SECONDS)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:

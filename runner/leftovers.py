@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runner import processes
+from runner.folders import TooDeep, clear
 from runner.places import Places
 from runner.slot import GUARD
 
@@ -80,6 +81,15 @@ def end(places: Places) -> int:
     if seen:
         log.warning("%d processes that an earlier runner's programs had left were killed", len(seen))
     return len(seen)
+
+
+def remove(places: Places) -> None:
+    """Remove what programs of an earlier runner left where they worked. Their units begin again elsewhere, or here."""
+    for folder in places.work.iterdir():
+        try:
+            clear(folder)
+        except (OSError, TooDeep, RecursionError) as error:  # a slot's next program replaces it
+            log.warning("%s cannot be removed: %s", folder, error)
 
 
 def end_guards() -> int:

@@ -23,7 +23,7 @@ class Failure:
     error: str
     #: Exit code, as of a shell where it could not be started; None where nothing was.
     exit: int | None = None
-    #: timeout, memory, processes, not started; empty where it ended by itself.
+    #: timeout, memory, processes, disk, not started; empty where it ended by itself.
     reason: str = ""
     seconds: float = 0.0
     tail: str = ""
@@ -38,6 +38,18 @@ def failure(ended: Ended, tail: str, timeout_seconds: float) -> Failure | None:
         error=_words(ended, timeout_seconds), exit=ended.code, reason=reason,
         seconds=round(ended.seconds, 3), tail=tail,
     )  # fmt: skip
+
+
+def disk_full(ended: Ended, tail: str) -> Failure:
+    """Return the failure of a program that left no space on its runner's disk."""
+    return Failure(
+        error="disk full: the program left no space on the runner's disk, so its output could not be kept and its files"
+        " were removed; have it write less, or run it where RUNNER_DIR has more space",
+        exit=ended.code,
+        reason="disk",
+        seconds=round(ended.seconds, 3),
+        tail=tail,
+    )
 
 
 def _words(ended: Ended, timeout_seconds: float) -> str:

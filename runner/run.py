@@ -24,7 +24,7 @@ from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands, report, values
 from runner.cache import Damaged
 from runner.environments import NotBuilt, Stopped, is_here
-from runner.faults import MOST_FAULTS, HostFault, is_of_host
+from runner.faults import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
 from runner.folders import BadValue
 from runner.host import MOST_PROCESSES, Host
 from runner.inputs import Files, NoItem
@@ -99,6 +99,7 @@ class Run:
             self._place.forget()
             return self._nothing()
         finally:
+            self._clean_up()
             self._host.running.pop(self._place.slot.name, None)
             if self._workspace is not None:
                 self._host.workspaces.give_back(self._workspace, self._place.uid)
@@ -119,13 +120,22 @@ class Run:
     def _after_fault(self, fault: Exception) -> tuple[Computed, bytes]:
         """Give back the unit that this host failed, which does not count, unless it fails that one again and again."""
         log.error("this host failed a unit, which does not count: %s", fault, extra={"job_id": self._job})
+        self._clean_up()
         times = self._host.cordon.failed_unit(self._job, self._unit)
         if times >= MOST_FAULTS and not self._ms:
             self._place.forget()
-            words = f"this host failed it {times} times, as where a program fills the disk: {fault}"
+            words = f"this host failed it {times} times in a row: {fault}"
             self._fail(Failure(error=words, reason="not started"))
         time.sleep(1.0)  # the next one would probably fail as well
         return self._finished()
+
+    def _clean_up(self) -> None:
+        """Remove what a program left, now: while the disk is full, no later unit comes here that would do it."""
+        try:
+            if self._place.dirty:
+                self._place.discard()
+        except (OSError, GuardDied) as error:
+            log.error("the folder of a program cannot be removed: %s", error, extra={"job_id": self._job})
 
     def _nothing(self) -> tuple[Computed, bytes]:
         return Computed(upto=self._task.grant.lo, partial={}, seconds=0.0), b"{}"
@@ -279,19 +289,28 @@ class Run:
         failed, value = report.failure(ended, recorder.tail(), self._command.timeout_seconds), None
         try:
             if failed is None:
-                value = self._value()
-        except (BadValue, ValueError, RecursionError) as error:
-            failed = Failure(error=f"CLUSTER_RESULT: {error}", exit=0, seconds=round(ended.seconds, 3))
-        try:
+                failed, value = self._read_value(ended)
             self._place.keep(self._unit, recorder, self._command.outputs)
             self._place.restore()
         except OSError as error:
-            raise HostFault(f"what a program left could not be kept: {error}") from error
+            failed = self._make_space(error, ended, recorder)
         if failed is None:
             self._ms.append(round(ended.seconds * 1000))
             self._attempts.append(self._attempt(self._unit))
             self._values.append(value)
         return failed
+
+    def _make_space(self, error: OSError, ended: Ended, recorder: Recorder) -> Failure:
+        """Remove what a program left that could not be kept; return its failure if it had filled the disk.
+
+        Raises HostFault where something else is the reason, or fills the disk as well.
+        """
+        self._place.discard()
+        self._place.forget_unit(self._unit)
+        if error.errno not in DISK_FULL or self._host.cordon.is_disk_full():
+            raise HostFault(f"what a program left could not be kept: {error}") from error
+        self._place.keep(self._unit, recorder, ())
+        return report.disk_full(ended, recorder.tail())
 
     def _blames_host(self, ended: Ended) -> bool:
         return self._host.cordon.did_not_start(self._job, ended.error, self._can_start)
@@ -302,6 +321,13 @@ class Run:
         probe = Order(argv=list(_PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
         ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
+
+    def _read_value(self, ended: Ended) -> tuple[Failure | None, Any]:
+        """Return the value that the program wrote, or why its unit fails for it. Raises OSError."""
+        try:
+            return None, self._value()
+        except (BadValue, ValueError, RecursionError) as error:
+            return Failure(error=f"CLUSTER_RESULT: {error}", exit=0, seconds=round(ended.seconds, 3)), None
 
     def _value(self) -> Any:
         """Return the value that the program wrote; a long one is set aside. Raises BadValue, ValueError."""
@@ -321,6 +347,7 @@ class Run:
             return
         try:
             self._place.forget()
+            self._place.discard()  # first: its output needs space
             self._place.keep(self._unit, recorder, ())
             if self._place.kept is not None:
                 self._files.keep(self._place.kept, [self._unit])

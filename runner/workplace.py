@@ -33,7 +33,7 @@ class Workplace:
         self._kept = top / "kept"
         #: The job whose files are in the folder; empty: nobody's.
         self._job = ""
-        #: A program has run there since it was cleaned.
+        #: Its folder may hold what no unit shall find there.
         self.dirty = False
 
     # -- before a unit ----------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ class Workplace:
         if self._job == facts.job_id and self.dirty:
             self.restore()
         if self._job != facts.job_id:
-            self._job = ""
+            self._job, self.dirty = "", True
             self._fill(facts.job_id, command, files)
             self._job, self.dirty = facts.job_id, False
 
@@ -96,6 +96,11 @@ class Workplace:
             return  # it is filled anew
         self._job, self.dirty = job, False
 
+    def discard(self) -> None:
+        """Remove the folder and all that is in it, so that its space is free; `prepare` makes it again. OSError."""
+        self._job, self.dirty = "", True
+        self._deeply(lambda: clear(self.folder.path))
+
     @property
     def kept(self) -> Path | None:
         """Return the folder of what was set aside; None when nothing was."""
@@ -110,6 +115,11 @@ class Workplace:
         """Remove what was set aside: it is kept elsewhere, or nobody wants it."""
         if self._kept.exists():
             clear(self._kept)
+
+    def forget_unit(self, unit: int) -> None:
+        """Remove what was set aside of one unit."""
+        for part in (f"logs/{unit}", f"logs/{unit}.streams", f"outputs/{unit}", f"values/{unit}.json"):
+            clear(self._kept / part)
 
 
 def _with_folders(paths: dict[str, Entry]) -> list[str]:

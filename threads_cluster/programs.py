@@ -477,7 +477,7 @@ def exit_code(row: Mapping[str, Any]) -> int:
     if row.get("reason") == "timeout":
         return TIMED_OUT
     code = row.get("exit")
-    if code is None or row.get("reason") == "lost":
+    if not code or row.get("reason") == "lost":  # it failed although its program ended well
         return NOT_RUN
     return 128 - int(code) if code < 0 else int(code)
 

@@ -229,7 +229,7 @@ def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     code, reason = exit_code(row), row.get("reason")
     if reason or code == OWN:
         why = options.in_words(failure(row))
-        note(why if reason in (None, "", "not started", "lost") else f"ended by the cluster: {why}")
+        note(why if reason in (None, "", "not started", "lost", "disk") else f"ended by the cluster: {why}")
     return code
 
 

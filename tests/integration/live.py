@@ -100,6 +100,12 @@ def role_of(command: Sequence[str]) -> str:
     return "coordinator" if "coordinator" in line else "worker" if "_worker" in line or ".gpu." in line else ""
 
 
+def as_user(user: int) -> list[str]:
+    """Return the command before another one that a user is to run, who may read this Python wherever it is."""
+    reads = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *reads]
+
+
 class Live:
     """One cluster in a folder of its own; `start` is needed first. Processes: redis, coordinator-N, worker-N."""
 
@@ -232,14 +238,18 @@ class Live:
         command = ["nice", "-n", str(self.nice), sys.executable, "-m", "cpu_worker"]
         self._run(f"worker-{number}", command, **own, **more)
 
-    def start_runner(self, number: int = 0, slots: int | None = None, **more: str) -> None:
-        """Starts the process and waits for nothing. Its folder is `runner-N` in the cluster's."""
+    def start_runner(self, number: int = 0, slots: int | None = None, user: int | None = None, **more: str) -> None:
+        """Start the process, as another user if one is given, and wait for nothing.
+
+        Its folder is `runner-N` in the cluster's.
+        """
         name = f"runner-{number}"
+        other = [] if user is None else as_user(user)
         own = {
             "RUNNER_SLOTS": str(slots or self.lanes), "RUNNER_DIR": str(self.folder / name), "METRICS_PORT": "0",
             "HOST_ID": f"host-{number}",
         }  # fmt: skip
-        self._run(name, [sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
+        self._run(name, [*other, sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
 
     def remote(self, name: str) -> dict[str, str]:
         """Settings of a worker that reaches the first coordinator, and no Redis."""

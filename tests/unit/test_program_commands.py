@@ -178,6 +178,7 @@ def test_a_line_that_a_program_wrote_itself_cuts_nothing() -> None:
         (unit("dead", exit=137, reason="memory", error="over 64 MiB"), 137, b"over 64 MiB"),
         (unit("dead", exit=127, reason="not started", error="no such file: no such"), 127, b"-- no such"),
         (unit("dead", exit=None, reason="lost", error="the runner was lost"), 125, b"the runner was lost"),
+        (unit("dead", exit=0, reason="disk", error="disk full: x"), 125, b"cluster: disk full: x"),
     ],
 )
 def test_the_exit_code_is_that_of_the_program(fake: Ran, run: Run, row: dict[str, Any], code: int, said: bytes) -> None:

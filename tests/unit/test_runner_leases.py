@@ -101,7 +101,7 @@ class Files:
 class Bench:
     """A runner of one slot, without a cluster."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, least_free: int = 0) -> None:
         places = Places(folder)
         places.make()
         self.leases, self.files, self.stopping = Leases(), Files({}), False
@@ -111,8 +111,8 @@ class Bench:
             worker="runner-1", name="host-1", store=store, files=lambda job, lease, stopped: self.files,
             places=places, inputs=Inputs(FileCache(places.cache, 1 << 20)),
             ledger=Ledger(resources, None, "runner-1"),  # type: ignore[arg-type]
-            environments=Environments(places.environments, 1 << 30), cordon=Cordon(places.work, least_free=0),
-            stopping=lambda: self.stopping,
+            environments=Environments(places.environments, 1 << 30),
+            cordon=Cordon(places.work, least_free), stopping=lambda: self.stopping,
         )  # fmt: skip
         self.slot = Slot("0")
         self.lane = GuardLane(self.host, Workplace(places, self.slot, self.host.inputs))
