@@ -23,6 +23,8 @@ LACKED = f"{PREFIX}lacked"
 GRACE = f"{PREFIX}grace"
 #: set of the same of queues of runners, with |requirements behind it where jobs have some.
 UNFIT = f"{PREFIX}unfit"
+#: set of the jobs of replicas of services that wait for a runner.
+WAITING_REPLICAS = f"{PREFIX}waiting_replicas"
 #: zset job -> since when a runner had no room for it: jobs of programs.
 CRAMPED = f"{PREFIX}cramped"
 #: hash job -> runner|until|leases|all|looked: the runner that is kept for it.

@@ -86,6 +86,7 @@ class Slots(Part):
         offer: Offer | None = None,
         owner: str = "",
         labels: Sequence[str] | None = None,
+        replicas: bool = False,
     ) -> Held | Taken | str:
         """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
 
@@ -94,7 +95,8 @@ class Slots(Part):
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
         of the bell that RQ has just taken. `owner` begins the tokens of the leases. `labels`: of the worker's host, for
-        tenants that require some; None: those that its row has.
+        tenants that require some; None: those that its row has. `replicas`: a runner without a free slot asks, which
+        takes no job but replicas of services.
         """
         new_tokens = json.dumps([owner + lease_tokens.new() for _ in range(take)])
         names = list(queues)
@@ -113,6 +115,7 @@ class Slots(Part):
             versions,
             free,
             as_argument(labels),
+            int(replicas),
         )
         if how == b"hold":
             return Held(job_id=rest[0].decode())
@@ -121,7 +124,10 @@ class Slots(Part):
         taken = self._taken(rest)
         if taken.jobs:
             return taken
-        return self.next(worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner, labels=labels)
+        return self.next(
+            worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner, labels=labels,
+            replicas=replicas,
+        )  # fmt: skip
 
     def _taken(self, words: list[Any]) -> Taken:
         """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""

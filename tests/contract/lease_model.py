@@ -394,9 +394,9 @@ class Bench:
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
-    def submit(self, total: int = 10, queue: str = "any.normal", **more: Any) -> str:
+    def submit(self, total: int = 10, queue: str = "any.normal", job_id: str = "", **more: Any) -> str:
         """A new job's id; see `new_job` for what may be given."""
-        new = new_job(self.new_id(), total, queue, **more)
+        new = new_job(job_id or self.new_id(), total, queue, **more)
         [written] = self.store.jobs.submit([new])
         assert not isinstance(written, Over), written
         how, job = written

@@ -13,7 +13,7 @@ from jobs import queues
 from jobs.models import Device
 from jobs.store import keys
 from jobs.store.leases import Grant
-from jobs.store.slots import Held
+from jobs.store.slots import Held, Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 
@@ -30,31 +30,40 @@ class Runner:
         self.bench, self.name, self.cpus, self.isolation = bench, name, cpus, isolation
         gpu = {"memory_mib": 40_000, "compute_capability": "9.0"}
         self.total = {"cpus": cpus, "memory_mib": 8000, "gpus": [gpu] * gpus, "host": name, "labels": []}
-        #: What each of its leases takes, and whose it is.
+        #: What each of its leases takes, and whose it is; and those of replicas of services, which take no slot.
         self.leases: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self.replicas: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self.born = "1"
         self.beat()
 
     def beat(self, **more: str) -> None:
         row = {"device": "runner", "lanes": self.cpus, "offer": json.dumps(self.total), "isolation": self.isolation,
                "kinds": '{"sum":1}', "cordoned": "", **more}  # fmt: skip
-        self.bench.store.fleet.heartbeat(self.name, "1", row)
-        for token in self.leases:
+        self.bench.store.fleet.heartbeat(self.name, self.born, row)
+        for token in (*self.leases, *self.replicas):
             self.bench.beat(token)
 
     def offer(self) -> dict[str, Any]:
-        taken = [needs for needs, _ in self.leases.values()]
-        gpus = self.total["gpus"][sum(needs.get("gpus", 0) for needs in taken) :]  # type: ignore[index]
-        owners = [owner for _, owner in self.leases.values()]
-        tenant = owners[0] if owners and self.isolation == "shared" else ""
-        cpus = self.cpus - sum(needs.get("cpus", 1) for needs in taken)
-        return {**self.total, "cpus": cpus, "gpus": gpus, "tenant": tenant}
+        both = [*self.leases.values(), *self.replicas.values()]
+        gpus = self.total["gpus"][sum(needs.get("gpus", 0) for needs, _ in both) :]  # type: ignore[index]
+        tenant = both[0][1] if both and self.isolation == "shared" else ""
+        cpus = self.cpus - sum(needs.get("cpus", 1) for needs, _ in self.leases.values())
+        cpus -= sum(needs.get("cpus", 0) for needs, _ in self.replicas.values())
+        memory = self.total["memory_mib"] - sum(needs.get("memory_mib", 0) for needs, _ in both)  # type: ignore[operator]
+        return {**self.total, "cpus": cpus, "memory_mib": memory, "gpus": gpus, "tenant": tenant}
 
     def ask(self) -> str:
         """Return the job of one lease that it takes; empty for none."""
         offer = self.offer()
         if offer["cpus"] < 1 or len(self.leases) >= self.cpus:
             return ""
-        found = self.bench.next(self.name, RUNNER, offer=offer, kinds={"sum": 1})
+        return self._take(self.bench.next(self.name, RUNNER, offer=offer, kinds={"sum": 1}))
+
+    def ask_for_replica(self) -> str:
+        """Return the replica of a service that it starts, whether or not a slot is free; empty for none."""
+        return self._take(self.bench.next(self.name, RUNNER, offer=self.offer(), kinds={"sum": 1}, replicas=True))
+
+    def _take(self, found: Held | Taken | str) -> str:
         if not isinstance(found, Held):
             return ""
         answer = self.bench.lease(found.job_id, 1, worker=self.name)
@@ -62,7 +71,8 @@ class Runner:
         if not isinstance(answer, Grant):
             return ""
         fields = self.bench.job(found.job_id).fields
-        self.leases[answer.token] = (json.loads(fields.get("requirements", "{}")), fields["tenant"])
+        taken = self.replicas if found.job_id.startswith("v-") else self.leases
+        taken[answer.token] = (json.loads(fields.get("requirements", "{}")), fields["tenant"])
         return found.job_id
 
     def fill(self) -> list[str]:
@@ -78,6 +88,11 @@ class Runner:
 
 def submit(bench: Bench, total: int = 1, *, priority: str = "normal", **more: Any) -> str:
     return bench.submit(total, f"runner.{priority}", max_lease_seconds=36_000, **more)
+
+
+def replica(bench: Bench, number: int = 1, **more: Any) -> str:
+    """A replica of a service, which never ends."""
+    return submit(bench, job_id=f"v-aaa-{number}", **more)
 
 
 def wait(bench: Bench, seconds: int, *runners: Runner) -> None:
@@ -189,7 +204,7 @@ def test_a_lease_that_goes_in_between_has_no_more_units_than_there_is_time_for(b
     assert grant.hi - grant.lo == 3
 
 
-def test_what_takes_nothing_that_the_large_job_needs_starts_all_the_same(bench: Bench) -> None:
+def test_what_leaves_what_the_large_job_needs_starts_all_the_same(bench: Bench) -> None:
     runner = Runner(bench, cpus=8, gpus=2)
     first = submit(bench, 1, requirements={"gpus": 1})
     assert runner.fill() == [first]
@@ -198,8 +213,24 @@ def test_what_takes_nothing_that_the_large_job_needs_starts_all_the_same(bench: 
     wait(bench, 62, runner)
     assert kept(bench) == {large: "runner-1"}
     flow, other = submit(bench, 100), submit(bench, 1, requirements={"gpus": 1})
-    assert runner.fill() == [flow] * 5, "two CPUs are for the large job"
+    assert runner.fill() == [flow] * 6, "two CPUs are for the large job, one of which the lease has that ends first"
     assert bench.job(other).state == "queued"
+
+
+def test_what_fits_beside_the_large_job_starts_although_it_takes_what_that_waits_for(bench: Bench) -> None:
+    runner = Runner(bench, cpus=8)
+    first = submit(bench, requirements={"cpus": 4, "memory_mib": 4000})
+    assert runner.fill() == [first]
+    large = submit(bench, requirements={"cpus": 6, "memory_mib": 6000})
+    assert not runner.ask()
+    wait(bench, 62, runner)
+    assert kept(bench) == {large: "runner-1"}
+    fits = [submit(bench, requirements={"memory_mib": 1000}) for _ in range(3)]
+    assert runner.fill() == fits[:2], "two CPUs and 2,000 MiB are left beside the large job"
+    runner.end()
+    assert runner.fill() == [large]
+    runner.end(3)
+    assert runner.fill() == fits[2:]
 
 
 @pytest.mark.parametrize("how", ["cancel", "pause", "delete", "drain", "death", "cordon"])
@@ -376,3 +407,100 @@ def test_broken_reservations_stop_nobody(bench: Bench) -> None:
     bench.sweep()
     runner.end()
     assert runner.ask()
+
+
+# -- replicas of services, which never end ----------------------------------------------------------------------------
+
+
+def test_no_runner_is_kept_where_a_job_would_wait_for_a_replica_of_another_tenant(bench: Bench) -> None:
+    """Such a runner takes jobs of one tenant, and that tenant's programs go on."""
+    runner = Runner(bench, isolation="shared")
+    assert replica(bench, tenant="a") == runner.ask_for_replica()
+    other, flow = submit(bench, tenant="b"), submit(bench, 1000, tenant="a")
+    assert set(runner.fill()) == {flow}
+    wait(bench, 130, runner)
+    assert not kept(bench)
+    runner.end()
+    assert runner.fill() == [flow]
+    for token in list(runner.replicas):
+        bench.commit(token)
+    runner.replicas.clear()
+    runner.end(4)
+    assert runner.ask() in (other, flow)
+
+
+@pytest.mark.parametrize(("memory", "is_kept"), [(4000, True), (4001, False)])
+def test_a_runner_is_kept_for_what_fits_beside_its_replicas_and_waits_for_programs_alone(
+    bench: Bench, memory: int, is_kept: bool
+) -> None:
+    runner = Runner(bench)
+    assert replica(bench, requirements={"memory_mib": 4000}) == runner.ask_for_replica()
+    small = submit(bench, requirements={"memory_mib": 1000})
+    assert runner.fill() == [small]
+    large = submit(bench, requirements={"memory_mib": memory})
+    assert not runner.ask()
+    wait(bench, 62, runner)
+    assert kept(bench) == ({large: "runner-1"} if is_kept else {})
+    [place] = bench.store.job_reads.places([("runner.normal", "default", "sum", large)])
+    assert place.kept_leases == int(is_kept)
+    flow = submit(bench, requirements={"memory_mib": 500})
+    assert runner.ask() == ("" if is_kept else flow)
+    runner.end()
+    assert runner.ask() == (large if is_kept else "")
+
+
+def test_replicas_take_no_cpus_unless_they_name_some(bench: Bench) -> None:
+    runner = Runner(bench)
+    for number, needs in enumerate(({}, {"cpus": 1})):
+        assert replica(bench, number, requirements=needs) == runner.ask_for_replica()
+    flow, large = submit(bench, 100), submit(bench, requirements={"cpus": 3})
+    assert set(runner.fill()) == {flow}
+    go_on(bench, large, runner)
+    wait(bench, 62, runner)
+    assert kept(bench) == {large: "runner-1"}
+    runner.end(3)
+    assert runner.fill() == [large]
+
+
+def test_a_reservation_ends_when_a_replica_of_a_higher_priority_takes_what_its_job_needs(bench: Bench) -> None:
+    runner = Runner(bench)
+    first = submit(bench, requirements={"memory_mib": 5000})
+    assert runner.fill() == [first]
+    large = submit(bench, requirements={"memory_mib": 8000})
+    assert not runner.ask()
+    wait(bench, 62, runner)
+    assert kept(bench) == {large: "runner-1"}
+    lower, higher = (
+        replica(bench, at, requirements={"memory_mib": 1}, priority=name) for at, name in enumerate(("normal", "high"))
+    )
+    assert [runner.ask_for_replica(), runner.ask_for_replica()] == [higher, ""]
+    wait(bench, 2, runner)
+    assert not kept(bench)
+    assert runner.ask_for_replica() == lower
+
+
+def test_a_runner_is_kept_for_a_replica_until_programs_make_room(bench: Bench) -> None:
+    runner = Runner(bench)
+    flow = submit(bench, 100, requirements={"memory_mib": 2000})
+    assert set(runner.fill()) == {flow}
+    waits = replica(bench, requirements={"memory_mib": 6000})
+    assert not runner.ask_for_replica()
+    wait(bench, 62, runner)
+    assert kept(bench) == {waits: "runner-1"}
+    runner.end(3)
+    assert runner.ask() == waits
+    assert not kept(bench)
+
+
+def test_a_runner_that_died_with_its_replica_is_kept_again(bench: Bench) -> None:
+    runner = Runner(bench)
+    assert replica(bench, requirements={"memory_mib": 6000}) == runner.ask_for_replica()
+    large = submit(bench, requirements={"memory_mib": 8000})
+    assert not runner.ask()
+    wait(bench, 62, runner)
+    assert not kept(bench)
+    runner.replicas.clear()
+    runner.born = "2"
+    runner.beat()
+    bench.store.jobs.cancel("v-aaa-1")
+    assert runner.ask() == large

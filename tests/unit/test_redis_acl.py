@@ -49,7 +49,7 @@ NOT_WORKERS = {
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.
-    "shapes", "shapes:{}", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
+    "shapes", "shapes:{}", "unfit", "waiting_replicas", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
     "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
     "workflow:{}", "stops:{}",
 }  # fmt: skip

@@ -1,9 +1,10 @@
--- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json) labels
+-- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json) labels replicas
 --   -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
 -- Small jobs are taken up to TAKE_MS of estimated work a lane.
 -- kinds: the version of each kind's model that this worker computes; '' for any. What it lacks is left to others.
 -- offer: what a runner has free, and the only tenant whose jobs it may take, if any; '' for other workers.
--- labels: of its host, as labels_of reads them.
+-- labels: of its host, as labels_of reads them. replicas: 1 from a runner that has no slot free, and starts replicas of
+-- services alone.
 -- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, bell, lanes, ttl, slot_ttl =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -118,6 +119,28 @@ function M.claimed()
     level(j.queue)
   end
   return j
+end
+
+-- The waiting replica that this runner starts next, by priority, then by age; of very many it looks at some. Jobs that
+-- need a slot stay where they wait.
+local REPLICAS_TRIED = 100
+function M.replica()
+  local best
+  for _, id in ipairs(call('SRANDMEMBER', P .. 'waiting_replicas', REPLICAS_TRIED)) do
+    local j = job(id)
+    if not j or not PENDABLE[j.state] or j.backlog == 1 or not leasable(j, t) then
+      call('SREM', P .. 'waiting_replicas', id)
+    elseif not M.has_room(j) then
+      call('ZADD', P .. 'cramped', 'NX', num(t), id)
+    elseif num(kinds[j.kind] or -1) == j.version and M.may_start(j) and not is_out(j.tenant) and not is_spent(j) then
+      local order = { CLASSES[class_of(j.queue)] or 5, j.seq }
+      if not best or order[1] < best.order[1] or (order[1] == best.order[1] and order[2] < best.order[2]) then
+        best = { job = j, order = order }
+      end
+    end
+  end
+  if best then call('ZREM', P .. 'lacked:' .. lacked(best.job), best.job.id) end
+  return best and best.job
 end
 
 function M.call_back()
@@ -409,6 +432,10 @@ local function quiet_above()
   return not places[1] or call('EXISTS', unpack(places)) == 0
 end
 
+if M and kinds and ARGV[12] == '1' then
+  local replica = M.replica()
+  return answer(replica and give(replica, replica.queue) or { 'none' })
+end
 call_back(kinds)
 if M and not plain then M.call_back() end
 local claimed = M and M.claimed()

@@ -186,12 +186,18 @@ end
 
 local function number_at(command, ...) return tonumber(call(command, ...) or 0) or 0 end
 
+-- A replica of a service: a job that runs without an end, takes no slot of its runner, and is named v-SERVICE-NUMBER.
+-- ct:waiting_replicas: those that are pending, or that wait in ct:lacked for a runner with what they need.
+local function is_replica(id) return string.sub(id, 1, 2) == 'v-' end
+
 local function line_up(queue, name, id, turn)
+  if is_replica(id) then call('SADD', P .. 'waiting_replicas', id) end
   call('ZADD', P .. 'pending:' .. queue, turn, id)
   if by_tenant() then T.line_up(queue, name, id, turn) end
 end
 
 local function step_out(queue, name, id)
+  if is_replica(id) then call('SREM', P .. 'waiting_replicas', id) end
   if by_tenant() then T.step_out(queue, name, id) end
   return call('ZREM', P .. 'pending:' .. queue, id)
 end
@@ -276,6 +282,7 @@ local function leave_to_others(j)
   none_lacked = nil
   call('ZADD', P .. 'lacked:' .. lacked(j), call('ZSCORE', P .. 'pending:' .. j.queue, j.id), j.id)
   step_out(j.queue, j.tenant, j.id)
+  if is_replica(j.id) then call('SADD', P .. 'waiting_replicas', j.id) end
   note_lacked(j)
 end
 
@@ -669,46 +676,49 @@ local function is_met(offer, some)
   return sound and answer
 end
 
--- What a unit with these requirements, given as JSON, takes of a runner.
+-- What a unit of a job with these requirements, given as JSON, takes of a runner. runner/ledger.py has the same rules.
 local AMOUNTS = { 'cpus', 'memory_mib', 'gpus', 'lanes' }
-local function amounts(some, room)
+local function amounts(id, some, room)
   local sound, wanted = pcall(cjson.decode, some ~= '' and some or '{}')
   if not sound or type(wanted) ~= 'table' then wanted = {} end
-  return { cpus = tonumber(wanted.cpus) or room.cpus / room.lanes, memory_mib = tonumber(wanted.memory_mib) or 0,
-    gpus = tonumber(gpus_wanted(wanted)) or 0, lanes = 1 }, wanted
+  local lanes = is_replica(id) and 0 or 1
+  return { cpus = tonumber(wanted.cpus) or lanes * room.cpus / room.lanes, memory_mib = tonumber(wanted.memory_mib) or 0,
+    gpus = tonumber(gpus_wanted(wanted)) or 0, lanes = lanes }, wanted
 end
 
 -- Milliseconds that a lease of several units takes, beside the unit that it is at: then others get those behind it.
 local LONG_LEASE_MS = 2000
 
--- What a runner has in all and what each of its leases takes, with the time by which it ends; none where a unit of it has
--- no timeout. nil: nothing can be read of it.
+-- What a runner has in all, and what each of its leases takes, with the time by which it ends; none if a unit of it has no
+-- timeout. Leases of replicas, which never end, are in `staying`. nil: nothing can be read of it.
 local function room_of(worker, t)
   local row = call('HMGET', P .. 'worker:' .. worker, 'offer', 'lanes', 'isolation')
   local sound, offer = pcall(cjson.decode, row[1] or '')
   if not sound or type(offer) ~= 'table' then return nil end
   local room = { offer = offer, cpus = tonumber(offer.cpus) or 0, memory_mib = tonumber(offer.memory_mib) or 0,
-    lanes = math.max(tonumber(row[2] or 1) or 1, 1), shared = row[3] ~= 'uid', leases = {} }
+    lanes = math.max(tonumber(row[2] or 1) or 1, 1), shared = row[3] ~= 'uid', leases = {}, staying = {} }
   for _, member in ipairs(call('SMEMBERS', P .. 'leased:' .. worker)) do
     local id, token = string.match(member, '^(.-)|(.*)$')
     local l = id and lease_of(id, token)
     if l then
       local values = call('HMGET', key(id), 'requirements', 'unit_ms', 'tenant')
-      local unit, taken = tonumber(values[2] or nil), amounts(values[1] or '', room)
+      local unit, taken = tonumber(values[2] or nil), amounts(id, values[1] or '', room)
       taken.tenant = values[3] or 'default'
       taken.ends = unit and math.max(t, math.min(l.granted + (l.hi - l.lo) * unit, t + LONG_LEASE_MS + unit)) or nil
-      table.insert(room.leases, taken)
+      table.insert(is_replica(id) and room.staying or room.leases, taken)
     end
   end
   return room
 end
 
--- Whether there is room for this beside these leases.
+-- Whether there is room for this beside these leases and those of replicas.
 local function has_space(room, leases, own, of, wanted)
   local has = { cpus = room.cpus, memory_mib = room.memory_mib, lanes = room.lanes, gpus = gpus_that_fit(room.offer, wanted) }
-  for _, each in ipairs(leases) do
-    if room.shared and each.tenant ~= of then return false end
-    for _, name in ipairs(AMOUNTS) do has[name] = has[name] - each[name] end
+  for _, some in ipairs({ leases, room.staying }) do
+    for _, each in ipairs(some) do
+      if room.shared and each.tenant ~= of then return false end
+      for _, name in ipairs(AMOUNTS) do has[name] = has[name] - each[name] end
+    end
   end
   for _, name in ipairs(AMOUNTS) do
     if own[name] > 0 and has[name] + 1e-3 < own[name] then return false end
@@ -716,17 +726,32 @@ local function has_space(room, leases, own, of, wanted)
   return true
 end
 
+-- Whether a runner has room for a job once all has ended there that has an end.
+local function will_have_room(room, j)
+  local own, wanted = amounts(j.id, needs(j), room)
+  return has_space(room, {}, own, j.tenant, wanted)
+end
+
 -- When a runner has room for a job by the timeouts of what runs there, how many leases end before, and how many of those
 -- have no timeout, which count as the last and may end at any moment.
-local function room_comes(room, some, of, t)
-  local own, wanted = amounts(some, room)
+local function room_comes(room, j, t)
+  local own, wanted = amounts(j.id, needs(j), room)
   local left, till, endless = { unpack(room.leases) }, t, 0
   table.sort(left, function(a, b) return (a.ends or math.huge) > (b.ends or math.huge) end)
-  while #left > 0 and not has_space(room, left, own, of, wanted) do
+  while #left > 0 and not has_space(room, left, own, j.tenant, wanted) do
     local last = table.remove(left)
     if last.ends then till = math.max(till, last.ends) else endless = endless + 1 end
   end
   return till, #room.leases - #left, endless
+end
+
+-- Leases that may still run when a job starts on a runner: those beside which it has room.
+local function lasting_beside(room, own, of, wanted)
+  local some = {}
+  for _, each in ipairs(room.leases) do
+    if has_space(room, { each }, own, of, wanted) then table.insert(some, each) end
+  end
+  return some
 end
 
 -- How many units of a job a runner may lease now that is kept for another: by a reservation that counts.
@@ -738,15 +763,16 @@ local function units_beside(r, j, t)
   local unit = tonumber(call('HGET', key(j.id), 'unit_ms') or nil)
   local most = unit and math.floor((r.till - t) / math.max(unit, 1)) or 0
   if most >= 1 then return most end
-  -- It takes nothing that the other needs.
-  local room = room_of(r.runner, t)
-  if not room or (room.shared and (head[3] or 'default') ~= j.tenant) then return 0 end
-  local beside, own, wanted = amounts(needs(j), room), amounts(head[2] or '', room)
+  -- It leaves what the other needs.
+  local room, of = room_of(r.runner, t), head[3] or 'default'
+  if not room or (room.shared and of ~= j.tenant) then return 0 end
+  local beside, own, wanted = amounts(j.id, needs(j), room), amounts(r.id, head[2] or '', room)
+  local lasting = lasting_beside(room, own, of, wanted)
   for _, name in ipairs(AMOUNTS) do
     if beside[name] == 0 then own[name] = 0 end
   end
   room.shared = false -- whose leases run there is not this job's doing
-  return has_space(room, { beside, unpack(room.leases) }, own, nil, wanted) and math.huge or 0
+  return has_space(room, { beside, unpack(lasting) }, own, nil, wanted) and math.huge or 0
 end
 
 -- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.

@@ -16,7 +16,7 @@ local function bad_argument(err)
 end
 
 local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:blocked:', '^ct:lacked', '^ct:unfit$', '^ct:shapes', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:blocked:', '^ct:lacked', '^ct:unfit$', '^ct:waiting_replicas$', '^ct:shapes', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
     '^ct:held:', '^ct:holding:', '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 

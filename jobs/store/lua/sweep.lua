@@ -236,10 +236,11 @@ end
 local function suits(runner, j)
   if by_tenant() and runner and T.bars(j.tenant, runner.labels) then return false end
   return runner and runner.room and num(tonumber(runner.kinds[j.kind]) or -1) == j.version and is_met(runner.room.offer, needs(j))
+    and will_have_room(runner.room, j)
 end
 
 local function note(name, j, since)
-  local till, leases = room_comes(runners[name].room, needs(j), j.tenant, t)
+  local till, leases = room_comes(runners[name].room, j, t)
   kept[name] = true
   call('HSET', P .. 'reserved', j.id,
     table.concat({ name, num(till), num(leases), since <= t - age and '1' or '0', num(t) }, '|'))
@@ -263,7 +264,7 @@ local function best_runner(j)
     if suits(runner, j) then
       any = true
       if not kept[name] and runner.rested then
-        local till, leases, endless = room_comes(runner.room, needs(j), j.tenant, t)
+        local till, leases, endless = room_comes(runner.room, j, t)
         local order = { endless, till, leases, name }
         local at = 1
         while least and at < 4 and order[at] == least[at] do at = at + 1 end
