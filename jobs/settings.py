@@ -27,6 +27,8 @@ LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 #: SERVICE_ADDRESS of a runner whose replicas are reached through tunnels that it opens.
 TUNNEL = "tunnel"
+#: Replicas of services that a runner may keep up at once, or as many as it has slots: their memory and GPUs limit them.
+REPLICAS = 32
 #: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
 SECRETS_FOLDER = Path("/run/secrets")
 
@@ -127,7 +129,8 @@ class Settings(BaseSettings):
     #: Labels of the hosts of workers at REDIS_URL, which tenants may require, with commas between; of coordinators: of
     #: those that the number of desired workers starts.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: first-last: users as which a runner that is root runs programs, one a slot. Empty: all as itself.
+    #: first-last: users as which a runner that is root runs programs: one for each slot, and one for each replica of a
+    #: service. Empty: all as itself.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
     runner_attach: int = Field(default=1, ge=0, le=1)
@@ -258,6 +261,14 @@ class Settings(BaseSettings):
         """Programs that a runner runs at once: as stated, else the cores it may use."""
         return self.runner_slots or usable_cores()
 
+    def replicas(self) -> int:
+        """Return how many replicas of services a runner keeps up at once, beside its slots.
+
+        With RUNNER_UIDS each has a user of its own: those beyond the users of the slots.
+        """
+        most = max(REPLICAS, self.slots())
+        return min(most, len(self.program_uids()) - self.slots()) if self.runner_uids else most
+
     def labels(self) -> list[str]:
         """Labels of a runner, sorted."""
         return sorted(set(_words(self.runner_labels)))
@@ -276,7 +287,7 @@ class Settings(BaseSettings):
         return Path(self.profile_dir or f"{tempfile.gettempdir()}/threads-cluster-profiles-{os.geteuid()}").absolute()
 
     def program_uids(self) -> range:
-        """Users of a runner's programs, one a slot; empty: all run as the runner's own."""
+        """Users of a runner's programs, those of the slots first; empty: all run as the runner's own."""
         if not self.runner_uids:
             return range(0)
         first, last = map(int, self.runner_uids.split("-"))

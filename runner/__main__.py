@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from jobs import exposure, logs, settings
@@ -28,8 +29,8 @@ from runner.environments import Environments
 from runner.faults import Cordon
 from runner.host import Host
 from runner.inputs import Files, Inputs
-from runner.lane import GuardLane
-from runner.ledger import Ledger, Resources
+from runner.lane import GuardLane, ReplicaLane, RunnerLane
+from runner.ledger import REPLICA_LANE, Ledger, Resources
 from runner.places import Places
 from runner.shells import Shells
 from runner.slot import Slot, adopt_orphans, gone_beside, spawn_beside
@@ -51,7 +52,8 @@ def resources(settings: Settings) -> Resources:
     """Return what this runner has to offer."""
     memory = settings.runner_memory_mib or usable_memory_mib()
     return Resources(
-        slots=settings.slots(), cpus=float(usable_cores()), memory_mib=memory, host=settings.host_name(),
+        slots=settings.slots(), replicas=settings.replicas(), cpus=float(usable_cores()), memory_mib=memory,
+        host=settings.host_name(),
         gpus=tuple(gpus.detect(settings.gpu_enabled, settings.cuda_visible_devices)),
         labels=tuple(settings.labels()), isolated=bool(settings.program_uids()),
     )  # fmt: skip
@@ -91,7 +93,7 @@ def tunnels(settings: Settings, api: Api) -> Tunnels | None:
     return Tunnels(api) if is_wanted else None
 
 
-def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[GuardLane]]]:
+def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[RunnerLane]]]:
     """Return the worker, and what starts its lanes."""
     api = link.store.api
     ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew, foreign=gpus.foreign)
@@ -115,11 +117,19 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
         sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
     )  # fmt: skip
+    if not settings.replicas():
+        for kind in registry.endless():
+            worker.refuse(kind, "RUNNER_UIDS names no user beside those of the slots; name one more for each replica")
 
-    def start() -> list[GuardLane]:
-        uids = settings.program_uids() or [None] * settings.slots()
-        slots = [Slot(str(number)) for number in range(settings.slots())]
-        return [GuardLane(host, Workplace(places, slot, host.inputs, uids[int(slot.name)])) for slot in slots]
+    def start() -> list[RunnerLane]:
+        def workplace(name: str, uid: int | None) -> Workplace:
+            return Workplace(places, Slot(name), host.inputs, uid)
+
+        names = [f"{REPLICA_LANE}{number}" for number in range(settings.replicas())]
+        uids = settings.program_uids() or [None] * (settings.slots() + len(names))
+        slots = [GuardLane(host, workplace(str(at), uids[at])) for at in range(settings.slots())]
+        replicas = zip(names, uids[len(slots) :], strict=False)
+        return [*slots, *(ReplicaLane(host, name, partial(workplace, name, uid)) for name, uid in replicas)]
 
     return worker, start
 
@@ -137,9 +147,9 @@ def run(settings: Settings) -> int:
 
 def serve(settings: Settings, link: ApiLink, places: Places) -> int:
     worker, start = compose(settings, link, places)
-    lanes: list[GuardLane] = []
+    lanes: list[RunnerLane] = []
 
-    def started() -> list[GuardLane]:
+    def started() -> list[RunnerLane]:
         lanes.extend(start())
         return lanes
 
@@ -173,7 +183,7 @@ def main() -> int:
     if os.geteuid() == 0 and not chosen.program_uids():
         log.warning(
             "this runner is root, and so are its programs, which can read its token: set RUNNER_UIDS=61184-%d, or run"
-            " it as another user", 61183 + chosen.slots(),
+            " it as another user", 61183 + chosen.slots() + chosen.replicas(),
         )  # fmt: skip
     adopt_orphans()
     processes.hide()

@@ -73,12 +73,14 @@ class Host:
     def row(self, busy: int) -> dict[str, str | int | float]:
         """Return what a runner's heartbeat says beside what every worker's does, and renew its claims to GPUs.
 
-        `busy` lanes are at work.
+        `busy` lanes are at work, those of replicas included, which are no slots.
         """
         why = self.cordon.why()
         self.lost = frozenset(self.ledger.renew())
         return {
             "offer": json.dumps(self.ledger.total()),
+            "beside_replicas": json.dumps(self.ledger.beside_replicas()),
+            "busy_lanes": max(0, busy - self.ledger.replicas()),
             "isolation": "uid" if self.ledger.resources.isolated else "shared",
             "running": json.dumps(list(self.running.values())[:64]),
             "cordoned": why,

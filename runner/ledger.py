@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from jobs import requirements
+from jobs.kinds import registry
 from jobs.models import MAX_UNITS
 from jobs.requirements import Offer, Requirements
 from jobs.store.connection import RedisError
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 2.1
 #: Seconds for which GPUs that others have are not offered, and one on which something of others lies.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
+#: How the names of lanes begin that replicas of services run in, which take no slot.
+REPLICA_LANE = "replica-"
 
 
 class Claims(Protocol):
@@ -40,6 +43,8 @@ class Resources:
     """All that a runner has."""
 
     slots: int
+    #: Replicas of services that may run at once.
+    replicas: int = 0
     cpus: float
     memory_mib: int
     gpus: tuple[Gpu, ...] = ()
@@ -60,6 +65,8 @@ class Entry:
 
     job: str
     tenant: str
+    #: It is a replica of a service, which runs until somebody ends it.
+    is_endless: bool
     cpus: float
     memory_mib: int
     gpus: tuple[Gpu, ...]
@@ -69,8 +76,9 @@ class Entry:
 class Ledger:
     """Room of a runner, as `jobs.worker.room.Room`. Thread-safe.
 
-    A job's requirements are in its specification. `freed` is called when there is more room than before; `foreign`
-    says what lies on a GPU that nobody of the cluster uses.
+    A job's requirements are in its specification. A replica of a service takes no slot, and no CPUs but those that it
+    names. `freed` is called when there is more room than before; `foreign` says what lies on a GPU that nobody of the
+    cluster uses.
     """
 
     def __init__(
@@ -99,6 +107,20 @@ class Ledger:
         with self._lock:
             return {**self._row(*self._free(), self._free_gpus()), "tenant": self._tenant()}
 
+    def beside_replicas(self) -> Offer:
+        """Return what programs can have beside the replicas that run here, and the only tenant that may run some.
+
+        `replicas` is how many more there may be; `works_for` the only tenant whose jobs may start now.
+        """
+        with self._lock:
+            replicas = [entry for entry in self._entries.values() if entry.is_endless]
+            taken = {gpu.uuid for entry in replicas for gpu in entry.gpus} | self._lies.keys()
+            row = self._row(
+                *self._left(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken]
+            )  # fmt: skip
+            more = self.resources.replicas - len(replicas)
+            return {**row, "tenant": self._tenant(replicas), "replicas": more, "works_for": self._tenant()}
+
     def _row(self, cpus: float, memory: int, gpus: Sequence[Gpu]) -> Offer:
         own = self.resources
         return {
@@ -107,7 +129,10 @@ class Ledger:
         }  # fmt: skip
 
     def _free(self) -> tuple[float, int]:
-        taken = self._entries.values()
+        return self._left(self._entries.values())
+
+    def _left(self, taken: Collection[Entry]) -> tuple[float, int]:
+        """Return the CPUs and the MiB of memory that these entries leave."""
         cpus = self.resources.cpus - sum(entry.cpus for entry in taken)
         return max(0.0, cpus), max(0, self.resources.memory_mib - sum(entry.memory_mib for entry in taken))
 
@@ -116,14 +141,30 @@ class Ledger:
         now = time.monotonic()
         return [gpu for gpu in self.resources.gpus if gpu.uuid not in taken and self._others.get(gpu.uuid, 0) <= now]
 
-    def _tenant(self) -> str:
-        """Return the only tenant whose programs may start now; empty: anybody's."""
-        return "" if self.resources.isolated else next((one.tenant for one in self._entries.values()), "")
+    def _tenant(self, entries: Collection[Entry] | None = None) -> str:
+        """Return the only tenant whose programs may start beside these entries, or all; empty: anybody's."""
+        some = self._entries.values() if entries is None else entries
+        return "" if self.resources.isolated else next((one.tenant for one in some), "")
 
-    def open(self) -> bool:
-        """Tell whether a job may start that says nothing of CPUs: while there is less, nothing is asked for."""
+    # -- lanes ------------------------------------------------------------------------------------------------------
+
+    def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
+        """Return the kinds of which a job may start in an idle lane.
+
+        No program is asked for while there are fewer CPUs than one counts as that names none.
+        """
         with self._lock:
-            return self._free()[0] >= self.resources.cpus_of_a_slot - 1e-9
+            has_cpus = self._free()[0] >= self.resources.cpus_of_a_slot - 1e-9
+        return {
+            kind: version for kind, version in kinds.items()
+            if (has_cpus or kind in registry.endless()) and any(self.suits(lane, kind) for lane in idle)
+        }  # fmt: skip
+
+    def suits(self, lane: Lane, kind: str) -> bool:
+        return lane.name.startswith(REPLICA_LANE) == (kind in registry.endless())
+
+    def width(self, lanes: Sequence[Lane]) -> int:
+        return self.resources.slots
 
     def running(self) -> dict[str, Entry]:
         """Return what is set aside, by lane."""
@@ -145,25 +186,24 @@ class Ledger:
         with self._lock:
             if lane.name in self._entries:
                 return True
-            wanted = self._fitting(needs, facts.tenant)
+            is_endless = facts.kind in registry.endless()
+            cpus = float(needs.get("cpus", 0.0 if is_endless else self.resources.cpus_of_a_slot))
+            wanted = self._fitting(needs, cpus, facts.tenant)
             if wanted is None or not self._claim(wanted, facts.priority):
                 return False
             self._entries[lane.name] = Entry(
-                job=facts.job_id, tenant=facts.tenant, cpus=self._cpus(needs), memory_mib=needs.get("memory_mib", 0),
-                gpus=tuple(wanted), priority=facts.priority,
+                job=facts.job_id, tenant=facts.tenant, is_endless=is_endless, cpus=cpus,
+                memory_mib=needs.get("memory_mib", 0), gpus=tuple(wanted), priority=facts.priority,
             )  # fmt: skip
             return True
 
-    def _cpus(self, needs: Requirements) -> float:
-        return float(needs.get("cpus", self.resources.cpus_of_a_slot))
-
-    def _fitting(self, needs: Requirements, tenant: str) -> list[Gpu] | None:
+    def _fitting(self, needs: Requirements, cpus: float, tenant: str) -> list[Gpu] | None:
         """Return the GPUs that it would get; None where something is not free."""
         free = self._free_gpus()
         offer = self._row(*self._free(), free)
         if self._tenant() not in ("", tenant):
             return None
-        if self._cpus(needs) > offer["cpus"] + 1e-3 or requirements.shortfalls(needs, offer):
+        if cpus > offer["cpus"] + 1e-3 or requirements.shortfalls(needs, offer):
             return None
         return [gpu for gpu in free if _is_enough(gpu, needs)][: requirements.gpus_needed(needs)]
 
@@ -209,10 +249,15 @@ class Ledger:
     def give_back(self, lane: Lane) -> None:
         with self._lock:
             entry = self._entries.pop(lane.name, None)
-        if entry is not None:
-            if entry.gpus:
-                self._give_up(entry.gpus, entry.priority)
-            self._freed()
+        if entry is not None and entry.gpus:
+            self._give_up(entry.gpus, entry.priority)
+
+    def announce(self) -> None:
+        self._freed()
+
+    def replicas(self) -> int:
+        """Count the replicas of services that run here."""
+        return sum(entry.is_endless for entry in self.running().values())
 
     def gpus(self, lane: str) -> tuple[Gpu, ...]:
         """Return the GPUs that a lane has set aside."""

@@ -29,7 +29,6 @@ from runner.workplace import Workplace
 
 log = logging.getLogger(__name__)
 
-KIND = "service"
 #: Name of the file, in the program's folder, that lists the packages of its Python environment.
 PACKAGES = ".cluster-packages.txt"
 #: Seconds between two looks whether the replica that leads is ready.

@@ -204,10 +204,27 @@ class Offer(Call):
     tenant: str = Field("", max_length=64, description="The only tenant whose jobs it may take; empty: any.")
 
 
+class OfferBesideReplicas(Offer):
+    """Resources that a runner has for programs while its replicas of services run, which never end by themselves."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    replicas: int = Field(ge=0, le=MAX_LANES, description="How many more replicas it may keep up.")
+    works_for: str = Field("", max_length=64, description="The only tenant whose jobs it takes now; empty: any.")
+
+
 def _is_offer(text: str) -> str:
     """Return a JSON text. ValueError unless it is an offer."""
+    return _is_offer_of(Offer, text)
+
+
+def _is_offer_beside_replicas(text: str) -> str:
+    return _is_offer_of(OfferBesideReplicas, text)
+
+
+def _is_offer_of(model: type[Offer], text: str) -> str:
     try:
-        Offer.model_validate_json(text)
+        model.model_validate_json(text)
     except ValidationError as error:
         raise ValueError(f"must be a JSON offer: {error.errors()[0]['msg']}") from None
     return text
@@ -289,7 +306,10 @@ class Next(Call):
     lanes: int = Field(ge=1, le=MAX_LANES, description="Idle lanes.")
     take: int = Field(TAKE, ge=0, le=MAX_TAKE, description="Small jobs that it takes at most.")
     kinds: dict[Annotated[str, Field(max_length=64)], int] | None = Field(
-        None, max_length=256, description="Version of each kind's model that it computes; null: any."
+        None,
+        max_length=256,
+        description="Version of each kind's model that it computes; null: any. A runner without a free slot names only"
+        " kinds whose jobs never end.",
     )
     wait_seconds: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for work.")
     offer: Offer | None = Field(None, description="Of a runner, which gives one: what it has free.")
@@ -472,6 +492,7 @@ class Row(BaseModel):
     retired: Reason | None = None
     refused: Reason | None = None
     offer: Annotated[str, Field(max_length=16_384), AfterValidator(_is_offer)] | None = None
+    beside_replicas: Annotated[str, Field(max_length=16_384), AfterValidator(_is_offer_beside_replicas)] | None = None
     isolation: Literal["uid", "shared"] | None = None
     cordoned: Annotated[str, Field(max_length=300)] | None = None
     running: Annotated[str, Field(max_length=16_384), AfterValidator(_are_running)] | None = None
@@ -549,8 +570,9 @@ class Claim(Call):
 def labelled(row: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     """Return a worker's row with the labels that its token gives its host, whatever it says; `row` is changed."""
     row["labels"] = joined(labels)
-    if "offer" in row:
-        row["offer"] = json.dumps(offered(json.loads(row["offer"]), labels))
+    for name in ("offer", "beside_replicas"):
+        if name in row:
+            row[name] = json.dumps(offered(json.loads(row[name]), labels))
     return row
 
 

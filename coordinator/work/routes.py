@@ -25,6 +25,7 @@ from coordinator.work.identity import WorkerDep, owned, owner
 from coordinator.work.left_marks import Left
 from coordinator.work.polls import NO_BELL, Polls
 from jobs import errors, queues
+from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store
 from jobs.store.connection import ResponseError
@@ -164,7 +165,9 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
 
     ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
     """
-    bell = await polls.wait(queues.for_worker(Device(asked.device)), seconds)
+    # Programs ring the bells of these queues too: a runner without a free slot would hear the same ones for ever.
+    listened = () if _takes_replicas_alone(asked) else queues.for_worker(Device(asked.device))
+    bell = await polls.wait(listened, seconds)
     try:
         if await request.is_disconnected():
             raise ClientDisconnect
@@ -175,6 +178,11 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
     return bell
 
 
+def _takes_replicas_alone(asked: calls.Next) -> bool:
+    """Return True for a question of a runner without a free slot."""
+    return asked.device == "runner" and bool(asked.kinds) and registry.endless().issuperset(asked.kinds or ())
+
+
 def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], labels: Sequence[str]) -> dict[str, Any]:
     device, (popped, name) = Device(asked.device), bell
     offer = calls.offered(asked.offer.model_dump(), labels) if asked.offer else None
@@ -182,6 +190,7 @@ def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], l
         found = store.slots.next(
             worker, queues.for_worker(device), popped=popped, bell=name, lanes=asked.lanes, take=asked.take,
             kinds=asked.kinds, offer=offer, owner=owner(worker), labels=labels,
+            replicas=_takes_replicas_alone(asked),
         )  # fmt: skip
         popped = name = ""
         if (shaped := queries.work(store, worker, device, found)) is not None:

@@ -81,6 +81,12 @@ def is_for_leader(kind: str) -> bool:
 
 
 @lru_cache
+def endless() -> frozenset[str]:
+    """Return the names of the kinds whose jobs do not end by themselves, and which take no slot of a runner."""
+    return frozenset(kind for kind in names() if getattr(definition(kind), "ENDLESS", False))
+
+
+@lru_cache
 def devices(kind: str) -> tuple[Device, ...]:
     """Devices whose workers compute the kind: those for which it has a kernel, or runners alone. Loads no kernel."""
     if running(kind):

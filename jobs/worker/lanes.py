@@ -100,10 +100,14 @@ class Lane(Protocol):
 
 
 class LanePool:
-    """The lanes of a worker: idle, lent, or being mended by a thread each. Thread-safe."""
+    """The lanes of a worker: idle, lent, or being mended by a thread each. Thread-safe.
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
+    `announce` is called when a lane has become idle.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], announce: Callable[[], None] = lambda: None) -> None:
         self.lanes = list(lanes)
+        self._announce = announce
         self.idle: list[Lane] = list(lanes)
         #: Lanes that a thread makes ready again; they get no work.
         self.mending: list[Lane] = []
@@ -118,10 +122,13 @@ class LanePool:
     def all_mending(self) -> bool:
         return len(self.mending) == len(self.lanes)
 
-    def borrow(self) -> Lane | None:
-        """Take an idle lane that is ready, or None."""
+    def borrow(self, suits: Callable[[Lane], bool] = lambda lane: True) -> Lane | None:
+        """Take an idle lane that is ready and suits, or None."""
         with self._changed:
-            return self.idle.pop() if self._any_ready() else None
+            found = next((lane for lane in reversed(self.idle) if suits(lane)), None) if self._any_ready() else None
+            if found is not None:
+                self.idle.remove(found)
+            return found
 
     def give_back(self, lane: Lane) -> None:
         with self._changed:
@@ -129,6 +136,7 @@ class LanePool:
             if not self.stopping:
                 self._any_ready()
             self._changed.notify_all()
+        self._announce()
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -180,3 +188,4 @@ class LanePool:
             self.mending.remove(lane)
             self.idle.append(lane)
             self._changed.notify_all()
+        self._announce()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobs.requirements import Offer
@@ -16,8 +17,14 @@ class Room(Protocol):
     def offer(self) -> Offer | None:
         """Return what is free now, as NEXT compares it with what jobs require; None: they require nothing."""
 
-    def open(self) -> bool:
-        """Tell whether it is worth asking for work."""
+    def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
+        """Return those of the kinds of which a job may start now on an idle lane; none: there is nothing to ask for."""
+
+    def suits(self, lane: Lane, kind: str) -> bool:
+        """Return True for a lane that jobs of this kind may run in."""
+
+    def width(self, lanes: Sequence[Lane]) -> int:
+        """Return how many of these lanes one job may run in at once."""
 
     def first_rate(self, facts: Facts) -> float:
         """Return the units/s at which a lane begins that knows nothing of the job."""
@@ -31,6 +38,9 @@ class Room(Protocol):
     def give_back(self, lane: Lane) -> None:
         """Free what was set aside for a lane, if anything."""
 
+    def announce(self) -> None:
+        """Have a question for work that waits asked again: a lane is idle, and what it had set aside is free."""
+
 
 class LanesOnly:
     """Room of a worker whose lanes are all that a lease needs."""
@@ -38,8 +48,14 @@ class LanesOnly:
     def offer(self) -> Offer | None:
         return None
 
-    def open(self) -> bool:
+    def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
+        return kinds
+
+    def suits(self, lane: Lane, kind: str) -> bool:
         return True
+
+    def width(self, lanes: Sequence[Lane]) -> int:
+        return len(lanes)
 
     def first_rate(self, facts: Facts) -> float:
         return facts.expected_rate
@@ -51,4 +67,7 @@ class LanesOnly:
         return True
 
     def give_back(self, lane: Lane) -> None:
+        return None
+
+    def announce(self) -> None:
         return None

@@ -47,9 +47,9 @@ class Server:
         self.listened = queues.for_worker(device)
         self.draining = False
         self.slot: Slot | None = None
-        self.pool = LanePool(lanes)
-        self.state = WorkerState(store, worker, device, self.listened, self.pool, meter or Meter())
         self._room, self._shutdown_seconds = room or LanesOnly(), shutdown_seconds
+        self.pool = LanePool(lanes, self._room.announce)
+        self.state = WorkerState(store, worker, device, self.listened, self.pool, meter or Meter())
         self._turns = Turns(self.state, self._room)
         self._threads = ThreadPoolExecutor(max_workers=len(self.pool.lanes), thread_name_prefix="lane")
 
@@ -98,10 +98,11 @@ class Server:
         while not self.stopping:
             if not self.pool.wait_for_idle():
                 return
-            if not self._room.open():
+            kinds = self._room.startable(self.kinds, self.pool.idle)
+            if not kinds:
                 self.pool.wait_for_change(LOOK_BUSY_SECONDS)
                 continue
-            work = self._next(popped, bell)
+            work = self._next(popped, bell, kinds)
             popped = bell = ""
             if isinstance(work, Taken):
                 small_jobs.serve(self.state, work, self._threads)
@@ -112,13 +113,13 @@ class Server:
             else:
                 return
 
-    def _next(self, popped: str, bell: str) -> Held | Taken | str:
+    def _next(self, popped: str, bell: str, kinds: Mapping[str, int]) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
         # Of one job a worker computes with all its lanes soon; small jobs, which no runner takes, with the idle ones.
-        lanes = len(self.pool.lanes) if self.device is Device.RUNNER else free
+        lanes = self._room.width(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
-            self.worker, self.listened, popped=popped, bell=bell, lanes=lanes, take=take, kinds=self.kinds,
+            self.worker, self.listened, popped=popped, bell=bell, lanes=lanes, take=take, kinds=kinds,
             offer=self._room.offer(),
         )  # fmt: skip
 
@@ -136,9 +137,12 @@ class Server:
         try:
             while slot.open and not self.stopping:
                 self._start_idle_lanes(slot)
-                self.pool.wait_for_change(LOOK_IDLE_SECONDS if self.pool.idle else LOOK_BUSY_SECONDS)
+                changes_soon = self._wants_lane(slot) or slot.granted < slot.lanes
+                self.pool.wait_for_change(LOOK_IDLE_SECONDS if changes_soon else LOOK_BUSY_SECONDS)
                 if slot.over():
                     slot.close("quantum")
+                elif slot.granted >= slot.facts.total:
+                    slot.close("all of it is leased")
                 elif slot.cramped and not slot.lanes:
                     slot.close("its job does not fit now")
                 elif self.pool.all_mending():
@@ -147,9 +151,13 @@ class Server:
         finally:
             self.slot = None
 
+    def _wants_lane(self, slot: Slot) -> bool:
+        """Return True while an idle lane could help with the slot's job."""
+        return slot.lanes < slot.facts.total and any(self._room.suits(lane, slot.facts.kind) for lane in self.pool.idle)
+
     def _start_idle_lanes(self, slot: Slot) -> None:
-        while slot.open:
-            lane = self.pool.borrow()
+        while slot.open and slot.lanes < slot.facts.total:
+            lane = self.pool.borrow(lambda lane: self._room.suits(lane, slot.facts.kind))
             if lane is None:
                 return
             if not self._room.take(lane, slot.facts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,8 @@ from jobs.store.leases import Grant
 from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole, encode
-from jobs.worker.lanes import LaneDied, Task
+from jobs.worker.lanes import Lane, LaneDied, LanePool, Task
+from jobs.worker.room import LanesOnly
 from jobs.worker.serving import Server
 from tests.contract.api_transport import Reach, reaching
 from tests.contract.lease_model import merge, new_job, total_of
@@ -400,3 +401,63 @@ def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) ->
         execution.fold(store, "j", "collatz")
     assert not execution.finish(store, "j", "collatz", {})
     assert state(store, "j") == "failed"
+
+
+# -- lanes for some kinds ---------------------------------------------------------------------------------------------
+
+
+class Held(FakeLane):
+    """Computes nothing until it may go on."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.go_on = threading.Event()
+
+    def compute(self, task: Task) -> tuple[Computed, bytes]:
+        assert self.go_on.wait(60)
+        return super().compute(task)
+
+
+class Divided(LanesOnly):
+    """Room of a worker whose lanes are for one kind each, named after it."""
+
+    def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
+        return {kind: version for kind, version in kinds.items() if any(self.suits(lane, kind) for lane in idle)}
+
+    def suits(self, lane: Lane, kind: str) -> bool:
+        return lane.name == kind
+
+
+def test_a_lane_computes_its_own_kind_while_the_one_of_another_kind_is_busy(reach: Reach, store: Store) -> None:
+    long = Held("long")
+    lanes, kinds = [long, FakeLane("short")], {"long": 1, "short": 1}
+    server = Server(reach("w"), "w", Device.CPU, lanes, kinds=kinds, room=Divided())
+    with serving(server):
+        for job, kind in (("a", "long"), ("b", "long"), ("c", "short"), ("d", "short")):
+            store.jobs.submit([new_job(job, 1, "cpu.normal", kind=kind)])
+            if job == "a":
+                until(lambda: lanes_with_leases(store, "a") == {"long"})
+        for job in ("c", "d"):
+            until(lambda job=job: state(store, job) == "done")
+        assert [state(store, job) for job in ("a", "b")] == ["running", "queued"]
+        long.go_on.set()
+        for job in ("a", "b"):
+            until(lambda job=job: state(store, job) == "done")
+
+
+@pytest.mark.parametrize("how", ["given back", "mended"])
+def test_who_waits_for_work_hears_of_a_lane_once_it_is_idle(how: str) -> None:
+    """One that asked again before would ask for the kinds of the other lanes alone."""
+    idle: list[int] = []
+    lane = FakeLane("0")
+    pool = LanePool([lane], lambda: idle.append(len(pool.idle)))
+    assert pool.borrow(lambda _: False) is None and pool.borrow() is lane
+    if how == "mended":
+        lane.die()
+        pool.give_back(lane)
+        assert idle == [0] and pool.all_mending()
+        idle.clear()
+        lane.healed.set()
+    else:
+        pool.give_back(lane)
+    until(lambda: idle == [1])

@@ -388,13 +388,13 @@ def test_a_partial_that_is_rejected_fails_its_range_with_the_reason(served: Serv
 # -- waiting for work -----------------------------------------------------------------------------------------------
 
 
-def answers(worker: ApiStore) -> tuple[threading.Thread, list[Any]]:
+def answers(worker: ApiStore, **more: Any) -> tuple[threading.Thread, list[Any]]:
     """A question that waits, on a thread of its own, and where its answer will be."""
     found: list[Any] = []
 
     def ask() -> None:
         try:
-            found.append(worker.slots.next("", queues.ALL))
+            found.append(worker.slots.next("", queues.ALL, **more))
         except CoordinatorAway as error:
             found.append(error)
 
@@ -645,6 +645,23 @@ def test_a_runner_keeps_fails_and_splits_its_lease(served: Served, store: Store)
     assert (again.lo, again.hi, again.errors) == (4, 5, 1)
 
 
+def test_a_runner_without_a_free_slot_pops_no_bells_and_starts_replicas(served: Served, store: Store) -> None:
+    """Programs stay where they wait, with their bells, until a slot is free somewhere."""
+    full = served.worker("full", Device.RUNNER, poll_seconds=20.0)
+    version = registry.versions()["service"]
+    thread, found = answers(full, offer=OFFER, kinds={"service": version})
+    waiting(served, 1)
+    store.jobs.submit([new_job("j", 10, "runner.normal")])
+    time.sleep(1.5 * polls.LOOK_SECONDS)
+    assert not found and store.client.zscore(keys.pending("runner.normal"), "j") is not None
+    assert store.client.llen(keys.rq_queue("runner.normal")) == 1
+    free = served.worker("free", Device.RUNNER, poll_seconds=20.0)
+    assert free.slots.next("", (), offer=OFFER) == Held(job_id="j")
+    store.jobs.submit([new_job("v-aaa-1", 1, "runner.normal", kind="service", version=version)])
+    thread.join(30)
+    assert found == [Held(job_id="v-aaa-1")]
+
+
 def _commit_body(upto: int) -> dict[str, Any]:
     return {"job_id": "j", "lease": "t", "upto": upto, "partial": packed(b"{}"), "device": "runner", "ms": 1}
 
@@ -703,11 +720,20 @@ def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
     row = ROW | {
         "device": "runner", "offer": json.dumps(OFFER | {"gpus": [gpu]}), "isolation": "uid", "cordoned": "no disk",
         "running": '[["j", 3]]',
+        "beside_replicas": json.dumps(OFFER | {"replicas": 3, "works_for": "a", "later": True}),
     }  # fmt: skip
     assert runner.fleet.heartbeat("", "0000000000001-00000000", row) == "ok"
     [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert shown["offer"]["gpus"] == [gpu] and shown["running"] == [["j", 3]]
     assert (shown["isolation"], shown["cordoned"]) == ("uid", "no disk")
-    for wrong in ({"offer": "{}"}, {"running": "[[1, 2]]"}, {"running": '[["j"]]'}, {"isolation": "none"}):
+    fleet = served.app.state.cluster.queries.fleet_cache.get()
+    assert not fleet.runners and fleet.resting["runner-1"][1] == "no disk"
+    for wrong in (
+        {"offer": "{}"},
+        {"beside_replicas": json.dumps(OFFER)},
+        {"running": "[[1, 2]]"},
+        {"running": '[["j"]]'},
+        {"isolation": "none"},
+    ):
         with pytest.raises(CoordinatorRejects, match=next(iter(wrong))):
             runner.fleet.heartbeat("", "0000000000001-00000000", row | wrong)

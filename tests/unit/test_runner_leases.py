@@ -430,7 +430,8 @@ def test_a_pause_lets_the_unit_end_and_starts_no_other(bench: Bench) -> None:
 def test_a_runner_that_ends_stops_its_programs_and_gives_their_units_back(bench: Bench) -> None:
     task = bench.task("trap 'exit 0' TERM; touch ready; sleep 60 & wait", 2, 5)
     upto, seconds = during(bench, task, lambda: setattr(bench, "stopping", True))
-    assert upto == 2 and seconds < 50 and not bench.leases.calls
+    assert upto == 2 and seconds < 50
+    assert set(bench.leases.names) <= {"split"}, "others go on behind a program that was slow to start"
 
 
 def test_a_program_whose_lease_nobody_keeps_is_suspended_until_somebody_does(

@@ -48,21 +48,29 @@ def lane(name: str) -> Any:
     return SimpleNamespace(name=name)
 
 
-def facts(tenant: str = "default", job: str = "j", **needs: Any) -> Facts:
+def facts(tenant: str = "default", job: str = "j", kind: str = "command", **needs: Any) -> Facts:
     return Facts(
-        job_id=job, kind="command", spec={"requirements": needs}, queue="runner.high", total=1, expected_rate=1.0,
+        job_id=job, kind=kind, spec={"requirements": needs}, queue="runner.high", total=1, expected_rate=1.0,
         nominal_rate=1.0, tenant=tenant, priority="high",
     )  # fmt: skip
+
+
+#: What a runner computes.
+KINDS = {"command": 1, "service": 2}
+
+
+def replica(tenant: str = "default", **needs: Any) -> Facts:
+    return facts(tenant, kind="service", **needs)
 
 
 def test_a_job_that_says_nothing_counts_as_the_cpus_of_a_slot() -> None:
     room = ledger(cpus=8.0)
     assert room.take(lane("0"), facts())
     assert room.offer()["cpus"] == 6.0
-    assert room.take(lane("1"), facts(cpus=5.5)) and not room.open()
+    assert room.take(lane("1"), facts(cpus=5.5)) and not room.startable(KINDS, [lane("2")])
     assert not room.take(lane("2"), facts()), "half a CPU is left"
     room.give_back(lane("1"))
-    assert room.open() and room.take(lane("2"), facts())
+    assert room.startable(KINDS, [lane("2")]) and room.take(lane("2"), facts())
 
 
 @pytest.mark.parametrize("needs", [
@@ -142,11 +150,58 @@ def test_programs_of_two_tenants_run_at_once_only_where_slots_have_users(isolate
 def test_whoever_waits_hears_of_more_room() -> None:
     freed: list[bool] = []
     room = Ledger(Resources(slots=1, cpus=1.0, memory_mib=1), Claims(), "r", freed=lambda: freed.append(True))
-    room.give_back(lane("0"))
-    assert not freed
     assert room.take(lane("0"), facts())
     room.give_back(lane("0"))
+    assert not freed, "its lane is not idle yet: who asked now would get nothing"
+    room.announce()
     assert freed == [True]
+
+
+# -- replicas of services ---------------------------------------------------------------------------------------------
+
+
+def test_replicas_run_in_lanes_of_their_own_and_are_asked_for_when_every_slot_is_taken() -> None:
+    room = ledger(slots=1, cpus=1.0, replicas=2)
+    slot, first = lane("0"), lane("replica-0")
+    assert [room.suits(one, kind) for one in (slot, first) for kind in KINDS] == [True, False, False, True]
+    assert room.startable(KINDS, [slot, first]) == KINDS
+    assert room.take(slot, facts())
+    assert room.startable(KINDS, [first]) == {"service": 2} and not room.startable(KINDS, [])
+    assert room.take(first, replica()) and room.startable(KINDS, [slot]) == {}
+    room.give_back(slot)
+    assert room.startable(KINDS, [slot]) == {"command": 1} and room.width([slot, first]) == 1
+
+
+def test_replicas_take_memory_and_gpus_and_only_the_cpus_that_they_name() -> None:
+    room = ledger(replicas=4)
+    assert room.take(lane("replica-0"), replica(memory_mib=600, gpus=1))
+    assert room.take(lane("replica-1"), replica(cpus=1))
+    assert (room.offer()["cpus"], room.offer()["memory_mib"], len(room.offer()["gpus"])) == (3.0, 400, 2)
+    for needs in ({"memory_mib": 401}, {"gpus": 3}, {"cpus": 3.5}):
+        assert not room.take(lane("0"), facts(**needs)) and not room.take(lane("replica-2"), replica(**needs))
+    assert room.take(lane("0"), facts(memory_mib=400, gpus=2, cpus=3))
+    for one in ("0", "replica-0", "replica-1"):
+        room.give_back(lane(one))
+    assert (room.offer()["cpus"], room.offer()["memory_mib"], len(room.offer()["gpus"])) == (4.0, 1000, 3)
+
+
+def test_what_programs_can_have_beside_replicas_is_told_apart_from_what_is_free() -> None:
+    room = ledger(replicas=4)
+    assert room.take(lane("replica-0"), replica("a", memory_mib=600, gpus=1)) and room.take(lane("0"), facts("a"))
+    left = room.beside_replicas()
+    assert (left["cpus"], left["memory_mib"], len(left["gpus"])) == (4.0, 400, 2)
+    assert (left["tenant"], left["works_for"], left["replicas"]) == ("a", "a", 3)
+    room.give_back(lane("replica-0"))
+    left = room.beside_replicas()
+    assert (left["memory_mib"], left["tenant"], left["works_for"], left["replicas"]) == (1000, "", "a", 4)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_replica_of_one_tenant_keeps_others_out_only_where_slots_have_no_users(isolated: bool) -> None:
+    room = ledger(isolated=isolated, replicas=1)
+    assert room.take(lane("replica-0"), replica("alice"))
+    assert room.take(lane("0"), facts("bob")) is isolated
+    assert room.beside_replicas()["tenant"] == ("" if isolated else "alice")
 
 
 def test_whoever_waits_hears_when_a_gpu_is_offered_again(clock: Clock) -> None:

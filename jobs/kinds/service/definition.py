@@ -14,7 +14,7 @@ from jobs.kinds.service.parameters import Parameters
 from jobs.models import Device, Partial, Plan, Spec
 
 __all__ = [
-    "EXAMPLE", "FOR_LEADER", "MODEL_VERSION", "RESULT", "SUMMARY", "Parameters", "artifacts", "complaint",
+    "ENDLESS", "EXAMPLE", "FOR_LEADER", "MODEL_VERSION", "RESULT", "SUMMARY", "Parameters", "artifacts", "complaint",
     "finished_ranges", "finished_units", "merge", "plan", "result", "secrets", "title",
 ]  # fmt: skip
 
@@ -25,6 +25,8 @@ EXAMPLE: dict[str, Any] = {
 }  # fmt: skip
 #: Nobody submits its jobs but the leader, which keeps as many as a service wants.
 FOR_LEADER = True
+#: Its programs run until somebody ends them, and take no slot of their runner.
+ENDLESS = True
 
 #: Bytes of a spec as JSON, somewhat less than the most that a job may have.
 _MAX_SPEC = 63 << 10
