@@ -83,7 +83,9 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     speeds = skipped.readable("figure", load.paces.items(), _pace)
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     resting = [(name, fields) for name, fields in served if b"offer" in fields and _rests(fields)]
+    beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
     return scheduler.Fleet(
+        beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parsed(text)))),
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
         resting=dict(skipped.readable("worker", resting, _resting)),
         parked=len(sound) - len(able), cordoned=dict(skipped.readable("worker", cordoned, _cordon)),

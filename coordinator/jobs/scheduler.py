@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from jobs import errors, queues, requirements
+from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Priority, Spent
 from jobs.requirements import Offer, Requirements
 
 _NOTHING: Requirements = {}
+#: Why a runner takes no job of a tenant, and how there come to be more runners.
+_ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
+_MORE_RUNNERS = "add a machine with: ./deploy-cluster.sh invite"
 #: Below this many seconds of one lane, a job takes the fast path.
 SMALL_SECONDS = 0.05
 
@@ -42,8 +46,11 @@ class Fleet:
     cordoned: Mapping[str, tuple[Device, str]] = field(default_factory=dict)
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
-    #: The same of live runners that take no work now, with the reason.
+    #: What live runners have in all that take no work now, by name, and why they take none.
     resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
+    #: What live runners have for programs while their replicas of services run, by name: `tenant` is the only one whose
+    #: jobs may run beside these, `works_for` the only one whose jobs start now, `replicas` how many more there may be.
+    beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
     #: Labels that tenants require of hosts, of those that require some; and the part of the fleet with such labels.
@@ -189,7 +196,7 @@ def waiting_because(
         return _tomorrow(spent, place.tenant, kind)
     if wanted and not fleet.knows(queue):
         return _unlabelled(queue, place.tenant, wanted)
-    if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
+    if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, kind, needed, fleet, place)):
         return why
     if estimated_wait(queue, fleet) is None:
         return unserved(queue, fleet)
@@ -198,7 +205,7 @@ def waiting_because(
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
         return _leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
-    return _in_turn(queue, place, place.before, fleet, needed)
+    return _in_turn(queue, kind, place, place.before, fleet, needed)
 
 
 def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
@@ -224,9 +231,11 @@ def unserved(queue: str, fleet: Fleet) -> str:
     return f"no live worker serves the queue {queue}"
 
 
-def _roomless(queue: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return why no runner has room for a program, where none can have any, and where one is kept for it."""
-    return _unfit(queue, needed, fleet) or (_reserved(place) if place.kept else None)
+def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+    """Return why no runner has room for a program: none can have any, one is kept for it, or all work for others."""
+    if why := _unfit(queue, needed, fleet) or _beside_replicas(kind, needed, fleet, place):
+        return why
+    return _reserved(place) if place.kept else _of_others(needed, fleet, place)
 
 
 def _kept_out(state: str, place: Place) -> str | None:
@@ -278,6 +287,39 @@ def _resting(needed: Requirements, fleet: Fleet) -> str | None:
     return None
 
 
+def _fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
+    """Return what live runners that have what a job needs in all have for programs while their replicas run."""
+    fit = [name for name, offer in sorted(fleet.runners.items()) if not requirements.shortfalls(needed, offer)]
+    return [(name, fleet.beside_replicas.get(name, fleet.runners[name])) for name in fit]
+
+
+def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+    """Return which services a job waits for that never end by themselves; None while a runner has room beside them."""
+    reasons = [_not_beside(kind, needed, name, offer, place) for name, offer in _fitting(needed, fleet)]
+    if not reasons or "" in reasons:
+        return None
+    return f"{reasons[0]}; it waits until a service there ends, or {_MORE_RUNNERS}"
+
+
+def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place: Place) -> str:
+    """Return why a job cannot run on a runner while the replicas there do; empty: it can."""
+    if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
+        return f"{name} keeps up a service of another tenant, and {_ONE_TENANT}"
+    if kind in registry.endless() and not offer.get("replicas", 1):
+        return f"{name} can keep up no further replica; with RUNNER_UIDS each needs a user beyond those of the slots"
+    if short := requirements.shortfalls(needed, offer):
+        what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
+        return f"the services on {name} leave too little of {what}: {has}"
+    return ""
+
+
+def _of_others(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+    """Return which runner works for another tenant now, where all do that have what a job needs."""
+    fit = _fitting(needed, fleet)
+    mine = [name for name, offer in fit if not place.tenant or offer.get("works_for", "") in ("", place.tenant)]
+    return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
+
+
 def _reserved(place: Place) -> str:
     """Return which runner is kept for a job, and what it waits for there."""
     if not place.kept_leases:
@@ -320,7 +362,7 @@ def _leased_out(
     if not units_wait:
         return "its last leases are being computed"
     able = f"runner that has {_words(needed)}" if needed else f"worker with {kind}"
-    return f"every {able} is busy{_more_room(queue, needed)}"
+    return f"every {able} is busy{_more_room(queue, kind, needed)}"
 
 
 def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
@@ -337,15 +379,18 @@ def _before(before: int, where: str, whose: str = "") -> str:
     return f"{before} {jobs}{whose} {are} before it in {where}"
 
 
-def _more_room(queue: str, needed: Requirements) -> str:
-    """Return how runners come to have room for more programs; more slots have no more of what a job needs."""
+def _more_room(queue: str, kind: str, needed: Requirements) -> str:
+    """Return how runners come to have room for more programs; more slots have no more of what a job needs.
+
+    Replicas of services need no slot.
+    """
     if Device.RUNNER not in devices_of(queue):
         return ""
-    more = "add a machine with: ./deploy-cluster.sh invite"
-    return f"; {more}" if needed else f"; for more at once, give a runner more RUNNER_SLOTS, or {more}"
+    slots = "" if needed or kind in registry.endless() else "for more at once, give a runner more RUNNER_SLOTS, or "
+    return f"; {slots}{_MORE_RUNNERS}"
 
 
-def _in_turn(queue: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
+def _in_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, needed: Requirements) -> str:
     """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
     turn = _before(before, f"the queue {queue}")
     if place.tenant:
@@ -359,4 +404,6 @@ def _in_turn(queue: str, place: Place, before: int, fleet: Fleet, needed: Requir
     if place.tenants_before:
         several = "tenant was given less and goes" if place.tenants_before == 1 else "tenants were given less and go"
         return f"{place.tenants_before} other {several} first; {turn}"
-    return turn if before else f"every worker is busy; {turn}{_more_room(queue, needed)}"
+    if before or kind in registry.endless():  # a runner with room takes a replica within seconds
+        return turn
+    return f"every worker is busy; {turn}{_more_room(queue, kind, needed)}"

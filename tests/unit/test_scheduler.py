@@ -230,6 +230,51 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
     assert "takes no work: " + full in reason({"labels": ["gpu"]})
 
 
+def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
+    """What a runner has for programs while its replicas of services run."""
+    return {"cpus": 8, "memory_mib": memory_mib, "tenant": tenant, "works_for": works_for, "replicas": replicas}
+
+
+ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
+
+
+@pytest.mark.parametrize(("left", "kind", "needed", "words"), [
+    (beside(tenant="a", works_for="a"), "command", {},
+     f"runner-1 keeps up a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add"),
+    (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
+    (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
+    (beside(memory_mib=3000), "command", {"memory_mib": 4000},
+     "the services on runner-1 leave too little of memory_mib 4000: 3000; it waits until a service there ends"),
+    (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the services on runner-1 leave too little"),
+    (beside(replicas=0), "service", {}, "runner-1 can keep up no further replica"),
+    (beside(replicas=0), "command", {}, "every worker is busy"),
+    (beside(), "service", {}, "it is the next of its tenant in the queue runner.normal"),
+])  # fmt: skip
+def test_a_program_says_which_services_and_whose_programs_it_waits_for(
+    left: dict[str, object], kind: str, needed: dict[str, object], words: str
+) -> None:
+    whole = {"cpus": 8, "memory_mib": 8000}
+    fleet = Fleet(
+        workers={RUNNER: 1}, lanes={RUNNER: 4}, runners={"runner-1": whole}, beside_replicas={"runner-1": left}
+    )
+
+    def reason(fleet: Fleet, **more: object) -> str:
+        place = Place(before=0, tenant="b", **more)  # type: ignore[arg-type]
+        return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, kind, 1, needed=needed) or ""
+
+    assert reason(fleet).startswith(words)
+    with_another = replace(fleet, runners={"runner-1": whole, "runner-2": whole})
+    assert "runner-1" not in reason(with_another), "the other one has room"
+    if "every worker" in words or "runs programs" in words:
+        assert reason(fleet, kept="runner-1") == "runner-1 is kept for it; it is next there"
+
+
+def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
+    fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
+    reason = scheduler.waiting_because("queued", "runner.normal", Place(), 0, fleet, "service", left=1)
+    assert reason == f"every worker with service is busy; {MACHINE}"
+
+
 @pytest.mark.parametrize(
     ("left", "max_running", "needed", "words"),
     [
