@@ -283,7 +283,7 @@ def test_a_lease_that_ends_during_an_upload_keeps_nothing(served: Served, store:
 def test_two_slots_that_keep_the_same_large_file_at_once_both_succeed(
     served: Served, store: Store, tmp_path: Path
 ) -> None:
-    runner, transfers = running(served, store), served.app.state.cluster.artifacts.transfers
+    runner, transfers = running(served, store), served.app.state.coordinator.cluster.artifacts.transfers
     root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
     digest, barrier = transfers._digest, threading.Barrier(2)
 
@@ -299,7 +299,7 @@ def test_two_slots_that_keep_the_same_large_file_at_once_both_succeed(
 
 
 def test_a_large_file_whose_parts_were_swept_is_sent_again(served: Served, store: Store, tmp_path: Path) -> None:
-    runner, transfers = running(served, store), served.app.state.cluster.artifacts.transfers
+    runner, transfers = running(served, store), served.app.state.coordinator.cluster.artifacts.transfers
     root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
     digest, swept = transfers._digest, list[str]()
 

@@ -726,7 +726,7 @@ def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
     [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert shown["offer"]["gpus"] == [gpu] and shown["running"] == [["j", 3]]
     assert (shown["isolation"], shown["cordoned"]) == ("uid", "no disk")
-    fleet = served.app.state.cluster.queries.fleet_cache.get()
+    fleet = served.app.state.coordinator.cluster.queries.fleet_cache.get()
     assert not fleet.runners and fleet.resting["runner-1"][1] == "no disk"
     for wrong in (
         {"offer": "{}"},
