@@ -15,8 +15,6 @@ from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.routing import Match
-from starlette.types import Scope as Connection
 
 from coordinator import patterns
 from coordinator.access import cookies
@@ -185,21 +183,6 @@ async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_se
         await cluster.hub.ends.wait(
             [job_id], lambda: cluster.queries.jobs.states([job_id]), seconds, just_seen=just_seen
         )
-
-
-class Alias(ScopedRoute):
-    """Old path with room for others: it matches only where no other route of the application does."""
-
-    def matches(self, scope: Connection) -> tuple[Match, Connection]:
-        match, child = super().matches(scope)
-        if match is Match.NONE or scope.get("alias") or _another_matches(scope):
-            return Match.NONE, {}
-        return match, child
-
-
-def _another_matches(scope: Connection) -> bool:
-    others = {**scope, "alias": True}
-    return any(route.matches(others)[0] is not Match.NONE for route in scope["app"].routes)
 
 
 def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status: int = 200) -> Response:

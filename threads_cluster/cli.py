@@ -374,9 +374,6 @@ def host(
     show.json_line(row) if as_json else show.host(row)
 
 
-app.command("nodes", help="The same as: cluster workers", hidden=True)(workers)
-
-
 @app.command()
 def mark(
     ctx: typer.Context,
@@ -505,7 +502,6 @@ _ADVICE = {
     "GET /api/jobs": "cluster jobs",
     "GET /api/workers": "cluster workers",
     "GET /api/workflows": "cluster workflow list",
-    "GET /api/nodes": "cluster workers",
     "GET /api/job-types": "cluster kinds",
     "GET /api/tenants": "cluster tenant list",
     "PUT /api/tenants/": "cluster tenant create ",

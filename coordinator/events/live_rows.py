@@ -22,23 +22,21 @@ Row = Mapping[str, Any]
 Rows = dict[str, Row]
 
 
-def _workers(queries: Queries) -> Sequence[Row]:
-    return queries.fleet.workers()
-
-
 #: By topic: the event's type, the field that names the row, and where the rows come from.
 TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
-    "fleet": ("fleet", "id", _workers),
-    "nodes": ("node", "id", _workers),  # its name one version ago
+    "fleet": ("fleet", "id", lambda queries: queries.fleet.workers()),
     "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),
     "alerts": ("alert", "id", lambda queries: queries.telemetry.alerts()),
 }
 
 
 def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
-    """Return the rows of each of these topics, by name. What several topics show is read once."""
-    rows = {source: source(queries) for source in {TOPICS[topic][2] for topic in topics}}
-    return {topic: {row[TOPICS[topic][1]]: row for row in rows[TOPICS[topic][2]]} for topic in sorted(topics)}
+    """Return the rows of each of these topics, by name."""
+    found: dict[str, Rows] = {}
+    for topic in sorted(topics):
+        _, name, source = TOPICS[topic]
+        found[topic] = {row[name]: row for row in source(queries)}
+    return found
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:

@@ -20,7 +20,6 @@ def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> 
     return {
         "stream": stream, "time": time, "status": queries.fleet.status(workers, queues), "queues": queues,
         "workers": workers,
-        "nodes": workers,  # their name one version ago
         "gpus": rows.gpus(workers), "alerts": queries.telemetry.alerts(),
         "jobs": page["jobs"], "cursor": page["cursor"],
     }  # fmt: skip

@@ -82,8 +82,7 @@ async def fleet_events(
     `jobs` and `workers` tell what happened, in the order of their ids, with an id from which Last-Event-ID resumes on
     any replica; `resync` says: take a new snapshot. `fleet`, `queues` and `alerts` (events `fleet`, `queue`, `alert`)
     tell how things are: rows of workers, queues and alerts as in the snapshot, all of them at first, then those that
-    changed, once a second, without an id; `gone` says that one is no longer listed. Deprecated: `nodes`
-    (events `node`) is `fleet`, for one version.
+    changed, once a second, without an id; `gone` says that one is no longer listed.
     """
     wanted = event.visible_topics(topics.split(","), asker.only_tenant)
     return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, asker)

@@ -15,7 +15,5 @@ class SnapshotRow(JobsPage):
     status: StatusRow
     queues: list[QueueRow]
     workers: list[WorkerRow]
-    #: The name of `workers` one version ago.
-    nodes: list[WorkerRow]
     gpus: list[FleetGpuRow]
     alerts: list[AlertRow]

@@ -16,6 +16,5 @@ class Snapshot(Jobs):
     status: Status
     queues: list[Queue]
     workers: list[Worker]
-    nodes: list[Worker] = required("Deprecated: the same as workers.")
     gpus: list[FleetGpu]
     alerts: list[Alert]

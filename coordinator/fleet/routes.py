@@ -49,18 +49,3 @@ async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep,
     if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, asker.actor):
         raise errors.NotFound(f"no worker {worker_id}; list them with GET /api/workers", field="worker_id")
     return shown({"id": worker_id, "draining": asked.on})
-
-
-@routes.get("/nodes", tags=["cluster"], deprecated=True, **http.answers(schemas.NodeList))
-def nodes(cluster: http.ClusterDep) -> Response:
-    """Deprecated: GET /api/workers, with its rows under the key `nodes`. It goes with the next version."""
-    return shown({"nodes": cluster.queries.fleet.workers()})
-
-
-@routes.post(
-    "/nodes/{worker_id}/drain", tags=["cluster"], deprecated=True, dependencies=[http.needs(Scope.OPERATE)],
-    openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
-)  # fmt: skip
-async def drain_node(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Deprecated: the same as POST /api/workers/{worker_id}/drain. It goes with the next version."""
-    return await drain(request, worker_id, cluster, asker)

@@ -34,8 +34,6 @@ class GpuRow(TypedDict):
 
 class FleetGpuRow(GpuRow):
     worker: str
-    #: Its name one version ago.
-    node: str
     live: bool
     job: str | None
 
@@ -232,12 +230,14 @@ def by_name(row: WorkerRow | GpuRow) -> Mapping[str, Any]:
 
 
 def gpus(workers: Sequence[WorkerRow]) -> list[FleetGpuRow]:
-    """Return every GPU that a worker reports, with the worker's name, which was called `node` one version ago."""
+    """Return every GPU that a worker reports, with the worker's name."""
     return [
         {
-            **gpu, "worker": worker["id"], "node": worker["id"], "live": worker["live"],
+            **gpu,
+            "worker": worker["id"],
+            "live": worker["live"],
             "job": worker["job"] if worker["live"] else None,
         }
         for worker in workers
         for gpu in worker.get("gpus", ())
-    ]  # fmt: skip
+    ]

@@ -32,7 +32,6 @@ class Gpu(BaseModel):
 
 class FleetGpu(Gpu):
     worker: str
-    node: str = required("Deprecated: the same as worker.")
     live: bool = required("Whether its worker lives.")
     job: str | None = required("The job that its worker holds: null and utilization 0 is a GPU allocated and idle.")
 
@@ -118,10 +117,6 @@ class Worker(Answer):
 
 class WorkerList(Answer):
     workers: list[Worker]
-
-
-class NodeList(Answer):
-    nodes: list[Worker]
 
 
 class Drained(Answer):

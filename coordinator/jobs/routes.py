@@ -58,10 +58,3 @@ def get_mark(
 ) -> Response:
     """Ranges that finished jobs of a kind proved: how far they reach from the origin without a hole, and the rest."""
     return shown(cluster.queries.jobs.mark(kind, mark))
-
-
-_OLD = "Old name of /api/kinds/{kind}/marks/{mark}; another path of two parts comes before it."
-routes.add_api_route(
-    "/{kind}/{mark}", get_mark, methods=["GET"], tags=["jobs"], name="get_mark_by_old_name", deprecated=True,
-    description=_OLD, route_class_override=http.Alias, **http.answers(schemas.Mark),
-)  # fmt: skip

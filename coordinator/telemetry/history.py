@@ -11,11 +11,9 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from coordinator.fleet.rows import WorkerRow
 from coordinator.telemetry.rows import BinsRow, HistoryRow
-from jobs import errors, figures
+from jobs import errors
 from jobs.numbers import short
 from jobs.store import Store, skipped
 
@@ -162,57 +160,24 @@ def rounded(value: float) -> float:
     return int(short) if short.is_integer() else short
 
 
-def old_names(workers: Iterable[WorkerRow]) -> dict[str, str]:
-    """Names of figures one version ago, `node.ID.x`, of these workers, and what they are called now."""
-    names: dict[str, str] = {}
-    for worker in workers:
-        old = f"node.{worker['id']}"
-        names[f"{old}.busy_lanes"] = f"worker.{worker['id']}.busy_lanes"
-        for figure in figures.HOST if worker["host"] else ():
-            if figure.history:
-                names[f"{old}.{figure.history}"] = f"host.{worker['host']}.{figure.history}"
-    return names
-
-
-def asks_for_old_names(wanted: Iterable[Pattern]) -> bool:
-    return any(pattern.parts[0].startswith("node.") for pattern in wanted)
-
-
-def binned(
-    now: int,
-    blocks: Sequence[Block],
-    wanted: Sequence[Pattern],
-    seconds: int,
-    points: int,
-    old: Mapping[str, str] = MappingProxyType({}),
-) -> HistoryRow:
-    """Figures as the API shows them, under the names in `old` too. Bins begin at multiples of their length and stay."""
+def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int) -> HistoryRow:
+    """Return the figures as the API shows them. Bins begin at multiples of their length and stay."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1
     count = now // step - first + 1
     known = {name for block in blocks for name in block.columns}
-    shown_as = _shown_as(known, wanted, old)
+    names = {name for name in known if any(pattern.matches(name) for pattern in wanted)}
     bins: dict[str, _Bins] = {}
     for block in blocks:
         runs = _runs(block.times, first, count, step)
-        for name, column in block.columns.items() if runs else ():
-            for shown in shown_as.get(name, ()):
-                mine = bins.get(shown) or bins.setdefault(shown, _Bins(count))
-                for place, low, high in runs:
-                    mine.add(place, column[low:high])
+        for name in names & block.columns.keys() if runs else ():
+            mine = bins.get(name) or bins.setdefault(name, _Bins(count))
+            for place, low, high in runs:
+                mine.add(place, block.columns[name][low:high])
     return {
         "from": first * step, "to": now, "step_seconds": step, "times": [(first + n) * step for n in range(count)],
         "series": {name: bins[name].shown() for name in sorted(bins)}, "names": sorted(known),
     }  # fmt: skip
-
-
-def _shown_as(known: Iterable[str], wanted: Sequence[Pattern], old: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names under which each figure was asked for."""
-    names: dict[str, list[str]] = {}
-    for shown, stored in [*((name, name) for name in known), *old.items()]:
-        if any(pattern.matches(shown) for pattern in wanted):
-            names.setdefault(stored, []).append(shown)
-    return names
 
 
 def _runs(times: Sequence[int], first: int, count: int, step: int) -> list[tuple[int, int, int]]:

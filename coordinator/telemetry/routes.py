@@ -31,8 +31,7 @@ _FIGURES = f"""Figures of the last hour, sampled each second, the same on any re
 
 Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total, lanes.busy,
 redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST)};
-of a gpu.UUID: {_parts(figures.GPU)}.
-Names of one version ago, node.ID.x, are answered where `names` asks for them, and not listed."""
+of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
 @routes.get("/history", tags=["cluster"], description=_FIGURES, **http.answers(schemas.History))
@@ -43,9 +42,8 @@ def read_history(
     points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
 ) -> Response:
     wanted = history.patterns(names)
-    old = history.old_names(cluster.queries.fleet.workers()) if history.asks_for_old_names(wanted) else {}
     now, blocks = history.read(cluster.store, seconds)
-    return shown(history.binned(now, blocks, wanted, seconds, points, old))
+    return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
 @routes.get("/stream", tags=["cluster"], **http.answers(schemas.Spans))

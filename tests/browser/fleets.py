@@ -135,7 +135,7 @@ class Fleet(Programs):
         self._begins = len(self._frames)
         return {
             "jobs": [*self.jobs.values()], "cursor": None, "stream": "1-0", "status": self.status(),
-            "queues": self.queues, "workers": [*self.workers.values()], "nodes": [], "gpus": [], "alerts": [],
+            "queues": self.queues, "workers": [*self.workers.values()], "gpus": [], "alerts": [],
         }  # fmt: skip
 
     def stream(self) -> dict[str, Any]:

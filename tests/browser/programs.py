@@ -90,7 +90,7 @@ class Programs:
     def snapshot(self) -> dict[str, Any]:
         return {
             "jobs": [self.job()], "cursor": None, "stream": "1-0", "status": self.status(), "queues": [],
-            "workers": [runner()], "nodes": [], "gpus": [], "alerts": [],
+            "workers": [runner()], "gpus": [], "alerts": [],
         }  # fmt: skip
 
     def status(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ JUNK = (
 )
 READS = (
     "/ready", "/api/status", "/api/workers", "/api/snapshot", "/api/history", "/api/stream", "/api/jobs?limit=20",
-    "/api/jobs?state=queued", "/api/collatz/verified",
+    "/api/jobs?state=queued", "/api/kinds/collatz/marks/verified",
 )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ PATHS = (
     "/", "/health", "/ready", "/api", "/api/status", "/api/workers", "/api/workers/worker-0/drain", "/api/job-types",
     "/api/snapshot", "/api/history", "/api/stream", "/api/events", f"/api/jobs/{JOB}/events", "/api/submit",
     "/api/submit-batch", "/api/jobs", "/api/results", f"/api/jobs/{JOB}", f"/api/jobs/{JOB}/result",
-    f"/api/jobs/{JOB}/trace.json", f"/api/jobs/{JOB}/columns.bin", f"/api/jobs/{JOB}/cancel", "/api/collatz/verified",
-    "/api/thread/verified", "/api/openapi.json", "/api/docs", "/metrics", "/static/x.js",
+    f"/api/jobs/{JOB}/trace.json", f"/api/jobs/{JOB}/columns.bin", f"/api/jobs/{JOB}/cancel",
+    "/api/kinds/collatz/marks/verified", "/api/kinds/thread/marks/verified", "/api/openapi.json", "/api/docs",
+    "/metrics", "/static/x.js",
 )  # fmt: skip
 METHODS = (
     "GET",

@@ -66,8 +66,7 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
         (f"/api/jobs/{failed}", job_schemas.Job),
         (f"/api/jobs/{done}/result", job_schemas.Result), ("/api/job-types", job_schemas.Kinds),
         ("/api/history", telemetry_schemas.History),
-        ("/api/stream", telemetry_schemas.Spans), ("/api/collatz/verified", job_schemas.Mark),
-        ("/api/kinds/collatz/marks/verified", job_schemas.Mark),
+        ("/api/stream", telemetry_schemas.Spans), ("/api/kinds/collatz/marks/verified", job_schemas.Mark),
         ("/health", schemas.Health), ("/ready", schemas.Ready),
     ]  # fmt: skip
     for path, model in asked:
@@ -108,7 +107,8 @@ def test_a_job_is_seen_in_the_history_of_every_replica(cluster: Live, tmp_path: 
     until(lambda: passed(cluster, "units.faulty") > 0.8 * 400)
     assert passed(cluster, "units.faulty") < 1.3 * 450
     until(lambda: max(mean(cluster, "workers.live"), default=0) == 2)
-    for name in ("node.worker-0.cpu", "node.worker-1.memory", "node.worker-0.receive", "redis.memory", "jobs.done"):
+    host = cluster.get("/api/workers")["workers"][0]["host"]
+    for name in (f"host.{host}.cpu", f"host.{host}.memory", f"host.{host}.receive", "redis.memory", "jobs.done"):
         until(lambda name=name: mean(cluster, name))
 
     def alike() -> bool:
@@ -233,23 +233,6 @@ def test_events_with_a_place_resume_among_rows(cluster: Live) -> None:
     found = listen(cluster, "jobs,fleet", enough, replica=1, **{"Last-Event-ID": before})
     assert states(found)[0] == "queued"
     assert {kind for place, kind, _ in found if not place} == {"fleet"}
-
-
-def test_nodes_are_workers_under_their_old_name(cluster: Live) -> None:
-    old = cluster.get("/api/nodes")["nodes"]
-    assert [row["id"] for row in old] == [row["id"] for row in cluster.get("/api/workers")["workers"]]
-    snapshot = cluster.get("/api/snapshot")
-    assert snapshot["nodes"] == snapshot["workers"] and snapshot["status"]["workers"]["live"] == len(old)
-    fleet_schemas.NodeList.model_validate({"nodes": old})
-    assert cluster.post("/api/nodes/worker-0/drain", {"on": False}).json() == {"id": "worker-0", "draining": False}
-    assert cluster.post("/api/nodes/nobody/drain", {"on": False}).status_code == 404
-    expected = {("node", row["id"]) for row in old}
-    heard = listen(cluster, "nodes", lambda found: len({row["id"] for _, _, row in found}) == len(old))
-    assert {(kind, row["id"]) for _, kind, row in heard} == expected
-    routes = cluster.get("/api/openapi.json")["paths"]
-    assert all(
-        method["deprecated"] for path in routes if path.startswith("/api/nodes") for method in routes[path].values()
-    )
 
 
 def firing(cluster: Live, name: str) -> Any:

@@ -81,27 +81,6 @@ def test_names_are_chosen_with_stars(client: connection.Client, at: Any) -> None
     assert at(100, 10, "")["series"] == {}
 
 
-def test_names_of_one_version_ago_are_answered_where_they_are_asked_for(client: connection.Client) -> None:
-    store = Store(client)
-    history.append(store, 100, {"node.w.cpu": 0.25})  # written before the update
-    history.append(store, 101, {"host.h.cpu": 0.5, "worker.w.busy_lanes": 2, "worker.v.busy_lanes": 3})
-    old = history.old_names([{"id": "w", "host": "h"}, {"id": "v", "host": "h"}, {"id": "x", "host": None}])
-    _, blocks = history.read(store, 10)
-
-    def shown(names: str) -> dict[str, Any]:
-        series = history.binned(101, blocks, history.patterns(names), 2, 2, old)["series"]
-        return {name: bins["max"] for name, bins in series.items()}
-
-    assert shown("node.w.*") == {"node.w.cpu": [0.25, 0.5], "node.w.busy_lanes": [None, 2]}
-    assert shown("node.*.cpu,host.*") == {
-        "node.w.cpu": [0.25, 0.5],
-        "node.v.cpu": [None, 0.5],
-        "host.h.cpu": [None, 0.5],
-    }
-    assert history.asks_for_old_names(history.patterns("jobs.done,node.*"))
-    assert not history.asks_for_old_names(history.patterns("*,host.*"))
-
-
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize(
     "names", ["*" * history.MAX_STARS + "X", "*a" * history.MAX_STARS + "X", "a*" * history.MAX_STARS]

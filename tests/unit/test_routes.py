@@ -1,10 +1,10 @@
-"""Routes of the API: found by folder, independent of their order; an old name hides no other path."""
+"""Routes of the API: found by folder, independent of their order, each with one name."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 import coordinator
-from coordinator import app, domains, http
+from coordinator import app, domains
 from jobs import errors
 from jobs.settings import Settings
 
@@ -31,12 +31,6 @@ def described(api: FastAPI) -> list[tuple[str, str]]:
         for path, operations in paths.items()
         for method in operations
     ]
-
-
-async def _asked(api: FastAPI, method: str, path: str) -> httpx.Response:
-    transport = httpx.ASGITransport(app=api)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        return await client.request(method, path)
 
 
 class _Unused:
@@ -91,46 +85,16 @@ def test_every_domain_has_the_same_files() -> None:
 
 def test_no_route_depends_on_the_order_of_the_domains(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = described(app.create(Settings()))
-    as_found = run(reached(app.create(Settings()), asked))
+    as_found = asyncio.run(reached(app.create(Settings()), asked))
     backwards = domains.routers()[::-1]
     for router in backwards:
         monkeypatch.setattr(router, "routes", router.routes[::-1])
     monkeypatch.setattr(domains, "routers", lambda: backwards)
-    assert run(reached(app.create(Settings()), asked)) == as_found
+    assert asyncio.run(reached(app.create(Settings()), asked)) == as_found
     assert len(asked) > 20 and len(set(as_found.values())) == len({path for _, path in asked})
 
 
-@pytest.fixture
-def marked(monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    """An application whose marks are their names."""
-    api = app.create(Settings())
-    answer: Callable[[str, str], dict[str, Any]] = lambda kind, mark: {"type": kind, "mark": mark}  # noqa: E731
-    monkeypatch.setattr(api.state.coordinator.cluster.queries.jobs, "mark", answer)
-    return api
-
-
-async def answers(api: FastAPI, *paths: str) -> list[Any]:
-    return [(await _asked(api, "GET", path)).json() for path in paths]
-
-
-def run(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
-def test_a_mark_has_its_path_and_its_old_one(marked: FastAPI) -> None:
-    new, old = run(answers(marked, "/api/kinds/collatz/marks/verified", "/api/collatz/verified"))
-    assert new == old == {"type": "collatz", "mark": "verified"}
-    assert run(_asked(marked, "POST", "/api/collatz/verified")).status_code == 405
-
-
-def test_the_old_path_hides_no_route_registered_after_it(marked: FastAPI) -> None:
-    later = http.router()
-    later.get("/boxes/{name}")(lambda name: {"box": name})
-    anybody = [http.needs()]
-    later.post("/boxes/{name}/{verb}", dependencies=anybody)(lambda name, verb: {"box": name})
-    later.post("/shelves/{name}", dependencies=anybody)(lambda name: {"shelf": name})
-    marked.include_router(later)
-    assert run(answers(marked, "/api/boxes/one", "/api/collatz/verified")) == [
-        {"box": "one"}, {"type": "collatz", "mark": "verified"},
-    ]  # fmt: skip
-    assert run(_asked(marked, "GET", "/api/shelves/one")).status_code == 405
+def test_no_operation_is_deprecated() -> None:
+    operations = app.create(Settings()).openapi()["paths"].values()
+    deprecated = [one["operationId"] for each in operations for one in each.values() if one.get("deprecated")]
+    assert deprecated == [], "there is no release whose names must be kept: delete the old name"
