@@ -204,14 +204,3 @@ def grid_series() -> dict[str, str]:
     return {
         metric.name + part: ours.name + part for metric, ours in GRID.items() for part in parts.get(metric.type, ("",))
     }
-
-
-#: Names of the release before, which recording rules go on to show for one version.
-RENAMED = {
-    "cluster_node_cpu_ratio": HOST_CPU,
-    "cluster_node_memory_used_bytes": HOST_MEMORY,
-    "cluster_node_memory_total_bytes": HOST_MEMORY_TOTAL,
-    "cluster_node_cpus": HOST_CPUS,
-    "cluster_node_network_receive_bytes_total": HOST_RECEIVED,
-    "cluster_node_network_transmit_bytes_total": HOST_SENT,
-}

@@ -13,7 +13,6 @@ import yaml
 from grafana import render
 from grafana.queries import every_query, metric_names
 from grafana.tables import DASHBOARDS
-from jobs import metrics
 from tests.unit.monitoring import ROOT, added_over_replicas, known, promtool
 
 FOLDER = ROOT / "grafana"
@@ -87,7 +86,6 @@ def test_every_metric_that_a_panel_reads_exists() -> None:
     for asked in every_query():
         unknown = metric_names(asked.expr) - known()
         assert not unknown, f"{asked.dashboard}, {asked.panel}: nothing shows {unknown}"
-        assert not metric_names(asked.expr) & metrics.RENAMED.keys(), f"{asked.dashboard}, {asked.panel}"
 
 
 def test_no_panel_adds_up_what_every_coordinator_shows_alike() -> None:

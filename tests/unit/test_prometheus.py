@@ -119,16 +119,7 @@ def test_names_are_found_in_expressions(expr: str, names: set[str]) -> None:
 def test_records_are_named_by_level_metric_and_operation() -> None:
     assert len(RECORDS) == len(set(RECORDS))
     others = [name for name in RECORDS if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", name)]
-    assert set(others) == metrics.RENAMED.keys() | metrics.grid_series().keys()
-
-
-def test_every_renamed_metric_is_recorded_from_its_new_name_and_read_nowhere() -> None:
-    renamed = {rule["record"]: rule["expr"] for rule in rules() if rule.get("record") in metrics.RENAMED}
-    assert {name: metrics.RENAMED[name].name in metric_names(expr) for name, expr in renamed.items()} == dict.fromkeys(
-        metrics.RENAMED, True
-    )
-    read = {name for rule in rules() for name in metric_names(rule["expr"])}
-    assert not read & metrics.RENAMED.keys()
+    assert set(others) == metrics.grid_series().keys()
 
 
 def test_every_name_of_grid_cli_is_recorded_from_ours_and_read_nowhere() -> None:
