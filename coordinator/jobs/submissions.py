@@ -34,8 +34,6 @@ QUESTION_SECONDS = 600
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 #: Jobs that one may come after.
 MAX_PARENTS = 1000
-#: Fields younger than the digests of idempotency keys: left out of a digest where they are not given.
-_YOUNG = ("max_running", "timeout_seconds", "hold", "notify", "after", "after_any")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
 #: Longest Retry-After that follows from the present rate of a job, which may change.
@@ -336,6 +334,5 @@ def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError
 
 
 def _digest(asked: Submission) -> str:
-    absent = {name for name in _YOUNG if not getattr(asked, name)}
-    body = asked.model_dump(exclude={"idempotency_key", *absent})
+    body = asked.model_dump(exclude={"idempotency_key"})
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

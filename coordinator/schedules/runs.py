@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -46,11 +45,6 @@ def target(schedule: Schedule) -> str:
 def _name(schedule: Schedule, moment: str) -> str:
     """Return the name of a run, the id of its job. It follows from schedule and time: nothing is submitted twice."""
     return f"s-{schedule.schedule_id}-{moment}"
-
-
-def _id_before(name: str) -> str:
-    """Return the id that the workflow of a run had in an earlier version."""
-    return hashlib.sha256(f"\0{name}".encode()).hexdigest()[:12]
 
 
 class Runs:
@@ -214,9 +208,7 @@ class Runs:
         if schedule.workflow:
             try:
                 text, key = schedule.workflow.encode(), f"schedule@{schedule.tenant}:{name}"
-                return submitting.submit(
-                    self._workflows, self._settings, text, maker.asker, key=key, before=_id_before(name)
-                )
+                return submitting.submit(self._workflows, self._settings, text, maker.asker, key=key)
             except errors.ClusterError as error:
                 return error
         wanted = Wanted(job_id=name, body=json.loads(schedule.job), maker=maker)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Request, Response
@@ -73,21 +72,15 @@ async def submit_workflow(
 
 
 def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, notify: str, place: Place | None) -> str:
-    repeated = {"key": f"workflow@{asker.tenant}:{key}", "before": _id_before(asker.tenant, key)} if key else {}
     return submitting.submit(
         cluster.store.workflows,
         cluster.settings,
         text,
         asker,
         notify=notify,
+        key=f"workflow@{asker.tenant}:{key}" if key else "",
         place=place,
-        **repeated,
     )
-
-
-def _id_before(tenant: str, key: str) -> str:
-    """Return the id that a key made in an earlier version."""
-    return hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest()[:12]
 
 
 @routes.post(

@@ -23,18 +23,23 @@ from jobs.store.workflows import NewWorkflow, Workflows
 
 
 def submit(
-    store: Workflows, settings: Settings, text: bytes, asker: Asker, *, notify: str = "", key: str = "",
-    before: str = "", place: Place | None = None,
-) -> str:  # fmt: skip
+    store: Workflows,
+    settings: Settings,
+    text: bytes,
+    asker: Asker,
+    *,
+    notify: str = "",
+    key: str = "",
+    place: Place | None = None,
+) -> str:
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
-    notify: as in the text, which it overrules. before: the id that it had in an earlier version. place: where
-    in a trace its jobs are submitted; None: in none.
+    notify: as in the text, which it overrules. place: where in a trace its jobs are submitted; None: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, asker, settings, notify)
     new = NewWorkflow(
-        key=key, before=before,
+        key=key,
         digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
         description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
         notify=whole.notify, traceparent=place.text() if place else "", tracestate=place.state if place else "",

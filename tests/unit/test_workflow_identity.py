@@ -59,20 +59,6 @@ def test_an_id_that_another_tenant_has_is_not_taken_and_blocks_nobody(
     assert flow.ask("GET", f"/api/workflows/{own}").json()["tenant"] == "default"
 
 
-def test_a_key_of_an_earlier_version_is_known(flow: Flows) -> None:
-    """There the id followed from tenant and key. Another tenant's workflow under it is no obstacle."""
-    text = workflow_text("ok, action_type: approve")
-    made = posted(flow, text, "old")
-    before = hashlib.sha256(b"default\0old").hexdigest()[:12]
-    flow.store.client.rename(keys.workflow(made), keys.workflow(before))
-    flow.store.client.delete("ct:idem:workflow@default:old")
-    flow.store.client.rename(keys.workflow_document(made), keys.workflow_document(before))
-    assert posted(flow, text, "old") == before
-    assert flow.post(workflow_text("b"), key="old").status_code == 409
-    flow.store.client.hset(keys.workflow(before), "tenant", "acme")
-    assert posted(flow, text, "old") != before
-
-
 def test_a_job_of_something_else_under_its_id_is_refused(flow: Flows) -> None:
     workflow = flow.submit("a", "b")
     others: tuple[dict[str, Any], ...] = ({"tenant": "acme"}, {"workflow": workflow, "action": "z", "attempt": 1})
