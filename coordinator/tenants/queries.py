@@ -33,17 +33,6 @@ class TenantQueries:
         return [rows.shown(tenant, use) for tenant, use in self._store.tenants.read(names)]
 
 
-def require_labelled(store: Store) -> None:
-    """Raise Conflict while a worker lives that would take every tenant's work: one of a version without labels."""
-    living = store.fleet_reads.living()
-    rows = zip(living, store.fleet_reads.workers(living), strict=True)
-    before = sorted(name.decode(errors="replace") for name, row in rows if row and b"labels" not in row)
-    if before:
-        named = ", ".join(before[:5]) + (", ..." if len(before) > 5 else "")
-        detail = f"workers of an earlier version take every tenant's work: {named}; update or stop them first"
-        raise errors.Conflict(detail, field="requires")
-
-
 def missing(name: str) -> errors.NotFound:
     """Return the error for a tenant that is not there."""
     return errors.NotFound(f"no tenant {name}; list them with GET /api/tenants", field="tenant")

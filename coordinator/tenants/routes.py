@@ -69,10 +69,7 @@ def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> 
     **http.answers(schemas.Tenant),
 )  # fmt: skip
 async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Register a tenant, or change its weight, caps and required labels. What is admitted already stays.
-
-    409 where labels are required while a worker lives whose version knows none of them.
-    """
+    """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
     for kind in asked.max_units:
         _require_kind(kind)
@@ -82,8 +79,6 @@ async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, a
         max_stored_bytes=asked.max_stored_bytes or 0,
         requires=None if asked.requires is None else frozenset(asked.requires),
     )  # fmt: skip
-    if shares.requires:
-        await run_in_threadpool(queries.require_labelled, cluster.store)
     await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
     return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
 

@@ -179,13 +179,6 @@ def test_what_is_left_out_stays_and_is_in_the_audit_log(admin: httpx.Client) -> 
     assert admin.put("/tenants/a", json={"requires": []}).json()["requires"] == []
 
 
-def test_labels_are_not_required_while_a_worker_lives_that_knows_none(admin: httpx.Client, store: Store) -> None:
-    store.fleet.heartbeat("old-1", store.fleet.birth(), {"device": "cpu", "state": "idle", "lanes": 1, "kinds": "{}"})
-    answer = admin.put("/tenants/a", json={"requires": ["trusted"]})
-    assert answer.status_code == 409 and answer.json()["field"] == "requires" and "old-1" in answer.json()["detail"]
-    assert admin.put("/tenants/a", json={"requires": []}).status_code == 200
-
-
 # -- what waits says why ----------------------------------------------------------------------------------------------
 
 
