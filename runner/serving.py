@@ -15,7 +15,6 @@ from typing import Any
 from jobs import tunnel
 from jobs.kinds.service import launch
 from jobs.settings import usable_cores
-from jobs.store.connection import CoordinatorRejects
 from jobs.worker.lanes import Task
 from runner import processes
 from runner.environments import is_here
@@ -44,11 +43,9 @@ class ServiceRun(Run):
         self._at: Endpoint | None = None
         self._probe: Probe | None = None
         self._python = sys.executable
-        #: Coordinators know its memory and devices.
-        self._tells_more = True
 
     def _prepare(self) -> Failure | None:
-        if not self._spec.get("packages") or is_here(self._spec.get("module")):
+        if not self._spec["packages"] or is_here(self._spec["module"]):
             return super()._prepare()
         self._command = replace(self._command, python=PACKAGES)
         return super()._prepare()
@@ -61,7 +58,7 @@ class ServiceRun(Run):
 
     def _order(self, unit: int) -> Order:
         self._at = at = endpoint(self._host.address)
-        lead = self._lead(at) if self._spec.get("group") else {}
+        lead = self._lead(at) if self._spec["group"] else {}
         filled = {"port": str(at.port), "address": at.address, "python": self._python}
         own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
         own["CLUSTER_CPUS"] = str(usable_cores())
@@ -124,19 +121,18 @@ class ServiceRun(Run):
 
     def _report(self, at: Endpoint, state: str, why: str) -> None:
         # Those of a group are told where they reach each other, besides.
-        by_tunnel_alone = self._host.tunnels is not None and not self._spec.get("group")
+        by_tunnel_alone = self._host.tunnels is not None and not self._spec["group"]
         address = tunnel.ADDRESS if by_tunnel_alone else at.address
-        said: dict[str, str | int] = {"state": state, "why": why, "address": address, "port": at.port, "key": at.key}
-        more: dict[str, str | int] = {}
-        if self._tells_more:
-            more = {"memory_bytes": self._memory(), "devices": self._devices()}
-        try:
-            self._files.replica(**said, **more, host=self._host.name)
-        except CoordinatorRejects:
-            if not more:
-                raise
-            self._tells_more = False  # coordinators of the version before take no more
-            self._files.replica(**said, host=self._host.name)
+        self._files.replica(
+            state=state,
+            why=why,
+            address=address,
+            port=at.port,
+            key=at.key,
+            host=self._host.name,
+            memory_bytes=self._memory(),
+            devices=self._devices(),
+        )
 
     def _memory(self) -> int:
         return processes.memory_bytes(processes.descendants(self._place.slot.pid))

@@ -172,9 +172,8 @@ def model_of(cluster: Cluster, known_as: str | None, name: str, asker: Asker) ->
 
 
 def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
-    group = {"group": True} if launch.group else {}  # which a coordinator of the version before does not know
     return {
-        **group,
+        "group": launch.group,
         "service": asked.name, "engine": asked.engine, "command": list(launch.command), "env": dict(launch.env),
         "files": asked.model, "packages": launch.packages or None, "module": launch.module or None,
         "health": launch.health, "start_timeout_seconds": asked.start_timeout_seconds,

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from jobs import errors, queues
+from jobs import queues
 from jobs.labels import joined
 from jobs.models import MAX_UNITS
 from jobs.store import profiles
@@ -553,18 +553,15 @@ GpuName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="T
 class Claim(Call):
     """A worker takes GPUs of its host, all or none, renews that, or gives them back."""
 
-    gpus: list[GpuName] = Field(default_factory=list, max_length=64)
-    gpu: GpuName | None = Field(None, description="The same as gpus with this one.")
+    gpus: list[GpuName] = Field(min_length=1, max_length=64)
     keep: bool
     priority: Literal["", "interactive", "high", "normal", "low"] = Field(
         "", description="Of what is computed there, or waits; empty for nothing."
     )
 
     def all(self) -> list[str]:
-        """Return the GPUs that are asked for, in the order of their UUIDs. InvalidRequest for none, or both fields."""
-        if bool(self.gpus) == (self.gpu is not None):
-            raise errors.InvalidRequest("gpus: give 1 to 64 UUIDs, or gpu alone", field="gpus")
-        return sorted(set(self.gpus or [str(self.gpu)]))
+        """Return the GPUs that are asked for, each once, in the order of their UUIDs."""
+        return sorted(set(self.gpus))
 
 
 def labelled(row: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Replica(Call):
     port: int = Field(ge=1, le=65535)
     key: str = Field(pattern=r"^[A-Za-z0-9_-]{16,128}$", description="Bearer token of requests to it.")
     host: str = Field(max_length=300, description="Name of the runner's host.")
-    memory_bytes: int | None = Field(None, ge=0, le=1 << 60, description="Memory of its processes.")
-    devices: str | None = Field(None, max_length=4000, description="What it computes on, with ; between.")
+    memory_bytes: int = Field(ge=0, le=1 << 60, description="Memory of its processes.")
+    devices: str = Field(max_length=4000, description="What it computes on, with ; between.")
 
 
 @routes.post(
@@ -50,12 +50,9 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
         lease = leased.require(cluster.store, worker, job, asked.lease)
         fields: dict[str, str | int] = {
             "state": asked.state, "why": asked.why[:_MAX_WHY], "address": _literal(asked.address), "port": asked.port,
-            "key": asked.key, "host": asked.host, "worker": worker,
+            "key": asked.key, "host": asked.host, "worker": worker, "memory_bytes": asked.memory_bytes,
+            "devices": asked.devices,
         }  # fmt: skip
-        if asked.memory_bytes is not None:
-            fields["memory_bytes"] = asked.memory_bytes
-        if asked.devices is not None:
-            fields["devices"] = asked.devices
         return cluster.store.services.report(job, owned(worker, asked.lease), fields) and bool(lease)
 
     if not await run_in_threadpool(work):

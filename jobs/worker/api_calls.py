@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from jobs import VERSION, exposure
@@ -34,14 +34,18 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 MAX_ANSWER = 1 << 30
 #: Connections that are kept while nobody uses them.
 _KEPT = 64
+#: Fields of an answer, and their types.
+Fields: TypeAlias = dict[str, type | tuple[type, ...]]
 #: What the answers to calls have at least: another server may answer any path with JSON.
-_ENDED: dict[str, type] = {"ended": bool}
-_ANSWERS: dict[str, dict[str, type]] = {
-    "register": {"worker": str, "born": str}, "beat": {"word": str, "leases": list}, "claim": {"claimed": bool},
+_ENDED: Fields = {"ended": bool}
+_ANSWERS: dict[str, Fields] = {
+    "register": {"worker": str, "born": str},
+    "beat": {"word": str, "leases": list, "follow": list, "attach": list, "profiles": (list, type(None))},
+    "claim": {"claimed": bool, "wanted": str, "by": str},
     "next": {"how": str, "jobs": list, "leases": list}, "waiting": {"waiting": list}, "leave": _ENDED,
-    "lease": {"how": str, "lo": int, "hi": int}, "commit": {"merged": bool}, "done": {"ended": list},
+    "lease": {"how": str, "lo": int, "hi": int, "errors": int}, "commit": {"merged": bool}, "done": {"ended": list},
     "return": _ENDED, "fail-unit": _ENDED, "split": _ENDED, "fold": _ENDED, "finish": _ENDED, "give-up": _ENDED,
-    "gather": {"parts": list, "done": int},
+    "gather": {"parts": list, "more": bool, "done": int},
 }  # fmt: skip
 #: Raised by a connection that the other side closed while nobody used it.
 _STALE = (RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
@@ -360,7 +364,7 @@ def not_let_in(place: Place, status: int, detail: str) -> str:
 def _strange(name: str, answer: dict[str, Any]) -> str:
     """Return why this is no answer of a coordinator to a call; empty for one that is."""
     for field, kind in _ANSWERS.get(name, {}).items():
-        if not isinstance(answer.get(field), kind):
+        if field not in answer or not isinstance(answer[field], kind):
             said = short(json.dumps(answer)[:80])
             return f"its answer to {name} has no {field}, but {said}: is it a coordinator of a Threads Cluster?"
     return ""

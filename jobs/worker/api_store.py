@@ -6,7 +6,6 @@ import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from http import HTTPStatus
 from typing import Any
 
 from jobs.gathered import Gathered
@@ -72,33 +71,11 @@ class ApiFleet:
         return str(self._api.call("beat", {"born": born, "row": _shortened(facts), "leaving": leaving})["word"])
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
-        try:
-            answer = self._api.call("claim", {"gpus": list(gpus), "keep": True, "priority": priority})
-        except CoordinatorRejects as error:
-            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
-                raise
-            return self._claim_one_by_one(gpus)
-        return Claimed(held=answer["claimed"], wanted=str(answer.get("wanted", "")), by=str(answer.get("by", "")))
-
-    def _claim_one_by_one(self, gpus: Sequence[str]) -> Claimed:
-        """Do the same with a coordinator of an earlier version, which knows neither several GPUs nor priorities."""
-        for at, gpu in enumerate(gpus):
-            if not self._api.call("claim", {"gpu": gpu, "keep": True})["claimed"]:
-                self._give_up_one_by_one(gpus[:at])
-                return Claimed(held=False, by="worker")
-        return Claimed(held=True)
+        answer = self._api.call("claim", {"gpus": list(gpus), "keep": True, "priority": priority})
+        return Claimed(held=answer["claimed"], wanted=answer["wanted"], by=answer["by"])
 
     def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
-        try:
-            self._api.call("claim", {"gpus": list(gpus), "keep": False, "priority": priority})
-        except CoordinatorRejects as error:
-            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
-                raise
-            self._give_up_one_by_one(gpus)
-
-    def _give_up_one_by_one(self, gpus: Sequence[str]) -> None:
-        for gpu in gpus:
-            self._api.call("claim", {"gpu": gpu, "keep": False})
+        self._api.call("claim", {"gpus": list(gpus), "keep": False, "priority": priority})
 
 
 class ApiSlots:
@@ -157,7 +134,7 @@ class ApiLeases:
         }  # fmt: skip
         answer = self._api.call("lease", body)
         if answer["how"] == "ok":
-            return Grant(token=token, lo=answer["lo"], hi=answer["hi"], errors=answer.get("errors", 0))
+            return Grant(token=token, lo=answer["lo"], hi=answer["hi"], errors=answer["errors"])
         return str(answer["how"])
 
     def commit(
@@ -167,8 +144,7 @@ class ApiLeases:
         """Do as `Leases.commit`. A partial that the coordinator rejects fails its range with the reason."""
         body = {
             "job_id": job, "lease": token, "upto": upto, "partial": packed(partial), "ms": ms, "device": device,
-            "pace": min(pace, MAX_PACE), "device_ms": device_ms, "joules": joules,
-            **({"keep": keep} if keep else {}), **({} if lo is None else {"lo": lo}),
+            "pace": min(pace, MAX_PACE), "device_ms": device_ms, "joules": joules, "keep": keep, "lo": lo,
         }  # fmt: skip
         try:
             return Committed(**self._api.call("commit", body))
@@ -235,7 +211,7 @@ class ApiResults:
         parts = _parts(answer)
         # What changes between two of these calls has another digest, and nothing is done with it.
         more = answer
-        while more.get("more") and len(parts) < limit:
+        while more["more"] and len(parts) < limit:
             more = self._api.call("gather", {"job_id": job, "limit": limit - len(parts), "start": len(parts)})
             parts += _parts(more)
         gathered = Gathered(
@@ -299,7 +275,7 @@ class ApiProfiles:
 
 
 def _orders(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Order, ...] | None:
-    """Return what a coordinator says of profiles; None of one that knows of none."""
+    """Return what a coordinator says of profiles; None where it cannot tell."""
     if rows is None:
         return None
     return tuple(
@@ -325,10 +301,10 @@ class ApiStore:
         leases = [{"job_id": job, "lease": token, "upto": upto} for job, token, upto in pulse.leases]
         body = {"born": pulse.born, "row": _shortened(pulse.row()), "leases": leases, "slot": pulse.slot}
         answer = self.api.call("beat", body)
-        attach = tuple((str(job), int(unit), str(name)) for job, unit, name in answer.get("attach", ()))
+        attach = tuple((str(job), int(unit), str(name)) for job, unit, name in answer["attach"])
         return Heard(
-            leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer.get("follow", ())),
-            attach=attach, profiles=_orders(answer.get("profiles")),
+            leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer["follow"]),
+            attach=attach, profiles=_orders(answer["profiles"]),
         )  # fmt: skip
 
     def drop_idle_connections(self) -> None:

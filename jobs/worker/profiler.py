@@ -235,7 +235,7 @@ class Profiler(threading.Thread):
             self._say(f"a recording cannot be packed: {trouble}")
         try:
             answer = self._store.profiles.report(profile_id, self._worker, (), [parcel.recording for parcel in mine])
-        except CoordinatorRejects as error:  # of an earlier version: a later one takes it
+        except CoordinatorRejects as error:  # other profiles go on
             self._say(f"recordings stay here: {error}")
             return False
         sent = [self._settle(parcel, answer) for parcel in mine]

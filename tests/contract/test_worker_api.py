@@ -27,7 +27,7 @@ from jobs.store.lease_store import Claimed, Pulse
 from jobs.store.leases import Finished, Grant
 from jobs.store.slots import Held, Taken
 from jobs.worker.api_calls import Api, NotLetIn, Place
-from jobs.worker.api_store import ApiFleet, ApiStore, packed
+from jobs.worker.api_store import ApiStore, packed
 from jobs.worker.host import Host
 from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import encode, new_job, total_of
@@ -248,9 +248,9 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("gather", {"job_id": "j", "limit": 257}, "limit"),
     ("gather", {"job_id": "j", "start": 256}, "start"),
     ("fold", {"job_id": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
-    ("claim", {"gpu": "", "keep": True}, "gpu"),
+    ("claim", {"keep": True}, "gpus"),
     ("claim", {"gpus": [], "keep": True}, "gpus"),
-    ("claim", {"gpus": ["GPU-1"], "gpu": "GPU-1", "keep": True}, "gpus"),
+    ("claim", {"gpu": "GPU-1", "keep": True}, "gpu"),
     ("claim", {"gpus": ["GPU-1"] * 65, "keep": True}, "gpus"),
     ("claim", {"gpus": ["GPU:1"], "keep": True}, "gpus"),
     ("claim", {"gpus": ["GPU-1"], "keep": True, "priority": "urgent"}, "priority"),
@@ -576,41 +576,6 @@ def test_a_gpu_is_claimed_by_one_worker(served: Served, monkeypatch: pytest.Monk
     first.fleet.give_up(["GPU-1"], "")
     assert second.fleet.claim(["GPU-2", "GPU-1"], "", "high").held
     assert not first.fleet.claim(["GPU-2"], "").held
-
-
-def test_a_worker_of_an_earlier_version_claims_one_gpu_at_a_time(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet, "GPU_TTL_MS", 600_000)
-    first, second = served.worker("a"), served.worker("b")
-    assert first.api.call("claim", {"gpu": "GPU-1", "keep": True})["claimed"]
-    assert not second.fleet.claim(["GPU-1"], "").held
-    assert not first.api.call("claim", {"gpu": "GPU-1", "keep": False})["claimed"]
-    assert second.fleet.claim(["GPU-1"], "").held
-
-
-def test_a_coordinator_of_an_earlier_version_is_asked_for_one_gpu_at_a_time() -> None:
-    class Earlier:
-        """Knows `gpu` and `keep`. GPU-2 is another worker's."""
-
-        def __init__(self) -> None:
-            self.claimed = set[str]()
-
-        def call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-            if body.keys() != {"gpu", "keep"}:
-                raise CoordinatorRejects("the coordinator rejects a call (422): gpus: is not known", 422, "gpus")
-            if body["keep"] and body["gpu"] != "GPU-2":
-                self.claimed.add(body["gpu"])
-            elif not body["keep"]:
-                self.claimed.discard(body["gpu"])
-            return {"claimed": body["gpu"] in self.claimed}
-
-    earlier: Any = Earlier()
-    fleet = ApiFleet(earlier)
-    assert not fleet.claim(["GPU-1", "GPU-2"], "r", "normal").held and not earlier.claimed
-    assert fleet.claim(["GPU-1", "GPU-3"], "r", "normal").held and earlier.claimed == {"GPU-1", "GPU-3"}
-    fleet.give_up(["GPU-1", "GPU-3"], "r")
-    assert not earlier.claimed
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def test_a_cluster_that_is_away_costs_no_sample_and_no_file(profiler: Any, calls
 
 
 def test_a_thread_that_hears_of_nothing_does_nothing(calls: Calls, folder: Path) -> None:
-    """An earlier coordinator tells of no profiles, which is not that there are none."""
+    """A coordinator that cannot tell of profiles does not say that there are none."""
     made: Any = Profiler(calls, "w-1", "one", folder)  # type: ignore[arg-type]
     made.hear(Heard(leases=(), word="ok", profiles=(RECORDING,)))
     made.hear(Heard(leases=(), word="ok"))

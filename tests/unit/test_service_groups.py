@@ -34,10 +34,9 @@ class Waiting(ServiceRun):
 
     def __init__(self, *answers: Any, stop_after: int = 10**9, **spec: Any) -> None:
         self.answers, self.said, self.asked, self.stop_after = list(answers), list[Any](), 0, stop_after
-        self._spec = {"start_timeout_seconds": 60, **spec}
+        self._spec = {"start_timeout_seconds": 60, "group": True, **spec}
         self.__dict__["_files"] = SimpleNamespace(lead=self.lead, replica=lambda **row: self.said.append(row))
         self._host: Any = SimpleNamespace(name="h", tunnels=None)
-        self._tells_more = False
 
     def lead(self) -> Any:
         self.asked += 1
@@ -45,6 +44,12 @@ class Waiting(ServiceRun):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _memory(self) -> int:
+        return 0
+
+    def _devices(self) -> str:
+        return "cpu"
 
     def _must_stop(self) -> bool:
         return self.asked >= self.stop_after
