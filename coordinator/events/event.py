@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs.models import DEFAULT_TENANT, TERMINAL
+from jobs.models import TERMINAL
 from jobs.store import skipped
 from jobs.store.events import Entry
 
@@ -68,7 +68,7 @@ class Event:
             return (self.topic,)
         if not self.job and not self.workflow:
             return ("workers",)
-        tenant = self.fields.get("tenant", DEFAULT_TENANT)
+        tenant = self.fields.get("tenant", "")
         many, one = ("jobs", f"job:{self.job}") if self.job else ("workflows", f"workflow:{self.workflow}")
         return (many, f"{many}@{tenant}", one, f"{one}@{tenant}")
 

@@ -15,7 +15,7 @@ from statistics import median
 from coordinator import decoding
 from coordinator.fleet.desired import DEVICES, Work
 from jobs.labels import required_in
-from jobs.models import DEFAULT_TENANT, Device, JobState
+from jobs.models import Device, JobState
 from jobs.store import skipped
 from jobs.store.demand import FIELDS, Demand
 
@@ -77,7 +77,7 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[
     job = dict(zip(FIELDS, texts, strict=True))
     if job["state"] not in states or job["deferred"] == "1":
         return None
-    tenant = job["tenant"] or DEFAULT_TENANT
+    tenant = job["tenant"]
     if tenant in barred:
         return None
     devices = [device for device in _devices(job["queue"]) if device is Device.CPU or f"gpu:{tenant}" not in capped]

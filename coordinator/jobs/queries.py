@@ -13,7 +13,7 @@ from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import DEFAULT_TENANT, TERMINAL, Place
+from jobs.models import TERMINAL, Place
 from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
@@ -88,7 +88,7 @@ class JobQueries:
     def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
         """Return the place of each job that waits or runs."""
         waiting = [
-            (row["queue"], row.get("tenant", DEFAULT_TENANT), row["kind"], job_id)
+            (row["queue"], row["tenant"], row["kind"], job_id)
             for job_id, row in jobs
             if row["state"] in ("queued", "running")
         ]

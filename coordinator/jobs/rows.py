@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding, destinations, tracing
 from coordinator.jobs import scheduler, titles
-from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
+from jobs.models import DeadRange, JobState, Place
 from jobs.numbers import exact
 
 #: A rate older than this many seconds says nothing about now.
@@ -200,11 +200,15 @@ class KindRow(TypedDict):
     binaries: dict[str, str]
 
 
+#: Fields by which a job is found where it waits.
+_PLACED = frozenset({"queue", "kind", "tenant"})
+
+
 def sound(row: dict[str, str]) -> dict[str, str]:
-    """Return the row itself. LookupError or ValueError when it lacks its state, its queue, its kind or its units."""
+    """Return the row itself. LookupError or ValueError when it lacks a field that decides where it is listed."""
     JobState(row["state"])
-    if "queue" not in row or "kind" not in row or int(row["total"]) < 1:
-        raise ValueError("it has no queue, no kind or no units")
+    if not row.keys() >= _PLACED or int(row["total"]) < 1:
+        raise ValueError("it has no queue, no kind, no tenant or no units")
     return row
 
 
@@ -221,7 +225,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     parameters = decoding.parsed(row["parameters"])
     answer: JobRow = {
         "job_id": job_id,
-        "tenant": row.get("tenant", DEFAULT_TENANT),
+        "tenant": row["tenant"],
         "type": row["kind"],
         "title": titles.title(row["kind"], parameters),
         "state": state,
@@ -249,7 +253,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
             int(row["version"]),
             max_running=int(row.get("max_running", 0)),
             needed=needed,
-            left=total - int(row.get("cursor", total)),
+            left=total - int(row["cursor"]),
         ),
         "error": None if state == JobState.DONE.value else row.get("error"),  # of an attempt that was repeated
         "usage": _usage(row),

@@ -14,7 +14,6 @@ from typing import TypeAlias
 from coordinator import tracing
 from coordinator.telemetry.spans import Span
 from coordinator.tracing import Place
-from jobs.models import DEFAULT_TENANT
 
 #: Fields of a job's hash of which its spans are made.
 FIELDS = (
@@ -108,7 +107,7 @@ def _attributes(job: EndedJob) -> Attributes:
     row = job.row
     texts = {
         "cluster.job.id": job.job_id, "cluster.job.kind": row.get("kind", ""),
-        "cluster.job.state": row.get("state", ""), "cluster.tenant": row.get("tenant", DEFAULT_TENANT),
+        "cluster.job.state": row.get("state", ""), "cluster.tenant": row.get("tenant", ""),
         **({"cluster.workflow.id": row["workflow"]} if "workflow" in row else {}),
     }  # fmt: skip
     return {**texts, "cluster.units": int(row.get("total", 0)), "cluster.units.done": int(row.get("done", 0))}

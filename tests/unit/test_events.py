@@ -60,6 +60,11 @@ def test_progress_goes_first_then_the_listener_counts_as_lost() -> None:
     assert after is None, "told to start anew"
 
 
+def test_an_event_that_names_no_tenant_is_not_sent_to_one() -> None:
+    topics = Event(id="1-0", fields={"job": "a", "type": "done"}).topics
+    assert "jobs" in topics and not events.visible_topics(["jobs", "job:a"], "default") & set(topics)
+
+
 def test_progress_that_is_replaced_is_left_out_and_order_is_that_of_ids() -> None:
     given = [event(1, "progress"), event(2, "progress", "k"), event(3), event(4, "progress"), event(5, "progress")]
     assert [found.id for found in merged(given)] == ["2-0", "3-0", "5-0"]
