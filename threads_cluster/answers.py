@@ -108,7 +108,6 @@ class TenantUsage(Answer):
     jobs: dict[str, Whole]
     device_seconds: float
     joules: float | None
-    #: None by versions before.
     requests: dict[str, Whole] = {}
     answer_tokens: dict[str, Whole] = {}
 
@@ -269,7 +268,6 @@ class Host(Answer):
     labels: Many[str] = []
     given_labels: Many[str] = []
     cards: Many[Card] = []
-    #: None by versions before, from here on.
     load1: float | None = None
     network_receive_bytes_per_second: float | None = None
     network_transmit_bytes_per_second: float | None = None
@@ -832,7 +830,6 @@ class Validation(Answer):
     layers: Count
     problems: Many[Complaint]
     notes: Many[Complaint]
-    #: Coordinators of an earlier version do not say.
     more: Count = 0
 
 

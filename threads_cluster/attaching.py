@@ -122,7 +122,7 @@ class _Attached:
         if unit_state != "running":
             text = f"unit {self._unit} is {unit_state}; the shell begins when it runs; Ctrl-C: do not wait"
         elif late:
-            text = "its runner has not begun the shell; one of an earlier version cannot"
+            text = "its runner has not begun the shell yet"
         if text and text != self._said:
             self._said = text
             note(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -26,8 +27,6 @@ Examples:
 #: Name of the list of packages in the program's folder.
 _LIST = "requirements.txt"
 _SAY = "import sys; print('installed for', sys.version.split()[0], 'at', sys.prefix)"
-#: Answers of a coordinator of an earlier version, which has no such engines, and to a token that only runs programs.
-_UNTOLD = (403, 404)
 
 
 @app.command("list")
@@ -82,9 +81,9 @@ def agreed(ctx: typer.Context, name: str) -> None:
     try:
         large = {row["engine"] for row in ctx.obj.cluster.services.engines() if row["large"]}
     except errors.ApiError as error:
-        if error.status not in _UNTOLD:
-            raise
-        return
+        if error.status == HTTPStatus.FORBIDDEN:  # a token that only runs programs may not list engines
+            return
+        raise
     if name not in large:
         return
     what = f"the engine {name} needs gigabytes of packages, which each runner that lacks them fetches once"

@@ -275,7 +275,7 @@ def jobs(several: Sequence[Mapping[str, Any]]) -> None:
     if set(owners) - {"default", ""}:
         columns, lines = [*columns, "tenant"], [[*row, owner] for row, owner in zip(lines, owners, strict=True)]
     titles = [job.get("title") or "" for job in several]
-    if any(titles):  # a coordinator of the version before gives none
+    if any(titles):
         columns, lines = [*columns, "title"], [[*row, title] for row, title in zip(lines, titles, strict=True)]
     rows(columns, lines)
 

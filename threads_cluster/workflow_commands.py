@@ -90,7 +90,7 @@ def status(
         "name": course["name"], "workflow": course["workflow_id"], "state": course["state"],
         "created": course["created"], "ended": course["ended"], "attempt": course["attempt"],
         "actions": _counted(course["counts"]), "waits for": course.get("waiting_because"), "error": course.get("error"),
-        "services": ", ".join(course.get("services", [])), "notifies": course.get("notify"),
+        "services": ", ".join(course["services"]), "notifies": course.get("notify"),
     })  # fmt: skip
     _print_layers(course["actions"])
     _print_actions(course, everything=actions)
@@ -202,7 +202,7 @@ def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
 def _say_what_stays(course: Mapping[str, Any]) -> None:
     """Say which services of a workflow that did not end well hold memory and GPUs still."""
     if course["state"] in ("failed", "cancelled"):
-        for name in course.get("services", []):  # a coordinator of an earlier version does not tell
+        for name in course["services"]:
             show.say(f"service {name} stays; to end it: cluster service delete {name}")
 
 

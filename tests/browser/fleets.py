@@ -65,6 +65,7 @@ def host(name: str, workers: list[str], **more: Any) -> dict[str, Any]:
         "seen_seconds_ago": 0.4, "cpus": 8, "cpu_ratio": 0.5, "load1": 3.9, "memory_used_bytes": 9 << 30,
         "memory_total_bytes": 64 << 30, "network_receive_bytes_per_second": 1.5e6,
         "network_transmit_bytes_per_second": 2e4, "gpus": [], "devices": [], "labels": ["ssd", "trusted"],
+        "given_labels": [], "cards": [],
         "disks": [{"disk": "8:1", "places": ["data", "temporary"], "free_bytes": 80 << 30, "total_bytes": 500 << 30}],
         "versions": {"threads_cluster": ["0.17.0"], "python": ["3.11.9"]}, "clock_offset_seconds": 0.012, "score": 48.8,
         **more,
@@ -134,8 +135,9 @@ class Fleet(Programs):
     def snapshot(self) -> dict[str, Any]:
         self._begins = len(self._frames)
         return {
-            "jobs": [*self.jobs.values()], "cursor": None, "stream": "1-0", "status": self.status(),
-            "queues": self.queues, "workers": [*self.workers.values()], "gpus": [], "alerts": [],
+            "jobs": [*self.jobs.values()], "cursor": None, "stream": "1-0", "time": time.time(),
+            "status": self.status(), "queues": self.queues, "workers": [*self.workers.values()],
+            "gpus": [], "alerts": [],
         }  # fmt: skip
 
     def stream(self) -> dict[str, Any]:

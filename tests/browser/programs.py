@@ -89,8 +89,8 @@ class Programs:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "jobs": [self.job()], "cursor": None, "stream": "1-0", "status": self.status(), "queues": [],
-            "workers": [runner()], "gpus": [], "alerts": [],
+            "jobs": [self.job()], "cursor": None, "stream": "1-0", "time": time.time(), "status": self.status(),
+            "queues": [], "workers": [runner()], "gpus": [], "alerts": [],
         }  # fmt: skip
 
     def status(self) -> dict[str, Any]:
@@ -144,6 +144,7 @@ class Programs:
             f"/api/jobs/{JOB}/result": lambda: {"job_id": JOB, "type": "command", "partial": False, "units": 1,
                                                 "total": 1, "result": result},
             "/api/jobs": lambda: {"jobs": [self.job()], "cursor": None}, "/api/snapshot": self.snapshot,
+            "/api/workflows": lambda: {"workflows": [], "cursor": None},
             "/api/status": self.status, f"/api/jobs/{JOB}": self.job,
             f"/api/jobs/{JOB}/unit-states": self.runs, f"/api/artifacts/{'a' * 64}/manifest": self.manifest,
             "/api/artifacts": lambda: {"artifacts": self.artifacts}, "/api/job-types": lambda: {"kinds": [kind]},

@@ -221,13 +221,28 @@ def test_rows_hold_their_line_where_there_is_room(open_address: Open, stack: Exi
     shot(page, "jobs-phone")
 
 
+#: Figures of a service that has just begun.
+LAST_MINUTE = {
+    "seconds": 60.0,
+    "requests": 0,
+    "failed": 0,
+    "prompt_tokens": 0,
+    "answer_tokens": 0,
+    "requests_per_second": 0.0,
+    "answer_tokens_per_second": 0.0,
+    "median_seconds": None,
+    "median_first_token_seconds": None,
+    "median_stream_tokens_per_second": None,
+}
+
+
 class Crashing(Fleet):
     """A service whose only replica has died, and begins again in ten minutes."""
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         row = {"name": "chat", "state": "crashing", "engine": "http", "model": "", "replicas": 1, "ready": 0,
                "requests": 0, "failures": 1, "last_failure": "exit code 1", "next_start": self.next_start,
-               "running": [], "last_dead_job_id": None, "last_minute": None}  # fmt: skip
+               "running": [], "last_dead_job_id": None, "last_minute": LAST_MINUTE}  # fmt: skip
         answers = {"/api/services": {"services": [row]}, "/api/services/chat": row}
         return (answers[path], {}) if path in answers else super().answer(path, query)
 

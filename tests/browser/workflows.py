@@ -67,7 +67,7 @@ class Workflows(Programs):
         self.state, self.ended = "running", None
         #: Whether the list has it.
         self.listed = True
-        #: Those that it began; empty: not told, as by a coordinator of an earlier version.
+        #: Those that it began.
         self.services: list[str] = []
         #: Paths of what was posted.
         self.posted: list[str] = []
@@ -102,8 +102,7 @@ class Workflows(Programs):
         if path == "/api/workflows":
             return {"workflows": [self.row()] if self.listed else [], "cursor": None}, {}
         if path == f"/api/workflows/{WORKFLOW}":
-            told = {"services": self.services} if self.services else {}
-            return {**self.row(), "actions": [*self.actions.values()], **told}, {}
+            return {**self.row(), "actions": [*self.actions.values()], "services": self.services}, {}
         if path.startswith(f"/api/workflows/{WORKFLOW}/actions/"):
             known = self.actions[path.rsplit("/", 1)[1]]
             detail = {"parameters": {"command": ["./step", known["action_id"]]}, "foreach": None, "item_jobs": [],

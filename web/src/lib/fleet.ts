@@ -77,10 +77,10 @@ export function take(model: Model, snapshot: Snapshot, at = Date.now()): void {
   const { status, queues, workers, gpus, alerts, stream } = snapshot;
   Object.assign(model, {
     status,
-    queues: (queues ?? []).map((queue) => ({ ...queue, heard: at })),
+    queues: queues.map((queue) => ({ ...queue, heard: at })),
     workers,
-    gpus: gpus ?? [],
-    alerts: alerts ?? [],
+    gpus,
+    alerts,
     covered: stream,
   });
   if (!model.at || after(stream, model.at)) model.at ||= stream;

@@ -274,8 +274,8 @@ function remember(newest: readonly Job[]): void {
 /** Takes the snapshot again, such as after an act of this page. */
 export async function refresh(): Promise<void> {
   const fresh = await askOnce<Snapshot>("/api/snapshot");
-  // Not the date of an answer: that is a coordinator's own clock. One of the version before tells no time.
-  if (Number.isFinite(fresh.time)) ahead = fresh.time * 1000 - Date.now();
+  // Not the date of an answer: that is a coordinator's own clock.
+  ahead = fresh.time * 1000 - Date.now();
   take(model, fresh);
   for (const job of fresh.jobs) {
     readClock(job);

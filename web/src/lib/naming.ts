@@ -4,8 +4,8 @@ import type { Job } from "./api";
 import { ended, secondsRun } from "./fleet";
 import { clock, passed, seconds } from "./format";
 
-/** A job's name; its kind where the cluster, of a version before, names no jobs. */
-export function titleOf({ title, type }: { title?: string; type: string }): string {
+/** A job's name; its kind if that gives its jobs no names. */
+export function titleOf({ title, type }: { title: string; type: string }): string {
   return title || type;
 }
 

@@ -4,7 +4,7 @@ import type { Job } from "../lib/api";
 import { shortId, titleOf } from "../lib/naming";
 
 interface JobNameProps {
-  job: Pick<Job, "job_id" | "type"> & { title?: string };
+  job: Pick<Job, "job_id" | "type" | "title">;
   /** Opens the job; without it the name is text. */
   onOpen?: () => void;
 }

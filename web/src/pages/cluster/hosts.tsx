@@ -89,7 +89,7 @@ function Disks({ host }: { host: Host }) {
 
 function Network({ host }: { host: Host }) {
   const { network_receive_bytes_per_second: receives, network_transmit_bytes_per_second: sends } = host;
-  if (receives === null || receives === undefined || sends === null || sends === undefined) return unknown();
+  if (receives === null || sends === null) return unknown();
   return (
     <span class="num">
       in {bytes(receives)}/s

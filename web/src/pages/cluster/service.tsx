@@ -271,11 +271,10 @@ function useLately(row: Service, figure: (row: Service) => number | null | undef
 
 function Figures({ row }: { row: Service }) {
   const { last_minute: lately } = row;
-  const requests = useLately(row, (each) => each.last_minute?.requests_per_second);
-  const time = useLately(row, (each) => each.last_minute?.median_seconds);
-  const first = useLately(row, (each) => each.last_minute?.median_first_token_seconds);
-  const tokens = useLately(row, (each) => each.last_minute?.answer_tokens_per_second);
-  if (!lately) return <p class="soft">This coordinator is of a version that tells no figures of services.</p>;
+  const requests = useLately(row, (each) => each.last_minute.requests_per_second);
+  const time = useLately(row, (each) => each.last_minute.median_seconds);
+  const first = useLately(row, (each) => each.last_minute.median_first_token_seconds);
+  const tokens = useLately(row, (each) => each.last_minute.answer_tokens_per_second);
   const each = lately.median_stream_tokens_per_second;
   const list: Headline[] = [
     {
@@ -347,11 +346,7 @@ const COLUMNS: Column<ServiceReplica>[] = [
     title: "memory",
     end: true,
     cell: ({ memory_bytes: memory }) =>
-      memory === null || memory === undefined ? (
-        <span class="soft">not known</span>
-      ) : (
-        <span class="num">{bytes(memory)}</span>
-      ),
+      memory === null ? <span class="soft">not known</span> : <span class="num">{bytes(memory)}</span>,
   },
   { id: "now", title: "requests now", end: true, cell: ({ requests }) => <span class="num">{integer(requests)}</span> },
   {

@@ -55,25 +55,25 @@ const COLUMNS: Column<Service>[] = [
     id: "rate",
     title: "requests/s",
     end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{lately && compact(lately.requests_per_second)}</span>,
+    cell: ({ last_minute: lately }) => <span class="num">{compact(lately.requests_per_second)}</span>,
   },
   {
     id: "time",
     title: "time, median",
     end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately?.median_seconds)}</span>,
+    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately.median_seconds)}</span>,
   },
   {
     id: "first",
     title: "first token",
     end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately?.median_first_token_seconds)}</span>,
+    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately.median_first_token_seconds)}</span>,
   },
   {
     id: "tokens",
     title: "tokens/s",
     end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{lately && compact(lately.answer_tokens_per_second)}</span>,
+    cell: ({ last_minute: lately }) => <span class="num">{compact(lately.answer_tokens_per_second)}</span>,
   },
 ];
 
@@ -91,7 +91,7 @@ function List() {
   const { value, problem } = usePolled("services", EACH, services).value;
   if (!value && problem) return <Trouble what="List of services" problem={problem} />;
   if (!value) return <Skeleton rows={6} />;
-  const total = value.reduce((sum, { last_minute: lately }) => sum + (lately?.requests_per_second ?? 0), 0);
+  const total = value.reduce((sum, { last_minute: lately }) => sum + lately.requests_per_second, 0);
   return (
     <section class="stack services">
       {problem && connection.value === "live" && <Trouble what="List of services" problem={problem} />}

@@ -203,8 +203,7 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
 
 /** What a workflow that did not end well has left: each holds memory, or a GPU. */
 function Services({ shown }: { shown: Workflow }) {
-  // A coordinator of an earlier version does not tell.
-  const left = shown.state === "failed" || shown.state === "cancelled" ? (shown.services ?? []) : [];
+  const left = shown.state === "failed" || shown.state === "cancelled" ? shown.services : [];
   return left.map((name) => (
     <p key={name}>
       Service{" "}

@@ -79,8 +79,6 @@ function List() {
   const writing = useSignal(false);
   const answer = usePolled(`workflows ${limit.value}`, EACH, (signal) => workflows(limit.peek(), signal));
   const { value, problem } = answer.value;
-  // A coordinator of a version before has none.
-  if (problem?.status === 404) return null;
   return (
     <section class="stack">
       {problem && connection.value === "live" && <Trouble what="list of workflows" problem={problem} />}

@@ -15,7 +15,7 @@ const CLOCK_SECONDS = 0.5;
 /** How far a host's clock is from the cluster's, and whether that is too far; undefined where nobody knows. */
 export function clockOf(host: Pick<Host, "clock_offset_seconds">): { text: string; wrong: boolean } | undefined {
   const offset = host.clock_offset_seconds;
-  if (offset === null || offset === undefined) return undefined;
+  if (offset === null) return undefined;
   const size = Math.abs(offset);
   if (size < 0.001) return { text: `within 1${THIN}ms`, wrong: false };
   return { text: `${seconds(size)} ${offset > 0 ? "ahead" : "behind"}`, wrong: size > CLOCK_SECONDS };
@@ -32,7 +32,7 @@ const NAMES: Readonly<Record<string, string>> = { threads_cluster: "cluster" };
 
 /** Versions of a host, ours first, and whether ours differs from that of the coordinators. */
 export function versionsOf(host: Pick<Host, "versions">, ours: string | undefined): Named[] {
-  const all = Object.entries(host.versions ?? {}).filter(([, list]) => list.length);
+  const all = Object.entries(host.versions).filter(([, list]) => list.length);
   const own = ([name]: [string, unknown]) => (name === "threads_cluster" ? 0 : 1);
   return all
     .sort((left, right) => own(left) - own(right))
@@ -52,7 +52,7 @@ export function cordonsOf({ workers }: Pick<Host, "workers">, all: readonly Work
 
 /** Load per processor, 1 is a queue of none; undefined where nobody knows. */
 export function loadOf({ load1, cpus }: Pick<Host, "load1" | "cpus">): string | undefined {
-  if (load1 === null || load1 === undefined) return undefined;
+  if (load1 === null) return undefined;
   return `${load1.toFixed(load1 < 10 ? 1 : 0)}${cpus ? ` of ${cpus}` : ""}`;
 }
 
@@ -61,13 +61,12 @@ export function labelsOf({
   labels,
   given_labels,
 }: Pick<Host, "labels" | "given_labels">): Record<"given" | "said", string> {
-  const given = given_labels ?? [];
-  return { given: given.join(", "), said: labels.filter((label) => !given.includes(label)).join(", ") };
+  return { given: given_labels.join(", "), said: labels.filter((label) => !given_labels.includes(label)).join(", ") };
 }
 
 /** GPUs on which no worker computes, each with its use where that is known. */
 export function cardsOf({ cards }: Pick<Host, "cards">): string[] {
-  return (cards ?? []).map(({ card, name, utilization_ratio: used }) => {
+  return cards.map(({ card, name, utilization_ratio: used }) => {
     const known = used === null || used === undefined ? "" : `, ${percent(used)} used`;
     return `${card}: ${name}${known}`;
   });
