@@ -55,14 +55,12 @@ exporter_passwords() { # by address: newer exporters look for the one with the u
 }
 
 users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the file those that are not ours
-  local lines role default
+  local lines role
   lines=$(<"deploy/$1-users.acl")
   for role in "${ROLES[@]}"; do
     lines=${lines//"#@$role@"/"#$(digest "$(<"$FOLDER/redis_${role}_password")")"}
   done
   lines=${lines//"#@operator@"/"#$(digest "$(<"$FOLDER/redis_password")")"}
-  # A cluster of an earlier version uses the default user until its parts are replaced.
-  if default=$(grep -s '^user default on' "$FOLDER/$1.acl"); then lines=$default$'\n'${lines#*$'\n'}; fi
   printf '%s\n' "$lines"
   awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/$1.acl" 2>/dev/null || true
 }

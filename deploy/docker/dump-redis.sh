@@ -5,11 +5,8 @@ set -eu
 umask 077
 REDISCLI_AUTH=$(cat "${PASSWORD_FILE:-/run/secrets/redis_password}")
 export REDISCLI_AUTH
-# The user of a Redis that an earlier version started is the default one.
-user=operator
-[ "$(redis-cli --user "$user" PING 2>/dev/null)" = PONG ] || user=default
 # A replica that does not follow its master would give an old copy.
-if redis-cli --user "$user" INFO replication | grep -q '^master_link_status:down'; then
+if redis-cli --user operator INFO replication | grep -q '^master_link_status:down'; then
   printf 'this Redis is a replica that does not reach its master; try again when it does\n' >&2
   exit 1
 fi
@@ -20,13 +17,13 @@ find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
 file=.backup-$$.rdb
 trap 'rm -f "$file"' EXIT
 trap 'exit 130' HUP INT TERM
-redis-cli --user "$user" --rdb "$file" >&2
+redis-cli --user operator --rdb "$file" >&2
 checked=$(redis-check-rdb "$file") || {
   printf '%s\n' "$checked" >&2
   exit 1
 }
 {
-  printf 'fact redis_version %s\n' "$(redis-cli --user "$user" INFO server | sed -n 's/^redis_version:\([0-9.]*\).*/\1/p')"
+  printf 'fact redis_version %s\n' "$(redis-cli --user operator INFO server | sed -n 's/^redis_version:\([0-9.]*\).*/\1/p')"
   printf 'fact keys %s\n' "$(printf '%s\n' "$checked" | sed -n 's/^\[info\] \([0-9]*\) keys read$/\1/p')"
   printf 'fact bytes %s\n' "$(wc -c <"$file" | tr -d ' ')"
   printf 'fact sha256 %s\n' "$(sha256sum "$file" | cut -d ' ' -f 1)"

@@ -113,7 +113,7 @@ keep_passwords() { # once: whoever comes second takes those of the first
   [[ -n $missing ]] || return 0
   if [[ $FETCHED == ' ' || -n $DRY ]]; then
     run_k create secret generic passwords "${files[@]}"
-  else # an earlier version kept fewer
+  else # one was deleted
     k create secret generic passwords "${files[@]}" --dry-run=client --output yaml </dev/null |
       k apply --server-side --force-conflicts --filename - >/dev/null
   fi

@@ -292,7 +292,7 @@ up() { # up N G OPTION...
   ! grep -q 'threads-cluster create ' "$FAKE/calls" || broken "made anew"
 }
 
-@test "a password that an earlier version did not have is made once and kept" {
+@test "a password that was deleted is made once and kept" {
   up 3 0
   sed -i '/^secrets_key /d' "$FAKE/passwords"
   cluster kubernetes

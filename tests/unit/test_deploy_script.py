@@ -73,6 +73,9 @@ class Redis:
         self.data = folder / "data"
         self.data.mkdir(parents=True)
         (folder / "password").write_text("of-the-test\n")
+        (folder / "users.acl").write_text(
+            "user default on >of-the-test ~* &* +@all\nuser operator on >of-the-test ~* &* +@all\n"
+        )
         self.socket = folder / "s"
         cli = folder / "redis-cli"
         cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -s "{self.socket}" "$@"\n')
@@ -83,7 +86,7 @@ class Redis:
     def start(self) -> Redis:
         server = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.data, "--appendonly", "yes"]
         self.process = subprocess.Popen(
-            [*server, "--save", "", "--requirepass", "of-the-test"], stdout=subprocess.DEVNULL
+            [*server, "--save", "", "--aclfile", self.folder / "users.acl"], stdout=subprocess.DEVNULL
         )
         deadline = time.monotonic() + 60
         while self.ask("PING") != "PONG":
