@@ -153,7 +153,7 @@ class DeadRange:
     #: Lanes that died on it, and times that the kernel raised.
     deaths: int
     errors: int
-    #: The last error; empty for what an earlier version gave up.
+    #: The last error.
     error: str
 
 

@@ -189,7 +189,7 @@ def _remove(place: Path) -> None:
 def _size_of_ready(ready: Path) -> int:
     try:
         return int(ready.read_text())
-    except ValueError:  # made by an earlier version
+    except ValueError:  # the runner died while it wrote it
         return size_of(ready.with_suffix(""))
 
 

@@ -31,7 +31,7 @@ CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "num
 SHARED = Path(__file__).resolve().parent
 #: Seconds for which a folder is kept that no process uses.
 KEPT_SECONDS = 30 * 86_400.0
-#: Names of folders of compiled code, those of earlier versions without a target included.
+#: Names of folders of compiled code; those of functions outside kinds name no target.
 _NAMED = re.compile(r".+-[0-9a-f]{16}(-[0-9a-f]{8})?")
 
 #: Folders that this process uses, each with the descriptor that has it locked.
@@ -145,9 +145,9 @@ def remove_unused(kept_seconds: float = KEPT_SECONDS) -> list[str]:
 
 
 def _is_older(place: Path, until: float) -> bool:
-    """Tell whether nothing was used or written there since. Workers of earlier versions touch a file in it."""
+    """Tell whether no process has begun to use it since."""
     try:
-        return all(path.lstat().st_mtime < until for path in (place, *place.iterdir()))
+        return place.lstat().st_mtime < until
     except OSError:  # another process removes it, or it is no folder
         return False
 

@@ -150,8 +150,8 @@ def compiled(cache: Path, name: str) -> Path:
 def test_what_nothing_has_used_for_a_month_is_removed_and_nothing_else(cache: Path) -> None:
     former = compiled(cache, "odd-fedcba9876543210")
     for file, seconds in (("odd-1111111111111111", 0), ("odd-2222222222222222-22222222", 3600)):
-        mark = compiled(cache, file) / "compiled"  # as workers of earlier versions touch it
-        os.utime(mark, (mark.stat().st_atime, time.time() - seconds))
+        place = compiled(cache, file)
+        os.utime(place, (place.stat().st_atime, time.time() - seconds))
     others = [compiled(cache, name) for name in ("notes", "odd-short", "odd-0123456789abcdef-0123456")]
     (cache / "elsewhere").mkdir()
     (cache / "even-0123456789abcdef").symlink_to(others[0])

@@ -348,7 +348,7 @@ def test_environments_that_were_unused_longest_go_and_none_that_is_in_use(bench:
     again = Environments(bench.host.places.environments, 60)
     kept = again.take(tmp_path / "d", "default", **run)  # type: ignore[arg-type]
     assert kept == first
-    (first.with_suffix(".ready")).write_text("of an earlier version")
+    (first.with_suffix(".ready")).write_text("")
     again.take(tmp_path / "e", "default", **run)  # type: ignore[arg-type]
     assert first.exists() and len(list(bench.host.places.environments.iterdir())) == 4, "the others are too much"
     again.give_back(kept)
