@@ -13,8 +13,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
-#: In a runner's word about a replica, the address of one that is reached through its tunnels alone. The first version
-#: of coordinators that does not know it asks nothing there.
+#: In a runner's word about a replica, the address of one that is reached through its tunnels alone.
 ADDRESS = "0.0.0.0"
 #: Where coordinators take tunnels in, below /api/worker/.
 PATH = "tunnel"

@@ -38,7 +38,7 @@ def sleeper(seconds: float = 60, **more: Any) -> Service:
     return service({"idle_seconds": seconds}, **more)
 
 
-def test_a_service_of_an_earlier_version_keeps_its_number_and_never_sleeps() -> None:
+def test_a_service_without_scaling_keeps_its_number_and_never_sleeps() -> None:
     plain = service({}, replicas=3, asked_at=0, needed_at=0)
     assert scaling.wanted(plain, NOW) == 3 and scaling.change(plain, NOW) is None
 
