@@ -17,7 +17,7 @@ TURN_SECONDS, UNITS = 0.3, 300
 def example(kind: str) -> Plan:
     """The plan of the kind's example."""
     definition = registry.definition(kind)
-    return definition.plan(definition.Parameters.model_validate(definition.EXAMPLE))
+    return definition.plan(definition.parameters.model_validate(definition.example))
 
 
 def rate(units: int, compute: Callable[[], object]) -> float:

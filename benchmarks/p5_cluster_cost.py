@@ -56,7 +56,7 @@ class Bare:
 
     def rate(self, count: int) -> float:
         definition = registry.definition("collatz")
-        spec = definition.plan(definition.Parameters.model_validate(_parameters(count))).spec
+        spec = definition.plan(definition.parameters.model_validate(_parameters(count))).spec
         cuts = [count * number // LANES for number in range(LANES + 1)]
         started = time.perf_counter()
         for pipe, lo, hi in zip(self.pipes, cuts, cuts[1:], strict=False):

@@ -16,6 +16,6 @@ def warm() -> None:
 def compute(parameters: dict[str, Any]) -> dict[str, Any]:
     """Validate, plan, compute and derive the result."""
     definition = registry.definition("collatz")
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    plan = definition.plan(definition.parameters.model_validate(parameters))
     _, partial = registry.kernel("collatz", Device.CPU).run(plan.spec, 0, plan.total, lambda upto: True)
     return definition.result(plan.spec, partial)

@@ -66,9 +66,9 @@ def _wait_for(client: Client, socket: Path) -> None:
 def _job(tenant: str) -> NewJob:
     definition = registry.definition("collatz")
     parameters = {"mode": "verify", "start_number": 1, "number_count": 2**40}
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    plan = definition.plan(definition.parameters.model_validate(parameters))
     return NewJob(
-        job_id=secrets.token_hex(8), kind="collatz", version=definition.MODEL_VERSION, plan=plan,
+        job_id=secrets.token_hex(8), kind="collatz", version=definition.model_version, plan=plan,
         priority=Priority.NORMAL, device=Device.ANY, queue=queues.name(Device.ANY, Priority.NORMAL), prefer=False,
         small=False, estimate_ms=18_000, ttl_seconds=3600, tenant=tenant,
     )  # fmt: skip

@@ -124,11 +124,11 @@ class Cluster:
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
         """Return the kind of a job and its binary of this name. NotFound naming those there are."""
         kind = self.queries.jobs.result(job_id)[0]["type"]
-        packing = registry.packing(kind)
-        if packing is None or name not in packing.BINARIES:
-            have = ", ".join(packing.BINARIES if packing else ()) or "none"
+        binaries = registry.definition(kind).binaries
+        if name not in binaries:
+            have = ", ".join(binaries) or "none"
             raise errors.NotFound(f"{kind} has no binary {name}; it has {have}", field="binary")
-        return kind, packing.BINARIES[name]
+        return kind, binaries[name]
 
     def packer(self, source: str, name: str) -> Packer | None:
         """Return the packer of a binary made of the result of the job `source`; None unless it was prepared here."""
@@ -139,12 +139,11 @@ class Cluster:
 
         One at a time: each takes up to some seconds of a CPU and some tens of MB.
         """
-        packing = registry.packing(kind)
-        assert packing
+        definition = registry.definition(kind)
         async with self._packing:
             if made := self.packer(source, name):  # by a request that came before
                 return made
-            made = await run_in_threadpool(lambda: packing.binary(name, JsonReader(stored.pieces())))
+            made = await run_in_threadpool(lambda: definition.binary(name, JsonReader(stored.pieces())))
             while len(self._packers) >= _PACKERS:
                 del self._packers[next(iter(self._packers))]
             self._packers[(source, name)] = made
@@ -156,12 +155,12 @@ class Cluster:
         NotFound naming the questions that its kind answers; Unavailable when no live worker could.
         """
         job = self.queries.jobs.job(job_id)
-        asking = registry.asking(job["type"])
-        if asking is None or name not in asking.QUESTIONS:
-            have = ", ".join(asking.QUESTIONS if asking else ()) or "none"
+        kind = registry.definition(job["type"])
+        if name not in kind.questions:
+            have = ", ".join(kind.questions) or "none"
             raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
         asked = submissions.question(
-            job["type"], asking.question(name, job["parameters"], choice), asker, self.queries.fleet_cache.get()
+            job["type"], kind.question(name, job["parameters"], choice), asker, self.queries.fleet_cache.get()
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
@@ -179,7 +178,7 @@ class Cluster:
 
     def retry_dead(self, job_id: str, first: int, asker: Asker, *, hold: bool = False) -> None:
         """Let one range be computed again that was given up; NotFound when there is none. Else as `steer`."""
-        version = registry.definition(self.queries.jobs.job(job_id)["type"]).MODEL_VERSION
+        version = registry.definition(self.queries.jobs.job(job_id)["type"]).model_version
         answer = self.store.jobs.retry_dead(job_id, first, version, asker.actor, hold=hold)
         if answer == ["none"]:
             raise errors.NotFound(f"no range of job {job_id} that begins at {first} was given up", field="first")
@@ -208,7 +207,7 @@ class Cluster:
     def _steered(self, job_id: str, verb: str, asker: Asker, hold: bool) -> list[str]:
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
-            return self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION, asker.actor, hold=hold)
+            return self.store.jobs.retry(job_id, registry.definition(kind).model_version, asker.actor, hold=hold)
         if verb == "resume":
             return self.store.jobs.resume(job_id, asker.actor, hold=hold)
         answer: list[str] = getattr(self.store.jobs, verb)(job_id, asker.actor)
@@ -225,7 +224,7 @@ class Cluster:
     @lru_cache
     def kinds() -> list[KindRow]:
         """Return every kind as /api/job-types shows it."""
-        return [_kind(name) for name in registry.names() if not registry.is_for_leader(name)]
+        return [_kind(name) for name in registry.names() if not registry.definition(name).is_for_leader]
 
 
 def _root(job_id: str, root: str, state: str) -> str:
@@ -239,17 +238,17 @@ def _root(job_id: str, root: str, state: str) -> str:
 
 
 def _kind(name: str) -> KindRow:
-    definition, asking, packing = registry.definition(name), registry.asking(name), registry.packing(name)
+    definition = registry.definition(name)
     row: KindRow = {
         "type": name,
-        "summary": definition.SUMMARY,
-        "model_version": definition.MODEL_VERSION,
+        "summary": definition.summary,
+        "model_version": definition.model_version,
         "devices": [device.value for device in registry.devices(name)],
-        "schema": definition.Parameters.model_json_schema(),
-        "example": definition.EXAMPLE,
-        "questions": dict(asking.QUESTIONS) if asking else {},
-        "binaries": {each: binary.summary for each, binary in packing.BINARIES.items()} if packing else {},
+        "schema": definition.parameters.model_json_schema(),
+        "example": definition.example,
+        "questions": dict(definition.questions),
+        "binaries": {each: binary.summary for each, binary in definition.binaries.items()},
     }
-    if describing := registry.describing(name):
-        row["result_schema"] = dict(describing.RESULT)
+    if definition.result_schema is not None:
+        row["result_schema"] = dict(definition.result_schema)
     return row

@@ -114,8 +114,7 @@ class Leader:
 
     def _join_marks(self) -> None:
         for kind in registry.names():
-            definition = registry.marking(kind)
-            for name, mark in (definition.MARKS if definition else {}).items():
+            for name, mark in registry.definition(kind).mark_kinds.items():
                 self._join(kind, name, mark)
 
     def _join(self, kind: str, name: str, mark: MarkKind) -> None:

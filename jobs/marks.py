@@ -18,8 +18,7 @@ from jobs.models import Mark, MarkKind, Spec
 
 def left_by(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
     """Return what a job leaves, as FINISH and DONE1 take it."""
-    definition = registry.marking(kind)
-    left = [] if definition is None or result is None else definition.marks(spec, result)
+    left = [] if result is None else registry.definition(kind).marks(spec, result)
     return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in rows([mark]).items()])
 
 

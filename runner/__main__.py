@@ -113,7 +113,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     )  # fmt: skip
     worker = Worker(
         settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
-        kinds={kind: registry.definition(kind).MODEL_VERSION for kind in KINDS}, room=ledger,
+        kinds={kind: registry.definition(kind).model_version for kind in KINDS}, room=ledger,
         shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
         sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
     )  # fmt: skip

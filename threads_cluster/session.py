@@ -70,7 +70,7 @@ class Session:
         try:
             from jobs.kinds import registry
 
-            registry.definition(kind).Parameters.model_validate(parameters)
+            registry.definition(kind).parameters.model_validate(parameters)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, ("parameters", *first["loc"])))
@@ -116,9 +116,9 @@ def known_here() -> list[Json]:
     return [
         {
             "type": name,
-            "summary": module.SUMMARY,
-            "schema": module.Parameters.model_json_schema(),
-            "example": module.EXAMPLE,
+            "summary": module.summary,
+            "schema": module.parameters.model_json_schema(),
+            "example": module.example,
         }
         for name, module in definitions.items()
     ]

@@ -37,7 +37,7 @@ def c_rate(name: str, start: int, count: int) -> float:
 def spec(mode: str, start: int, count: int) -> Spec:
     definition = registry.definition("collatz")
     given = {"mode": mode, "start_number": str(start), "number_count": count}
-    return definition.plan(definition.Parameters.model_validate(given)).spec
+    return definition.plan(definition.parameters.model_validate(given)).spec
 
 
 def rate(mode: str, start: int, count: int) -> float:

@@ -29,7 +29,7 @@ UNIT = "threads/s"
 
 def _planned(**parameters: Any) -> Any:
     definition = registry.definition("thread")
-    return definition.plan(definition.Parameters.model_validate({"seed": 1, "replicas": REPLICAS, **parameters})).spec
+    return definition.plan(definition.parameters.model_validate({"seed": 1, "replicas": REPLICAS, **parameters})).spec
 
 
 def _rate(simulate: Callable[[], int]) -> float:

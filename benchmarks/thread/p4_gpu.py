@@ -27,7 +27,7 @@ WARM_REPLICAS = 2**17
 def _plan(model: dict[str, Any]) -> Plan:
     definition: Any = registry.definition("thread")
     asked = {"cores": 8, "seed": 1, "replicas": 2**24, **model}
-    plan: Plan = definition.plan(definition.Parameters.model_validate(asked))
+    plan: Plan = definition.plan(definition.parameters.model_validate(asked))
     return plan
 
 

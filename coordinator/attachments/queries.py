@@ -20,7 +20,7 @@ def unit(store: Store, asker: Asker, job: str, number: int) -> UnitState:
     if found.tenant != asker.tenant:
         detail = f"job {job} is of the tenant {found.tenant}: a shell beside it is for tokens of that tenant alone"
         raise errors.Forbidden(detail, field="job_id")
-    if found.kind not in registry.names() or registry.running(found.kind) is None:
+    if found.kind not in registry.names() or registry.program_kind(found.kind) is None:
         raise errors.NotFound(f"jobs of kind {found.kind} run no programs: there is no shell beside", field="job_id")
     if number >= found.total:
         raise errors.NotFound(f"job {job} has the units 0 to {found.total - 1}", field="unit")

@@ -16,8 +16,7 @@ def read(store: Store, kind: str, name: str) -> MarkRow:
     """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
         raise errors.NotFound(f"nothing is at /api/{kind}/{name}; see /api/docs", field="kind")
-    definition = registry.marking(kind)
-    known = definition.MARKS if definition else {}
+    known = registry.definition(kind).mark_kinds
     if name not in known:
         have = ", ".join(known) or "none"
         raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")

@@ -43,7 +43,7 @@ def _broken(job_id: str) -> errors.Broken:
 
 def _is_listed(kind: str) -> bool:
     """Return True for a kind whose jobs are listed beside others; replicas are listed with their services."""
-    return kind not in registry.names() or not registry.is_for_leader(kind)
+    return kind not in registry.names() or not registry.definition(kind).is_for_leader
 
 
 class JobQueries:

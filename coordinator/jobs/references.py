@@ -12,7 +12,7 @@ from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker, Scope
 from coordinator.secrets.vault import Vault
 from jobs import errors
-from jobs.kinds.contract import Running
+from jobs.kinds.program_kind import ProgramKind
 from jobs.store.artifacts import Artifact
 
 #: Parameters whose artifact must be one file.
@@ -30,14 +30,14 @@ class References:
         self._vault = vault
         self._artifacts: dict[str, Artifact | errors.ClusterError] = {}
 
-    def resolved(self, running: Running, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
+    def resolved(self, programs: ProgramKind, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
         """Return the parameters with ids in the place of names of artifacts, and these ids, each once.
 
         Forbidden unless the asker may run programs; NotFound and Conflict name the parameter.
         """
         self._check_asker()
-        self._check_secrets(running.secrets(parameters))
-        ids = {name: self._artifact(name, asked) for name, asked in running.artifacts(parameters).items()}
+        self._check_secrets(programs.secrets(parameters))
+        ids = {name: self._artifact(name, asked) for name, asked in programs.artifacts(parameters).items()}
         return parameters.model_copy(update=ids), tuple(dict.fromkeys(ids.values()))
 
     def _check_asker(self) -> None:

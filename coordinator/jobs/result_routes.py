@@ -50,8 +50,7 @@ _BINARIES = "\n\n".join(
     + [
         f"**{kind}, {name}.bin**: {binary.summary}"
         for kind in registry.names()
-        if (packing := registry.packing(kind))
-        for name, binary in packing.BINARIES.items()
+        for name, binary in registry.definition(kind).binaries.items()
     ]
 )
 
@@ -105,7 +104,7 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     if stored is not None:
         return http.send_result(stored, json.dumps(head)[:-1].encode() + b', "result": ', b"}")
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
-    if registry.running(head["type"]):
+    if registry.program_kind(head["type"]):
         detail += f"; its units: cluster units {job_id}; what they wrote: cluster logs {job_id}"
     raise errors.Conflict(detail, field="state")
 

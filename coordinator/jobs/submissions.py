@@ -132,7 +132,9 @@ def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
 def is_quick(body: Any) -> bool:
     """Return True for a submission that is planned by arithmetic: it is no program, and tells nobody of its end."""
     kind = body.get("type") if isinstance(body, dict) else None
-    return isinstance(kind, str) and kind in registry.names() and not registry.running(kind) and "notify" not in body
+    return (
+        isinstance(kind, str) and kind in registry.names() and not registry.program_kind(kind) and "notify" not in body
+    )
 
 
 def read(body: Any) -> Submission:
@@ -174,22 +176,22 @@ def _planned(asked: Submission, references: References | None) -> tuple[int, Pla
     definition = registry.definition(asked.type)
     held: tuple[str, ...] = ()
     try:
-        parameters = definition.Parameters.model_validate(bounded(asked.parameters, definition.Parameters))
+        parameters = definition.parameters.model_validate(bounded(asked.parameters, definition.parameters))
     except ValidationError as error:
-        raise problems(error, definition.Parameters, "parameters") from None
-    if running := registry.running(asked.type):
+        raise problems(error, definition.parameters, "parameters") from None
+    if programs := registry.program_kind(asked.type):
         if references is None:
             raise errors.Forbidden(f"{asked.type} runs programs, which nobody may do here", field="type")
-        if registry.is_for_leader(asked.type) and not references.leads:
+        if programs.is_for_leader and not references.leads:
             detail = f"type: jobs of {asked.type} are submitted by the cluster; POST /api/services, or: cluster serve"
             raise errors.InvalidRequest(detail, field="type")
-        parameters, held = references.resolved(running, parameters)
+        parameters, held = references.resolved(programs, parameters)
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:
         raise errors.InvalidRequest(f"parameters: {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters")
     if len(json.dumps(plan.spec)) > _MAX_SPEC:
         raise errors.InvalidRequest(f"parameters: the job's tables take over {_MAX_SPEC} bytes", field="parameters")
-    return definition.MODEL_VERSION, replace(plan, artifacts=held)
+    return definition.model_version, replace(plan, artifacts=held)
 
 
 def _device(asked: Submission) -> Device:
@@ -197,7 +199,7 @@ def _device(asked: Submission) -> Device:
     device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu", "runner"], "device"))
     if asked.device is not None and asked.gpu_preferred:
         raise errors.InvalidRequest("gpu_preferred: give it or device, not both", field="gpu_preferred")
-    if registry.running(asked.type) and (asked.gpu_preferred or device not in (Device.ANY, Device.RUNNER)):
+    if registry.program_kind(asked.type) and (asked.gpu_preferred or device not in (Device.ANY, Device.RUNNER)):
         field = "gpu_preferred" if asked.gpu_preferred else "device"
         detail = f"{field}: {asked.type} runs on runners; leave it out, and ask for GPUs with parameters.requirements"
         raise errors.InvalidRequest(detail, field=field)

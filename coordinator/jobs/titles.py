@@ -24,9 +24,10 @@ def title(kind: str, parameters: Any) -> str:
 
 def _given(kind: str, parameters: Any) -> str:
     """Return the title that the kind gives; empty without one, and where the parameters are of another version."""
-    naming = registry.naming(kind) if kind in registry.names() else None
+    if kind not in registry.names():
+        return ""
     try:
-        return naming.title(parameters) if naming else ""
+        return registry.definition(kind).title(parameters)
     except (LookupError, TypeError, ValueError, AttributeError):
         return ""
 

@@ -10,7 +10,8 @@ from coordinator import decoding
 from coordinator.jobs.rows import UnitRow, UnitsPage, UnitStatesRow
 from jobs import errors
 from jobs.kinds import registry
-from jobs.kinds.contract import FinishedUnit, Running
+from jobs.kinds.contract import FinishedUnit
+from jobs.kinds.program_kind import ProgramKind
 from jobs.models import JobState
 from jobs.store.unit_reads import Piece, StoredUnits, UnitReads
 
@@ -24,15 +25,15 @@ Failure: TypeAlias = Mapping[str, Any]
 class Units:
     """Units of one job at one moment."""
 
-    def __init__(self, stored: StoredUnits, running: Running) -> None:
+    def __init__(self, stored: StoredUnits, programs: ProgramKind) -> None:
         self.total = stored.total
         partials = [decoding.parsed(text) for text in (stored.accumulator, *stored.parts) if text]
         self._finished = {
-            unit.unit: unit for each in partials for unit in running.finished_units(each, 0, stored.total)
+            unit.unit: unit for each in partials for unit in programs.finished_units(each, 0, stored.total)
         }
         self._pieces = {piece.lo: piece for piece in (*stored.retry, *stored.dead, *stored.free)}
         self._leases = {piece.lo: piece for piece in stored.leases}
-        done = [one for each in partials for one in running.finished_ranges(each)]
+        done = [one for each in partials for one in programs.finished_ranges(each)]
         self.states = self._painted(stored, done)
 
     @staticmethod
@@ -143,7 +144,7 @@ def _failure(text: bytes) -> Failure:
 
 def read(job_id: str, stored: StoredUnits) -> Units:
     """Return the units of a job. NotFound where its kind runs no programs; one of Unreadable for what is broken."""
-    running = registry.running(stored.kind) if stored.kind in registry.names() else None
+    running = registry.program_kind(stored.kind) if stored.kind in registry.names() else None
     if running is None:
         detail = f"job {job_id} is of kind {stored.kind}, which runs no programs: its units have no rows"
         raise errors.NotFound(detail, field="job_id")

@@ -29,7 +29,7 @@ def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> Un
 
 
 def _runs_programs(kind: str) -> bool:
-    return kind in registry.names() and registry.running(kind) is not None
+    return kind in registry.names() and registry.program_kind(kind) is not None
 
 
 def log(

@@ -83,7 +83,9 @@ def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
 
 def _check_may_start(schedule: Schedule, asker: Asker) -> None:
     """Raise Forbidden where the schedule may run programs, and the asker may not."""
-    runs = schedule.runs_programs and (schedule.workflow or registry.running(str(json.loads(schedule.job)["type"])))
+    runs = schedule.runs_programs and (
+        schedule.workflow or registry.program_kind(str(json.loads(schedule.job)["type"]))
+    )
     if runs and not (asker.token and asker.has(Scope.RUN)):
         needs = "which needs a token with the scope run; log in with one: cluster login"
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")

@@ -36,11 +36,11 @@ def check(store: Store, left: Iterable[Left]) -> None:
 def _wrong(job: Description, left: Left) -> str | None:
     """Return the first mark that the job does not leave, None without one."""
     named = [tuple(row) for row in json.loads(left.marks)]
-    definition = registry.marking(job.kind) if job.kind in registry.names() else None
-    if definition is None:
+    if job.kind not in registry.names():
         return named[0][0] if named else None
-    if job.version != str(definition.MODEL_VERSION):  # its specification is not that of this release
-        names = {f"{job.kind}:{name}" for name in definition.MARKS}
+    definition = registry.definition(job.kind)
+    if job.version != str(definition.model_version):  # its specification is not that of this release
+        names = {f"{job.kind}:{name}" for name in definition.mark_kinds}
         return next((mark[0] for mark in named if mark[0] not in names), None)
     try:
         allowed = {tuple(row) for row in json.loads(marks.left_by(job.kind, json.loads(job.spec), _read(left.result)))}

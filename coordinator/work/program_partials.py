@@ -18,7 +18,7 @@ def check(store: Store, job: str, token: str, lo: int | None, upto: int, partial
     if b'"runs"' not in partial and b"\\" not in partial:
         return
     [job_is], lease = store.slots.described([job]), store.outputs.leased(job, token)
-    running = registry.running(job_is.kind) if job_is and job_is.kind in registry.names() else None
+    running = registry.program_kind(job_is.kind) if job_is and job_is.kind in registry.names() else None
     if running is None or lease is None:
         return
     first = lease.lo if lo is None else lo

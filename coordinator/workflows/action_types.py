@@ -91,16 +91,15 @@ class ActionType:
 
 def _kind(name: str) -> ActionType:
     definition = registry.definition(name)
-    fields = frozenset(definition.Parameters.model_fields)
+    fields = frozenset(definition.parameters.model_fields)
     return ActionType(name=name, parameters=fields, gives=_given(name), is_job=True, check=_checked_by(name))
 
 
 def _given(kind: str) -> frozenset[str] | None:
-    described = registry.describing(kind)
-    fields = described.RESULT.get("properties") if described else None
+    fields = (registry.definition(kind).result_schema or {}).get("properties")
     if fields is None:
         return None
-    programs = {"value", "values", "artifact", "artifacts"} if registry.running(kind) else set()
+    programs = {"value", "values", "artifact", "artifacts"} if registry.program_kind(kind) else set()
     return _ALWAYS | {"job_id"} | frozenset(fields) | programs
 
 
@@ -108,7 +107,7 @@ def _checked_by(kind: str) -> Callable[[Mapping[str, Any], frozenset[str]], Comp
     definition = registry.definition(kind)
 
     def check(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
-        model = definition.Parameters
+        model = definition.parameters
         try:
             parameters = model.model_validate(dict(known))
         except ValidationError as error:

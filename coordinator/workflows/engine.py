@@ -273,7 +273,7 @@ class _Look:
         before = {*action.dependencies, *action.after_any}
         if any(retries.action_of(other) in before for other in refused):
             return False
-        version = registry.definition(action.type).MODEL_VERSION
+        version = registry.definition(action.type).model_version
         how = self._store.jobs.retry(job.id, version, self._actor, hold=True, during=self._during)
         if how[0] in ("version", "skipped", "missing"):
             log.info("a job of a workflow begins anew: %s", " ".join(how), extra={"job_id": job.id})

@@ -19,7 +19,7 @@ LookUp: TypeAlias = Callable[[Reference], Any]
 
 def filled(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
     """Return parameters in which each reference is replaced by what `look_up` returns, which raises Unfilled."""
-    is_program = action_type in registry.names() and registry.running(action_type) is not None
+    is_program = action_type in registry.names() and registry.program_kind(action_type) is not None
     return {
         name: _command(value, look_up) if is_program and name == "command" else references.filled(value, look_up)
         for name, value in parameters.items()

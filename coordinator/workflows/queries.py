@@ -81,7 +81,7 @@ class WorkflowQueries:
         versions = {key: version.decode() for key, (version,) in zip(bad, stored, strict=True) if version}
         return {
             key: version for key, version in versions.items()
-            if version != str(registry.definition(whole.actions[retries.action_of(key)].type).MODEL_VERSION)
+            if version != str(registry.definition(whole.actions[retries.action_of(key)].type).model_version)
         }  # fmt: skip
 
     def course(self, workflow: str, tenant: str | None) -> CourseRow:
@@ -132,6 +132,6 @@ def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, s
 def _why(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -> str:
     if key in outdated:
         kind = whole.actions[retries.action_of(key)].type
-        now = registry.definition(kind).MODEL_VERSION
+        now = registry.definition(kind).model_version
         return f"its job was computed by version {outdated[key]} of {kind}, which is version {now} now"
     return "its job was deleted" if known.jobs[key].gone else "it waits for what is carried out again"

@@ -48,7 +48,7 @@ class Results:
         return references.part({"state": record.state, **(record.result or {})}, reference)
 
     def _is_program(self, key: str) -> bool:
-        return registry.running(self._document.actions[key].type) is not None
+        return registry.program_kind(self._document.actions[key].type) is not None
 
     # -- one job ----------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Results:
 
     def _of_units(self, source: Source, job: DoneJob) -> dict[str, Any]:
         """Return values and artifacts of a program's units in their order; in the singular those of its only one."""
-        running = registry.running(self._document.actions[source.key.partition("/")[0]].type)
+        running = registry.program_kind(self._document.actions[source.key.partition("/")[0]].type)
         values: list[Any] = [None] * job.units
         if running and job.accumulator:
             for unit in running.finished_units(decoding.parsed(job.accumulator), 0, job.units):
@@ -134,7 +134,7 @@ def body(
         return results.part(reference)
 
     filled = filling.filled(action_type, parameters, references.bounded(look_up, MAX_BODY))
-    return _with_words(filled) if registry.running(action_type) else filled
+    return _with_words(filled) if registry.program_kind(action_type) else filled
 
 
 def _with_words(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _check_may_run(whole: Document, asker: Asker) -> None:
     runs = Maker.of(asker).runs_programs
     for action in whole.actions.values():
         of = action_types.TYPES[action.type]
-        if not runs and (of.runs or (of.is_job and registry.running(action.type))):
+        if not runs and (of.runs or (of.is_job and registry.program_kind(action.type))):
             detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
             raise errors.Forbidden(
                 f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"

@@ -1,13 +1,14 @@
-"""Protocols of the modules in a kind's folder. Kinds import this and never the registry.
+"""Base class of kinds, and protocols of the other modules in a kind's folder. Kinds import this, never the registry.
 
 `docs/adding-a-kind.md` walks through one kind; `tests/contract/test_every_kind.py` holds every kind to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
@@ -19,84 +20,75 @@ from jobs.models import Binary, Mark, MarkKind, Partial, Plan, Spec
 Tick: TypeAlias = Callable[[int], bool]
 
 
-class Definition(Protocol):
-    """`definition.py`: what the work is. Imports neither numpy nor a kernel."""
+class Kind(ABC):
+    """The work of a kind. Its `definition.py` has one as KIND, and imports neither numpy nor a kernel.
+
+    A kind overrides the hooks that it needs. A subclass of `ProgramKind` has its units run by runners.
+    """
 
     #: Must change when partials of the old and the new code must not be merged.
-    MODEL_VERSION: int
+    model_version: ClassVar[int]
     #: One sentence for people.
-    SUMMARY: str
+    summary: ClassVar[str]
     #: A valid set of parameters that takes milliseconds; used by self-tests and documentation.
-    EXAMPLE: dict[str, Any]
-    Parameters: type[BaseModel]
-
-    @staticmethod
-    def plan(parameters: Any) -> Plan: ...
-
-    @staticmethod
-    def merge(left: Partial, right: Partial) -> Partial: ...
-
-    @staticmethod
-    def result(spec: Spec, partial: Partial) -> dict[str, Any]: ...
-
-
-class Marking(Definition, Protocol):
-    """A definition whose finished jobs leave marks: facts about ranges that outlive the jobs."""
-
-    #: By name; their ranges are joined where they touch.
-    MARKS: Mapping[str, MarkKind]
-
-    @staticmethod
-    def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]: ...
-
-
-class Asking(Definition, Protocol):
-    """A definition that answers questions about a job by computing: each is a small job of the same kind."""
-
-    #: One sentence for people, by name.
-    QUESTIONS: Mapping[str, str]
-
-    @staticmethod
-    def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-        """Parameters of the job that answers. `parameters` are the job's own, `choice` the query of the request.
-
-        Raises InvalidRequest naming what is wrong in `choice`.
-        """
-        ...
-
-
-class Describing(Definition, Protocol):
-    """A definition that says what its results hold, for pages that show any kind."""
-
+    example: ClassVar[dict[str, Any]]
+    #: Model of the parameters that users submit.
+    parameters: ClassVar[type[BaseModel]]
     #: JSON Schema of `result`, without references. A page takes each `title` as a heading, and draws what has the
     #: format "histogram": a list of [whole number, count], or counts with their edges or with start and step.
-    RESULT: Mapping[str, Any]
+    #: None: pages show results as they are.
+    result_schema: ClassVar[Mapping[str, Any] | None] = None
+    #: Facts about ranges that finished jobs leave, by name; ranges are joined where they touch.
+    mark_kinds: ClassVar[Mapping[str, MarkKind]] = {}
+    #: Questions about a job that a small job of the same kind answers: one sentence for people, by name.
+    questions: ClassVar[Mapping[str, str]] = {}
+    #: Numbers about a job as bytes, for drawing, by name: GET /api/jobs/{id}/NAME.bin.
+    binaries: ClassVar[Mapping[str, Binary]] = {}
+    #: Only the leading coordinator submits jobs of the kind.
+    is_for_leader: ClassVar[bool] = False
+    #: Its programs run until somebody ends them, and take no slot of their runner.
+    is_endless: ClassVar[bool] = False
 
+    @abstractmethod
+    def plan(self, parameters: Any) -> Plan:
+        """Lay out the units of a job. Raise InvalidRequest naming the parameter."""
 
-class Naming(Definition, Protocol):
-    """A definition that names its jobs for people; others are named by their first parameters."""
+    @abstractmethod
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        """Return both partials as one: exact, associative and commutative."""
 
-    @staticmethod
-    def title(parameters: Mapping[str, Any]) -> str:
-        """Return a job's name by its recorded parameters, such as "Threads: 8 cores, work stealing": one short line."""
-        ...
+    @abstractmethod
+    def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
+        """Return the result that users read: a function of the spec and of the merged partial alone."""
 
+    def title(self, parameters: Mapping[str, Any]) -> str:
+        """Return a job's name by its recorded parameters, such as "Threads: 8 cores, work stealing": one short line.
 
-class Packing(Definition, Protocol):
-    """A definition that gives numbers about a job as bytes, for drawing."""
-
-    #: By name: GET /api/jobs/{id}/NAME.bin.
-    BINARIES: Mapping[str, Binary]
-
-    @staticmethod
-    def binary(name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
-        """A function from a request's query to bytes, made once of the job's result or of the answer to a question, and
-        kept for later requests. It raises InvalidRequest naming what is wrong in the query.
-
-        `answer.value()` is the whole result. One of several MB is read part by part: to parse it at once stops all
-        other requests meanwhile. Raises NotFound when the job has no such numbers.
+        Empty: the job is named by its first parameters.
         """
-        ...
+        return ""
+
+    def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
+        """Return the marks that a finished job leaves, each of one of `mark_kinds`."""
+        return []
+
+    def question(self, name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
+        """Return the parameters of the job that answers one of `questions`.
+
+        `parameters` are those of the job that is asked about, `choice` is the query of the request. Raise
+        InvalidRequest naming what is wrong in `choice`.
+        """
+        raise NotImplementedError(name)
+
+    def binary(self, name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
+        """Return a function from a request's query to the bytes of one of `binaries`.
+
+        It is made once of the job's result, or of the answer to a question, and kept for later requests. It raises
+        InvalidRequest naming what is wrong in the query. `answer.value()` is the whole result. One of several MB is
+        read part by part: to parse it at once stops all other requests meanwhile. Raise NotFound when the job has no
+        such numbers.
+        """
+        raise NotImplementedError(name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,35 +103,6 @@ class FinishedUnit:
     worker: str
     #: JSON value that it gave, or None.
     value: Any
-
-
-class Running(Definition, Protocol):
-    """A definition whose units are programs. Runners execute them: it has neither kernels nor a reference."""
-
-    @staticmethod
-    def artifacts(parameters: Any) -> Mapping[str, str]:
-        """Artifacts that the parameters name, each by its id or name: by the parameter that names it."""
-        ...
-
-    @staticmethod
-    def secrets(parameters: Any) -> Sequence[str]:
-        """Names of the secrets that its programs are given."""
-        ...
-
-    @staticmethod
-    def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
-        """Return why a partial is not that of the units lo..hi-1, all run by this worker; empty when it is."""
-        ...
-
-    @staticmethod
-    def finished_ranges(partial: Partial) -> Iterable[tuple[int, int]]:
-        """Ranges lo, hi of the units lo..hi-1 that the partial covers, in their order."""
-        ...
-
-    @staticmethod
-    def finished_units(partial: Partial, lo: int, hi: int) -> Iterable[FinishedUnit]:
-        """Those of the units lo..hi-1 that the partial covers, in their order."""
-        ...
 
 
 class Reference(Protocol):

@@ -210,6 +210,10 @@ class Requirements(BaseModel):
         WithJsonSchema({"type": "array", "items": TEXT, "maxItems": MAX_LABELS}),
     ] = Field(default_factory=list, description="Labels of the runner, all of them.")  # fmt: skip
 
+    def stated(self) -> dict[str, Any]:
+        """Return the needs that were stated, by name: equal needs are equal texts."""
+        return {name: value for name, value in sorted(self.model_dump().items()) if value not in (None, [])}
+
 
 def usual(model: type[BaseModel]) -> dict[str, Any]:
     """Return the description of a field whose default is made anew for each: copies of one take ten times as long."""

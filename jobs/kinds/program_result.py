@@ -7,7 +7,7 @@ from typing import Any
 _SECONDS = {"type": ["number", "null"], "minimum": 0}
 _COUNT = {"type": "integer", "minimum": 0}
 
-RESULT: dict[str, Any] = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["units", "seconds", "attempts", "workers"],

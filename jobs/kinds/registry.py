@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import cast
 
 from jobs import errors, kinds
 from jobs.kinds import code_sets
-from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Naming, Packing, Reference, Running
+from jobs.kinds.contract import Kernel, Kind, Reference
+from jobs.kinds.program_kind import ProgramKind
 from jobs.models import Device
 
 
@@ -25,71 +28,41 @@ def names() -> tuple[str, ...]:
 
 
 @lru_cache
-def definition(kind: str) -> Definition:
-    """The kind's definition module; UnknownKind names the kinds there are."""
+def definition(kind: str) -> Kind:
+    """Return what a kind computes; UnknownKind names the kinds there are."""
     if kind not in names():
         known = ", ".join(names())
         raise errors.UnknownKind(f"type must be one of {known}; got {kind!r}", field="type")
-    return cast(Definition, importlib.import_module(f"jobs.kinds.{kind}.definition"))
+    return cast(Kind, importlib.import_module(f"jobs.kinds.{kind}.definition").KIND)
+
+
+def folder(kind: str) -> Path:
+    """Return the folder with the kind's modules and files."""
+    return Path(inspect.getfile(type(definition(kind)))).parent
 
 
 @lru_cache
 def versions() -> Mapping[str, int]:
     """The version of each kind's model: partials of two are never merged."""
-    return {kind: definition(kind).MODEL_VERSION for kind in names()}
+    return {kind: definition(kind).model_version for kind in names()}
 
 
-def marking(kind: str) -> Marking | None:
-    """The kind's definition when its jobs leave marks."""
-    module = definition(kind)
-    return cast(Marking, module) if hasattr(module, "MARKS") else None
-
-
-def asking(kind: str) -> Asking | None:
-    """The kind's definition when it answers questions."""
-    module = definition(kind)
-    return cast(Asking, module) if hasattr(module, "QUESTIONS") else None
-
-
-def describing(kind: str) -> Describing | None:
-    """The kind's definition when it describes its results."""
-    module = definition(kind)
-    return cast(Describing, module) if hasattr(module, "RESULT") else None
-
-
-def naming(kind: str) -> Naming | None:
-    """The kind's definition when it names its jobs."""
-    module = definition(kind)
-    return cast(Naming, module) if hasattr(module, "title") else None
-
-
-def packing(kind: str) -> Packing | None:
-    """The kind's definition when it gives numbers as bytes."""
-    module = definition(kind)
-    return cast(Packing, module) if hasattr(module, "BINARIES") else None
-
-
-def running(kind: str) -> Running | None:
-    """The kind's definition when its units are programs, which runners execute."""
-    module = definition(kind)
-    return cast(Running, module) if hasattr(module, "finished_units") else None
-
-
-def is_for_leader(kind: str) -> bool:
-    """Return True for a kind whose jobs nobody submits but the leading coordinator."""
-    return bool(getattr(definition(kind), "FOR_LEADER", False))
+def program_kind(kind: str) -> ProgramKind | None:
+    """Return what a kind computes when its units are programs, which runners execute; else None."""
+    found = definition(kind)
+    return found if isinstance(found, ProgramKind) else None
 
 
 @lru_cache
 def endless() -> frozenset[str]:
     """Return the names of the kinds whose jobs do not end by themselves, and which take no slot of a runner."""
-    return frozenset(kind for kind in names() if getattr(definition(kind), "ENDLESS", False))
+    return frozenset(kind for kind in names() if definition(kind).is_endless)
 
 
 @lru_cache
 def devices(kind: str) -> tuple[Device, ...]:
     """Devices whose workers compute the kind: those for which it has a kernel, or runners alone. Loads no kernel."""
-    if running(kind):
+    if program_kind(kind):
         return (Device.RUNNER,)
     return tuple(device for device in (Device.CPU, Device.GPU) if importlib.util.find_spec(_kernel_name(kind, device)))
 

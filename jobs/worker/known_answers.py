@@ -24,8 +24,7 @@ class WrongAnswer(Exception):
 
 def files(kind: str, device: Device) -> Iterator[Path]:
     """Files with the kind's questions for a device, whether or not they exist."""
-    folder = Path(str(registry.definition(kind).__file__)).parent  # type: ignore[attr-defined]
-    return (folder / name for name in FILES[device])
+    return (registry.folder(kind) / name for name in FILES[device])
 
 
 def questions(kind: str, device: Device) -> list[dict[str, Any]]:
@@ -42,7 +41,7 @@ def check(kind: str, device: Device) -> None:
 def ask(kind: str, device: Device, asked: dict[str, Any]) -> None:
     """Raises WrongAnswer unless the kernel's partial equals the known one, or what the kernel raises."""
     definition = registry.definition(kind)
-    plan = definition.plan(definition.Parameters.model_validate(asked["parameters"]))
+    plan = definition.plan(definition.parameters.model_validate(asked["parameters"]))
     lo, hi = asked["lo"], asked["hi"]
     upto, partial = registry.kernel(kind, device).run(plan.spec, lo, hi, lambda _: True)
     answer = json.loads(json.dumps(partial))

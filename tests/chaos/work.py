@@ -113,6 +113,6 @@ def _undisturbed(kind: str, parameters: str) -> Any:
     if kind == "faulty":  # this process does not know the kinds of tests
         return {"sum": sum(range(given["units"])), "count": given["units"]}
     definition = registry.definition(kind)
-    plan = definition.plan(definition.Parameters.model_validate(given))
+    plan = definition.plan(definition.parameters.model_validate(given))
     spec = json.loads(json.dumps(plan.spec))
     return json.loads(execution.whole(kind, Device.CPU, spec, plan.total).result)

@@ -17,8 +17,8 @@ UNITS = 300
 def plan(kind: str, parameters: dict[str, Any] | None = None) -> Plan:
     """The plan of some parameters; without any, of the kind's example."""
     definition = registry.definition(kind)
-    given = definition.EXAMPLE if parameters is None else parameters
-    return definition.plan(definition.Parameters.model_validate(given))
+    given = definition.example if parameters is None else parameters
+    return definition.plan(definition.parameters.model_validate(given))
 
 
 def through_json(value: Any) -> Any:

@@ -44,7 +44,7 @@ def kill(event, arguments):
 sys.addaudithook(kill)
 child.warm()
 definition = registry.definition("thread")
-plan = definition.plan(definition.Parameters.model_validate_json(sys.argv[1]))
+plan = definition.plan(definition.parameters.model_validate_json(sys.argv[1]))
 print(json.dumps(registry.kernel("thread", Device.CPU).run(plan.spec, 0, plan.total, lambda _: True)[1]))
 """
 
@@ -63,7 +63,7 @@ def start(cache: Path, killed_at: int = 0) -> Any:
 
 def test_a_worker_that_is_killed_between_two_functions_leaves_no_wrong_code(tmp_path: Path) -> None:
     definition: Any = registry.definition("thread")
-    plan = definition.plan(definition.Parameters.model_validate(PARAMETERS))
+    plan = definition.plan(definition.parameters.model_validate(PARAMETERS))
     expected = json.loads(json.dumps(registry.reference("thread").run(plan.spec, 0, plan.total)))
     start(tmp_path, killed_at=3)  # it has written the index and the code of the first function
     assert start(tmp_path) == expected, "who compiles the rest"

@@ -11,7 +11,6 @@ from collections import defaultdict
 from fractions import Fraction
 from functools import reduce
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,14 @@ from pydantic import ValidationError
 from jobs.kinds import registry
 from jobs.kinds.collatz import partials, statistics, tables, trajectory, wide
 from jobs.kinds.collatz import statistics_blocks as blocks
+from jobs.kinds.collatz.definition import END, GRAINS, MAX_COUNT, STEP_LIMIT
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device
 
 definition: Any = registry.definition("collatz")
 reference: Any = registry.reference("collatz")
 kernel: Any = registry.kernel("collatz", Device.CPU)
-GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())
-END = definition.END
+GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 #: Numbers where formats, tables and blocks end.
 EDGES = (2**16, 2**17, 2**22, 2**31, 2**32, 2**40, 10**12, 8528817511, 12327829503, 2**44, 10**15, 2**53, 2**63, 2**64)
 EDGES += (2**70, 2**86, 2**92, END - 400)
@@ -55,7 +54,7 @@ def computed(start: int, count: int, batch_size: int | None = None) -> Any:
     return partial
 
 
-def walk_spec(n: int, max_points: int = 4000, step_limit: int = definition.STEP_LIMIT) -> dict[str, Any]:
+def walk_spec(n: int, max_points: int = 4000, step_limit: int = STEP_LIMIT) -> dict[str, Any]:
     return {"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": step_limit}
 
 
@@ -373,7 +372,7 @@ def test_blocks_end_where_leases_are_cut() -> None:
     start, count = 150_000_000, 120_000_000
     cut = [end for _, end, bits in statistics.pieces(start, start + count, count) if bits == max(statistics.LEVELS)]
     assert len(cut) == 7
-    assert all(end % definition.GRAINS["statistics"] == 0 for end in cut)
+    assert all(end % GRAINS["statistics"] == 0 for end in cut)
 
 
 @given(st.integers(1, 2**23), st.integers(1, 2**23), st.sampled_from([2**17, 2**22, 2**30]))
@@ -438,7 +437,7 @@ def test_a_trajectory_told_to_stop_has_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_numbers_longer_than_python_reads_by_itself_are_walked() -> None:
-    parameters = definition.Parameters(mode="trajectory", n="9" * 5000)
+    parameters = definition.parameters(mode="trajectory", n="9" * 5000)
     job = definition.plan(parameters)
     upto, partial = kernel.run(job.spec, 0, job.total, go_on)
     result = definition.result(job.spec, json.loads(json.dumps(partial)))
@@ -484,10 +483,8 @@ def test_integers_beyond_what_json_keeps_are_strings() -> None:
 
 # Parameters and plans
 
-REFUSED = [
-    ({"start_number": bad, "number_count": 5}, "start_number", f"1..{definition.END - 1}") for bad in (0, -1, 10**400)
-] + [
-    ({"start_number": 1, "number_count": bad}, "number_count", f"1..{definition.MAX_COUNT}") for bad in (0, -1, 10**400)
+REFUSED = [({"start_number": bad, "number_count": 5}, "start_number", f"1..{END - 1}") for bad in (0, -1, 10**400)] + [
+    ({"start_number": 1, "number_count": bad}, "number_count", f"1..{MAX_COUNT}") for bad in (0, -1, 10**400)
 ]
 REFUSED += [
     ({"start_number": bad, "number_count": 5}, "start_number", "integer")
@@ -496,7 +493,7 @@ REFUSED += [
 REFUSED += [
     ({"start_number": 1, "number_count": 5, "batch_size": 0}, "batch_size", f"1..{MAX_UNITS}"),
     ({"start_number": 1, "number_count": 5, "batch_size": 2.5}, "batch_size", "integer"),
-    ({"start_number": 1, "number_count": definition.MAX_COUNT + 1}, "number_count", f"1..{definition.MAX_COUNT}"),
+    ({"start_number": 1, "number_count": MAX_COUNT + 1}, "number_count", f"1..{MAX_COUNT}"),
     ({"start_number": END - 4, "number_count": 5}, "number_count", f"at most {END}"),
     ({"start_number": 1}, "number_count", "required"),
     ({"number_count": 1}, "start_number", "required"),
@@ -544,7 +541,7 @@ REFUSED += [
 @pytest.mark.parametrize(("given", "field", "words"), REFUSED, ids=range(len(REFUSED)))
 def test_a_refusal_names_field_and_bound(given: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        definition.Parameters.model_validate(given)
+        definition.parameters.model_validate(given)
     errors = {error["loc"]: error["msg"] for error in caught.value.errors(include_input=False)}
     assert words in errors[(field,)]
     assert len(errors[(field,)]) < 200
@@ -553,28 +550,28 @@ def test_a_refusal_names_field_and_bound(given: dict[str, Any], field: str, word
 @pytest.mark.parametrize(
     "given",
     [
-        {"start_number": 1, "number_count": definition.MAX_COUNT},
+        {"start_number": 1, "number_count": MAX_COUNT},
         {"start_number": str(END - 5), "number_count": "5"},
         {"start_number": 7, "number_count": 1, "batch_size": None, "n": None},
         {"mode": "trajectory", "n": "9" * 20_000},
         {"mode": "trajectory", "n": 10**20_000 - 1, "max_points": 2},
-        definition.EXAMPLE,
+        definition.example,
     ],
     ids=lambda value: repr(value)[:60],
 )
 def test_limits_themselves_are_allowed_and_planned(given: dict[str, Any]) -> None:
-    job = definition.plan(definition.Parameters.model_validate(given))
+    job = definition.plan(definition.parameters.model_validate(given))
     assert 1 <= job.total <= MAX_UNITS
     assert job.total + job.offset + job.grain <= MAX_UNITS
     assert len(json.dumps(job.spec)) < 60_000
     assert json.loads(json.dumps(job.parameters)) == job.parameters
     # what a job shows may be submitted again and plans the same
-    assert definition.plan(definition.Parameters.model_validate(job.parameters)) == job
+    assert definition.plan(definition.parameters.model_validate(job.parameters)) == job
 
 
 def test_leases_are_cut_at_multiples_of_the_grain_in_absolute_numbers() -> None:
-    job = definition.plan(definition.Parameters(start_number=10_000_001, number_count=10**9))
-    assert 2 ** max(statistics.LEVELS) == definition.GRAINS["statistics"]
+    job = definition.plan(definition.parameters(start_number=10_000_001, number_count=10**9))
+    assert 2 ** max(statistics.LEVELS) == GRAINS["statistics"]
     for multiple in (3, 200):
         unit = multiple * job.grain - 10_000_001
         assert (unit + job.offset) % job.grain == 0
@@ -583,18 +580,18 @@ def test_leases_are_cut_at_multiples_of_the_grain_in_absolute_numbers() -> None:
 
 def test_small_jobs_are_estimated_small_and_big_ones_big() -> None:
     def seconds(**given: Any) -> float:
-        return definition.plan(definition.Parameters(**given)).cpu_seconds
+        return definition.plan(definition.parameters(**given)).cpu_seconds
 
     assert seconds(start_number=10**12, number_count=10) < 0.005
     assert seconds(mode="trajectory", n=27) < 0.005
     assert seconds(start_number=1, number_count=10**10) > 10
     assert seconds(mode="trajectory", n="9" * 20_000) > 0.2
-    job = definition.plan(definition.Parameters(mode="trajectory", n=2**60))
+    job = definition.plan(definition.parameters(mode="trajectory", n=2**60))
     assert job.total == 1 and job.max_lease_seconds >= 600
 
 
 def test_the_example_runs_end_to_end() -> None:
-    job = definition.plan(definition.Parameters.model_validate(definition.EXAMPLE))
+    job = definition.plan(definition.parameters.model_validate(definition.example))
     partial = kernel.run(job.spec, 0, job.total, go_on)[1]
     assert partial == reference.run(job.spec, 0, job.total)
     assert definition.result(job.spec, partial)["delay"]["max"] == {"n": 871, "value": 178}
@@ -602,6 +599,6 @@ def test_the_example_runs_end_to_end() -> None:
 
 def test_the_definition_needs_neither_numpy_nor_numba() -> None:
     check = "import sys, jobs.kinds.collatz.definition; print({'numpy', 'numba'} & set(sys.modules))"
-    root = Path(definition.__file__).parents[3]
+    root = registry.folder("collatz").parents[2]
     done = subprocess.run([sys.executable, "-c", check], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

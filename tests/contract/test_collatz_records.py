@@ -7,7 +7,6 @@ import random
 from functools import reduce
 from itertools import pairwise
 from math import log
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +18,13 @@ from jobs.kinds import registry
 from jobs.kinds.collatz import records, statistics
 from jobs.kinds.collatz import records_published as published
 from jobs.kinds.collatz import statistics_columns as columns
+from jobs.kinds.collatz.definition import END
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")
 reference: Any = registry.reference("collatz")
 kernel: Any = registry.kernel("collatz", Device.CPU)
-GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())
-END = definition.END
+GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 ROWS = [(name, n, value) for name in ("delay", "path") for n, value in GOLDEN["records"][name]]
 
 
@@ -35,7 +34,7 @@ def go_on(_: int) -> bool:
 
 def planned(start: int, count: int, **more: Any) -> dict[str, Any]:
     given = {"mode": "records", "start_number": start, "number_count": count} | more
-    return dict(definition.plan(definition.Parameters.model_validate(given)).spec)
+    return dict(definition.plan(definition.parameters.model_validate(given)).spec)
 
 
 def found(start: int, count: int, **more: Any) -> Any:
@@ -136,7 +135,7 @@ def test_what_is_known_is_shown_and_checked() -> None:
 
 def drawn(start: int, count: int, most: int, density: bool = True) -> dict[str, Any]:
     given = {"start_number": start, "number_count": count, "columns": most, "density": density}
-    return dict(definition.plan(definition.Parameters.model_validate(given)).spec)
+    return dict(definition.plan(definition.parameters.model_validate(given)).spec)
 
 
 @pytest.mark.usefixtures("path")
@@ -191,8 +190,8 @@ def test_there_are_no_more_columns_than_asked_and_hardly_fewer(start: int, count
 def test_density_needs_columns() -> None:
     for wrong in ({"density": True}, {"density": True, "columns": 1025}, {"density": True, "columns": 0}):
         with pytest.raises(ValidationError, match="density needs columns"):
-            definition.Parameters.model_validate({"start_number": 1, "number_count": 9} | wrong)
+            definition.parameters.model_validate({"start_number": 1, "number_count": 9} | wrong)
     with pytest.raises(ValidationError, match=r"0\.\.4096"):
-        definition.Parameters.model_validate({"start_number": 1, "number_count": 9, "columns": 4097})
-    again = definition.plan(definition.Parameters(start_number=1, number_count=99, columns=4)).parameters
-    assert definition.plan(definition.Parameters.model_validate(again)).parameters == again
+        definition.parameters.model_validate({"start_number": 1, "number_count": 9, "columns": 4097})
+    again = definition.plan(definition.parameters(start_number=1, number_count=99, columns=4)).parameters
+    assert definition.plan(definition.parameters.model_validate(again)).parameters == again

@@ -6,7 +6,6 @@ import json
 import random
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,13 +18,13 @@ from jobs.kinds import registry
 from jobs.kinds.collatz import partials, verify
 from jobs.kinds.collatz import verify_sieve as sieves
 from jobs.kinds.collatz import verify_sweep as sweep
+from jobs.kinds.collatz.definition import END
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")
 reference: Any = registry.reference("collatz")
 kernel: Any = registry.kernel("collatz", Device.CPU)
-GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())
-END = definition.END
+GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 CELL, BLOCK = 2**24, 2**32
 #: Where residues, cells, blocks, sweeps and limbs end.
 EDGES = (2**24, 2**31, 2**32, 2**40, 2**42, 10**15, 2**53, 2**54, 2**64, 2**70, 2**86, 2**90, 2**92, 2**95, END - 100)
@@ -316,7 +315,7 @@ def test_what_is_not_finished_claims_nothing() -> None:
 
 def test_the_largest_jobs_are_planned() -> None:
     given = {"mode": "verify", "start_number": str(2**70), "number_count": "9000000000000000"}
-    job = definition.plan(definition.Parameters.model_validate(given))
+    job = definition.plan(definition.parameters.model_validate(given))
     assert job.total == 9 * 10**15 and job.grain == BLOCK and job.mode == "verify"
     assert job.total + job.offset + job.grain <= 2**53
     assert 3600 < job.cpu_seconds < 10**6
@@ -325,7 +324,7 @@ def test_the_largest_jobs_are_planned() -> None:
 
 def test_small_jobs_are_estimated_small() -> None:
     def seconds(**given: Any) -> float:
-        return definition.plan(definition.Parameters(mode="verify", **given)).cpu_seconds
+        return definition.plan(definition.parameters(mode="verify", **given)).cpu_seconds
 
     assert seconds(start_number=10**12, number_count=1000) < 0.001
     assert seconds(start_number=2**40, number_count=2**38) > 1

@@ -32,7 +32,7 @@ ODD: list[tuple[str, dict[str, Any]]] = [
 
 def plan(kind: str, parameters: dict[str, Any]) -> Plan:
     definition = registry.definition(kind)
-    return definition.plan(definition.Parameters.model_validate(parameters))
+    return definition.plan(definition.parameters.model_validate(parameters))
 
 
 @pytest.mark.parametrize(("kind", "parameters"), ODD)

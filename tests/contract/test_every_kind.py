@@ -20,7 +20,7 @@ from tests.contract import every_kind
 
 KINDS = registry.names()
 #: Kinds whose units runners execute: they have no kernel, and nobody computes them here.
-OF_RUNNERS = [kind for kind in KINDS if registry.running(kind)]
+OF_RUNNERS = [kind for kind in KINDS if registry.program_kind(kind)]
 ON_CPU = [kind for kind in KINDS if Device.CPU in every_kind.plan(kind).devices]
 FOLDER = Path(registry.__file__).parent
 
@@ -36,7 +36,7 @@ def test_there_are_kinds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_summary_is_a_sentence(kind: str) -> None:
-    assert re.fullmatch(r"[A-Z0-9].*\.", registry.definition(kind).SUMMARY)
+    assert re.fullmatch(r"[A-Z0-9].*\.", registry.definition(kind).summary)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +53,7 @@ def test_the_example_plans_to_json_that_a_lease_can_carry(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_recorded_parameters_submit_the_same_job_again(kind: str) -> None:
     definition, plan = registry.definition(kind), every_kind.plan(kind)
-    again = definition.plan(definition.Parameters.model_validate(plan.parameters))
+    again = definition.plan(definition.parameters.model_validate(plan.parameters))
     assert again.spec == plan.spec
 
 
@@ -75,19 +75,18 @@ def test_a_stop_keeps_what_was_computed(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_unknown_parameters_are_errors(kind: str) -> None:
     with pytest.raises(ValueError, match="no_such_thing"):
-        registry.definition(kind).Parameters.model_validate({"no_such_thing": 1})
+        registry.definition(kind).parameters.model_validate({"no_such_thing": 1})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ON_CPU if registry.describing(kind)])
+@pytest.mark.parametrize("kind", [kind for kind in ON_CPU if registry.definition(kind).result_schema])
 def test_results_are_as_their_schema_says(kind: str) -> None:
     """Check the example's result, and that of what is committed when half of it is computed."""
-    described, plan = registry.describing(kind), every_kind.plan(kind)
-    assert described
-    assert "$ref" not in json.dumps(described.RESULT)
-    schema = jsonschema_rs.validator_for(described.RESULT)
+    definition, plan = registry.definition(kind), every_kind.plan(kind)
+    assert "$ref" not in json.dumps(definition.result_schema)
+    schema = jsonschema_rs.validator_for(definition.result_schema)
     for units in {plan.total, (plan.total + 1) // 2}:
         schema.validate(
-            every_kind.through_json(described.result(plan.spec, every_kind.computed(kind, Device.CPU, plan, 0, units)))
+            every_kind.through_json(definition.result(plan.spec, every_kind.computed(kind, Device.CPU, plan, 0, units)))
         )
 
 
@@ -138,7 +137,7 @@ def test_a_kind_of_runners_has_no_kernel_and_is_never_small(kind: str) -> None:
 @pytest.mark.parametrize("kind", OF_RUNNERS)
 def test_published_partials_in_any_order_merge_to_the_published_result(kind: str) -> None:
     """Cases of golden.json that are jobs by their partials. Units are counted once, and merge changes no argument."""
-    running = registry.running(kind)
+    running = registry.program_kind(kind)
     assert running
     for case in json.loads((FOLDER / kind / "golden.json").read_text())["merged"]:
         plan, before = every_kind.plan(kind, case["parameters"]), json.dumps(case["partials"])
@@ -149,9 +148,7 @@ def test_published_partials_in_any_order_merge_to_the_published_result(kind: str
             covered = [unit for lo, hi in running.finished_ranges(whole) for unit in range(lo, hi)]
             assert covered == list(range(plan.total))
         assert json.dumps(case["partials"]) == before
-        described = registry.describing(kind)
-        assert described
-        jsonschema_rs.validator_for(described.RESULT).validate(case["result"])
+        jsonschema_rs.validator_for(running.result_schema).validate(case["result"])
 
 
 def test_a_kind_that_is_not_there_is_named_with_those_that_are() -> None:

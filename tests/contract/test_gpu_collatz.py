@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from jobs.kinds import gpu, registry
 from jobs.kinds.collatz import statistics, statistics_gpu, verify, verify_gpu
+from jobs.kinds.collatz.definition import END
 from jobs.models import Device
 from tests.gpu import devices
 
@@ -24,8 +24,7 @@ definition: Any = registry.definition("collatz")
 reference: Any = registry.reference("collatz")
 on_cpu: Any = registry.kernel("collatz", Device.CPU)
 on_gpu: Any = registry.kernel("collatz", Device.GPU)
-GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())
-END = definition.END
+GOLDEN = json.loads((registry.folder("collatz") / "golden.json").read_text())
 CELL, BLOCK, CLASSES = 2**24, 2**32, 2**22
 #: Where residues, cells, blocks, kernels and limbs end.
 EDGES = (2**24, 2**31, 2**32, 2**40, 2**42, 10**15, 2**53, 2**54, 2**64, 2**70, 2**86, 2**90, 2**92, 2**95, END - 100)
@@ -268,7 +267,7 @@ def test_nothing_asked_is_nothing_computed(mode: str) -> None:
     ],
 )
 def test_what_has_no_kernel_is_planned_to_cpus(parameters: dict[str, Any], devices: set[str]) -> None:
-    assert set(definition.plan(definition.Parameters.model_validate(parameters)).devices) == devices
+    assert set(definition.plan(definition.parameters.model_validate(parameters)).devices) == devices
 
 
 def test_constants_of_the_sources_are_those_of_the_statistics() -> None:

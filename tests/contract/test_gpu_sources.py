@@ -79,7 +79,7 @@ def test_a_source_that_the_host_cannot_compile_is_refused_too() -> None:
 @pytest.mark.parametrize("kind", selftest.kinds())
 def test_python_defines_every_constant_that_a_source_shares_with_it(kind: str) -> None:
     """A name that both spell is defined in Python alone and passed on by `gpu.Source`."""
-    folder = Path(str(registry.definition(kind).__file__)).parent  # type: ignore[attr-defined]
+    folder = registry.folder(kind)
     spelled = {name for path in folder.rglob("*.py") for name in constants(path)}
     for path in (*folder.rglob("*.cu"), *folder.rglob("*.cuh")):
         twice = spelled & set(re.findall(r"^#define (\w+) ", path.read_text(), re.MULTILINE))
@@ -107,7 +107,7 @@ def test_what_a_gpu_must_know_is_true(kind: str) -> None:
     """Each known answer, by the CPU kernel, and by the reference where that takes no minutes."""
     definition = registry.definition(kind)
     for asked in selftest.questions(kind):
-        plan = definition.plan(definition.Parameters.model_validate(asked["parameters"]))
+        plan = definition.plan(definition.parameters.model_validate(asked["parameters"]))
         assert Device.GPU in plan.devices
         found = registry.kernel(kind, Device.CPU).run(plan.spec, asked["lo"], asked["hi"], lambda _: True)[1]
         assert json.loads(json.dumps(found)) == asked["partial"]

@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,7 +78,7 @@ def go_on(_: int) -> bool:
 
 
 def plan(**given: Any) -> Plan:
-    found: Plan = definition.plan(definition.Parameters.model_validate({"seed": 5, "replicas": 20, **given}))
+    found: Plan = definition.plan(definition.parameters.model_validate({"seed": 5, "replicas": 20, **given}))
     return found
 
 
@@ -177,7 +176,7 @@ def test_a_replica_of_too_many_steps_is_simulated_on_a_cpu(monkeypatch: pytest.M
 
 def test_the_specifications_example_has_the_golden_digest(left: list[int]) -> None:
     job = plan(seed=1, replicas=1024, thread_count=1000, max_depth=10, batch_size=256)
-    golden = json.loads(Path(definition.__file__).with_name("golden.json").read_text())["entries"]
+    golden = json.loads((registry.folder("thread") / "golden.json").read_text())["entries"]
     (cell,) = next(entry["cells"] for entry in golden if entry["parameters"] == {"seed": 1})
     assert Device.GPU in job.devices
     assert f"{computed(on_gpu, job)['cells']['0']['digest']:016x}" == cell["digest"] and not left

@@ -11,7 +11,6 @@ import sys
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs import errors
+from jobs.kinds import registry
 from jobs.kinds.thread import cpu_reduction, partials, reference_draws, rows, sizes, tables
 from jobs.kinds.thread import parameters as asked
 from jobs.kinds.thread import report_estimates as estimates
@@ -42,7 +42,7 @@ from tests.contract.thread_bench import (
     z_of,
 )
 
-GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())["entries"]
+GOLDEN = json.loads((registry.folder("thread") / "golden.json").read_text())["entries"]
 
 
 # The kernel and the reference
@@ -540,7 +540,7 @@ BAD_OBJECTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
 
 def refusal(parameters: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
     with pytest.raises(ValidationError) as caught:
-        definition.Parameters.model_validate(parameters)
+        definition.parameters.model_validate(parameters)
     first = caught.value.errors()[0]
     return first["loc"], first["msg"]
 
@@ -592,7 +592,7 @@ def test_what_cannot_run_is_refused_when_planned(parameters: dict[str, Any], fie
 
 def test_plans_are_recorded_resubmitted_and_small() -> None:
     """The seed is drawn once; the widest tables fit a lease."""
-    drawn = {definition.plan(definition.Parameters()).spec["seed"] for _ in range(3)}
+    drawn = {definition.plan(definition.parameters()).spec["seed"] for _ in range(3)}
     assert len(drawn) == 3
     quantiles = [1000 + index / 3 for index in range(1024)]
     spawn = law("geometric", mean=1.2, shape="linear")
@@ -634,7 +634,7 @@ def test_where_numba_must_make_wrappers_it_does() -> None:
 
 
 def test_everything_is_described() -> None:
-    schema = definition.Parameters.model_json_schema()
+    schema = definition.parameters.model_json_schema()
     groups = [schema["properties"], *(each["properties"] for each in schema["$defs"].values())]
     plain = [
         name for group in groups for name, field in group.items() if "const" not in field and "description" not in field

@@ -128,7 +128,7 @@ def test_a_trace_may_be_cut_at_every_event() -> None:
     job = {"seed": 7, "replicas": 1, "cores": 2, "scheduler": "work_stealing", "thread_count": 3}
 
     def cut(events: int) -> Any:
-        plan = definition.plan(definition.Parameters.model_validate({**job, "trace": {"max_events": events}}))
+        plan = definition.plan(definition.parameters.model_validate({**job, "trace": {"max_events": events}}))
         return trace_recorder.trace(plan.spec)["otherData"]["truncated"]
 
     whole = next(events for events in range(1, 100) if not cut(events))

@@ -290,9 +290,9 @@ def test_marks_are_of_the_jobs_kind(served: Served, store: Store) -> None:
 def test_marks_are_those_of_the_jobs_own_range_and_result(served: Served, store: Store) -> None:
     """A worker that computed seven numbers proves nothing of others."""
     kind = registry.definition("collatz")
-    parameters = kind.Parameters(start_number=5, number_count=7)
+    parameters = kind.parameters(start_number=5, number_count=7)
     spec = kind.plan(parameters).spec
-    version = int(kind.MODEL_VERSION)
+    version = int(kind.model_version)
     submit(store, total=7, small=True, estimate_ms=10, kind="collatz", version=version, spec=dict(spec))
     worker = served.worker("w")
     found = worker.slots.next("", queues.ALL)

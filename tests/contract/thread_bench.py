@@ -30,7 +30,7 @@ def poisson(rate_per_ms: float, warmup_roots: int = 0) -> dict[str, Any]:
 
 
 def planned(**parameters: Any) -> Plan:
-    plan: Plan = definition.plan(definition.Parameters.model_validate({"seed": 1, **parameters}))
+    plan: Plan = definition.plan(definition.parameters.model_validate({"seed": 1, **parameters}))
     return plan
 
 

@@ -117,7 +117,7 @@ def test_random_simulations_answer_bit_for_bit_as_cpus_do(scheduler: str, join: 
     if dice.random() < 0.5:
         parameters["arrival"] = {"process": "poisson", "rate_per_ms": 60}
     print(json.dumps(parameters))
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    plan = definition.plan(definition.parameters.model_validate(parameters))
     assert Device.GPU in plan.devices
     found, expected = (
         registry.kernel("thread", where).run(plan.spec, 0, plan.total, lambda _: True)[1]

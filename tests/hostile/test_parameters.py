@@ -129,7 +129,7 @@ def drawn(strategy: st.SearchStrategy[Any], number: int, seed: int) -> list[Any]
 
 def reference_result(kind: str, parameters: dict[str, Any]) -> Any:
     definition = registry.definition(kind)
-    spec = definition.plan(definition.Parameters.model_validate(parameters)).spec
+    spec = definition.plan(definition.parameters.model_validate(parameters)).spec
     total = total_units(kind, parameters)
     return json.loads(json.dumps(definition.result(spec, registry.reference(kind).run(spec, 0, total))))
 

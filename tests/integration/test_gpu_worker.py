@@ -52,7 +52,7 @@ def node(live: Live, name: str = "gpu-0") -> dict[str, Any]:
 def expected(parameters: dict[str, Any]) -> Any:
     """The result that the CPU kernel gives."""
     definition: Any = registry.definition("collatz")
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    plan = definition.plan(definition.parameters.model_validate(parameters))
     _, partial = registry.kernel("collatz", Device.CPU).run(plan.spec, 0, plan.total, lambda _: True)
     return definition.result(plan.spec, json.loads(json.dumps(partial)))
 
@@ -74,7 +74,7 @@ def test_a_gpu_worker_computes_and_shows_its_gpu(tmp_path: Path) -> None:
         assert live.result(live.submit("collatz", small, device="gpu")) == expected(small)
         default = {"seed": 1, "thread_count": 1000, "max_depth": 10, "batch_size": 256}
         answer = live.post("/api/submit", {"type": "thread", "gpu_preferred": True, "parameters": default}).json()
-        golden = Path(str(registry.definition("thread").__file__)).with_name("golden.json").read_text()  # type: ignore[attr-defined]
+        golden = (registry.folder("thread") / "golden.json").read_text()
         assert live.result(answer["job_id"])["digest"] in golden and not answer["notes"]
         assert set(live.job(answer["job_id"])["usage"]["workers"]) == {"gpu-0"}
         assert "self-test passed" in live.log("gpu-0")

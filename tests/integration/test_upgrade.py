@@ -39,7 +39,9 @@ def following(tmp_path: Path) -> Path:
         shutil.copytree(packages.TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "jobs" / "VERSION").write_text(f"{NEXT}\n")
     definition = copy / "tests/kinds/jobs/kinds/faulty/definition.py"
-    text, changed = re.subn(r"^MODEL_VERSION = 1$", "MODEL_VERSION = 2", definition.read_text(), flags=re.MULTILINE)
+    text, changed = re.subn(
+        r"^    model_version = 1$", "    model_version = 2", definition.read_text(), flags=re.MULTILINE
+    )
     assert changed == 1
     definition.write_text(text)
     return copy

@@ -12,8 +12,8 @@ from tests.integration.live import Live, until
 #: Runs a service whose kind `faulty` is of another version.
 SERVICE = """
 import sys
-from jobs.kinds.faulty import definition
-definition.MODEL_VERSION = {version}
+from jobs.kinds.faulty.definition import Faulty
+Faulty.model_version = {version}
 from {service}.__main__ import main
 sys.exit(main())
 """

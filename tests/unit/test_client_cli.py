@@ -374,9 +374,8 @@ def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(
         start: int = Field(ge=1, description="First number.")
 
     class Definition:
-        SUMMARY, EXAMPLE = "Adds numbers.", {"start": 1}
+        summary, example, parameters = "Adds numbers.", {"start": 1}, Parameters
 
-    Definition.Parameters = Parameters  # type: ignore[attr-defined]
     monkeypatch.setattr("jobs.kinds.registry.names", lambda: ("sums",))
     monkeypatch.setattr("jobs.kinds.registry.definition", lambda kind: Definition)
     fake.on("GET", "/api/job-types", httpx.ConnectError("refused"))

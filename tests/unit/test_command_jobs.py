@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.jobs.unit_cache import UnitCache
 from jobs.kinds import programs as program
-from jobs.kinds.command import definition
+from jobs.kinds.command.definition import KIND
 from jobs.store import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench, sha_of
@@ -395,7 +395,7 @@ def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
         lambda: runner.leases.split(runner.job, fourth.token, 6),
         lambda: runner.leases.release(runner.job, fourth.token),
         lambda: leases.append(runner.lease(1)),
-        lambda: bench.store.jobs.retry_dead(runner.job, 3, definition.MODEL_VERSION),
+        lambda: bench.store.jobs.retry_dead(runner.job, 3, KIND.model_version),
         lambda: execution.fold(bench.store, runner.job, "command"),
         lambda: bench.store.jobs.pause(runner.job),
         lambda: bench.store.jobs.cancel(runner.job),

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from coordinator.jobs import submissions
 from jobs import errors
 from jobs.kinds import programs as program
-from jobs.kinds.command import definition
+from jobs.kinds.command.definition import KIND
 from jobs.kinds.program_arguments import literal
 from jobs.models import Device, Plan
 
@@ -23,10 +23,10 @@ TRUE = {"command": ["true"]}
 
 def plan(**parameters: Any) -> Plan:
     try:
-        valid = definition.Parameters.model_validate(parameters)
+        valid = KIND.parameters.model_validate(parameters)
     except ValidationError as error:
-        raise submissions.problems(error, definition.Parameters, "parameters") from None
-    return definition.plan(valid)
+        raise submissions.problems(error, KIND.parameters, "parameters") from None
+    return KIND.plan(valid)
 
 
 def planned_or_refused(parameters: dict[str, Any]) -> Plan | errors.InvalidRequest:
@@ -40,7 +40,7 @@ def test_the_spec_has_every_parameter_and_the_number_of_units() -> None:
     made = plan(command=["echo", "{unit}"])
     assert made.total == made.spec["total"] == 1
     assert made.devices == (Device.RUNNER,) and made.cpu_seconds == 1.0 and made.mode == "default"
-    assert set(made.spec) == {*definition.Parameters.model_fields, "total", "value_bytes"}
+    assert set(made.spec) == {*KIND.parameters.model_fields, "total", "value_bytes"}
     assert made.spec["retries"] == {
         "max": 3, "initial_delay_seconds": 1.0, "factor": 2.0, "max_delay_seconds": 60.0, "jitter": True,
     }  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from jobs.kinds import program_partials as partials
 from jobs.kinds import programs as program
-from jobs.kinds.program_result import RESULT
+from jobs.kinds.program_result import SCHEMA
 from jobs.models import Partial
 
 UNITS = 40
@@ -85,5 +85,5 @@ def test_a_result_of_nothing_has_no_times() -> None:
     assert partials.result({}) == {
         "units": 0, "seconds": {"sum": 0, "least": None, "most": None, "median": None}, "attempts": 0, "workers": {},
     }  # fmt: skip
-    assert set(partials.result({})) == set(RESULT["properties"])
+    assert set(partials.result({})) == set(SCHEMA["properties"])
     assert list(partials.finished_units({}, 0, 5)) == []

@@ -30,15 +30,28 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "definition.py": """
 from pydantic import BaseModel
+from jobs.kinds.contract import Kind
 from jobs.models import Plan
-
-MODEL_VERSION = 1
 
 class Parameters(BaseModel):
     count: int = 10
 
-def plan(parameters):
-    return Plan(total=parameters.count, spec={}, parameters={}, devices=(), cpu_seconds=0.0)
+class Sums(Kind):
+    model_version = 1
+    summary = "Sums."
+    example = {}
+    parameters = Parameters
+
+    def plan(self, parameters):
+        return Plan(total=parameters.count, spec={}, parameters={}, devices=(), cpu_seconds=0.0)
+
+    def merge(self, left, right):
+        return {"sum": left["sum"] + right["sum"], "hits": 0}
+
+    def result(self, spec, partial):
+        return partial
+
+KIND = Sums()
 """,
     "constants.py": "ADDED = 1\n",
     "cpu_kernel.py": """

@@ -26,10 +26,8 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
     store = Store(client)
     store.marks = counting = Counting(store.scripts)
     leader, where = Leader(store), keys.mark("collatz", "verified")
-    kind = registry.marking("collatz")
-    assert kind is not None
     client.hset(where, mapping=dict.fromkeys((f"{10 * n}-{10 * n + 5}" for n in range(1000)), "null"))
-    mark = kind.MARKS["verified"]
+    mark = registry.definition("collatz").mark_kinds["verified"]
     for _ in range(5):
         leader._join("collatz", "verified", mark)
     assert counting.reads == 1 and client.hlen(where) == 1000

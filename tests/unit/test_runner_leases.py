@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.command.definition import Parameters, plan
+from jobs.kinds.command.definition import KIND
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
@@ -120,7 +120,7 @@ class Bench:
 
     def task(self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", **more: Any) -> Task:
         count = {} if "items" in more else {"count": 1000}
-        spec = json.loads(json.dumps(dict(plan(Parameters(command=command, **count, **more)).spec)))
+        spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
         facts = Facts(
             job_id=job, kind="command", spec=spec, queue="runner.normal", total=1000, expected_rate=1.0,
             nominal_rate=1.0, tenant="default",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.thread import definition
+from jobs.kinds.thread.definition import KIND
 from jobs.kinds.thread.reference_replica import Replica
 
 WEB = Path(__file__).resolve().parents[2] / "web"
@@ -19,7 +19,7 @@ EXAMPLE = json.loads((WEB / "src/pages/threads/example.json").read_text())
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset["title"])
 def test_a_preset_is_accepted_and_takes_seconds(preset: dict[str, Any]) -> None:
-    plan = definition.plan(definition.Parameters.model_validate(preset["parameters"]))
+    plan = KIND.plan(KIND.parameters.model_validate(preset["parameters"]))
     threads = Replica(plan.spec, 0, 0).row()["threads"]
     # One core simulates some 20 million threads a second.
     assert 0 < plan.total * threads < 20_000_000
@@ -28,7 +28,7 @@ def test_a_preset_is_accepted_and_takes_seconds(preset: dict[str, Any]) -> None:
 def test_the_example_is_a_run_of_the_simulator() -> None:
     script = run_path(str(WEB / "scripts" / "threads-example.py"))
     assert json.loads(json.dumps(script["trace"]())) == EXAMPLE["trace"]
-    spec = definition.plan(definition.Parameters.model_validate(script["PARAMETERS"])).spec
+    spec = KIND.plan(KIND.parameters.model_validate(script["PARAMETERS"])).spec
     [cell] = EXAMPLE["result"]["cells"]
     for name in ("fastest", "slowest"):
         found = cell["examples"][name]

@@ -78,7 +78,7 @@ def worth(text: str) -> int:
 @pytest.mark.parametrize("kind", registry.names())
 def test_every_kind_names_its_example(kind: str) -> None:
     definition = registry.definition(kind)
-    plan = definition.plan(definition.Parameters.model_validate(definition.EXAMPLE))
+    plan = definition.plan(definition.parameters.model_validate(definition.example))
     title = titles.title(kind, plan.parameters)
     assert 3 <= len(title) <= titles.MOST and title.replace("\u202f", "").isprintable()
 

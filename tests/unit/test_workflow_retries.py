@@ -84,7 +84,7 @@ def test_a_job_of_another_version_of_its_kind_begins_anew_and_who_retries_is_tol
     flows.done(workflow, "c")
     flows.failed(workflow, "a")
     flows.store.client.hset(f"ct:job:{flows.job_of(workflow, 'a')}", "version", 77)
-    now = registry.definition("command").MODEL_VERSION
+    now = registry.definition("command").model_version
     assert retried(flows, workflow) == [
         f"a begins anew: its job was computed by version 77 of command, which is version {now} now"
     ]
@@ -100,7 +100,7 @@ def test_a_leader_of_another_version_than_who_was_asked_begins_anew(
     flow.look(workflow)
     flow.failed(workflow, "a")
     assert flow.steer(workflow, "retry").json()["notes"] == []
-    monkeypatch.setattr(registry.definition("command"), "MODEL_VERSION", 78)
+    monkeypatch.setattr(registry.definition("command"), "model_version", 78)
     flow.look(workflow)
     assert flow.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked"}
     assert [flow.job_of(workflow, name) for name in "abc"] == [f"w-{workflow}-{name}-2" for name in "abc"]

@@ -383,5 +383,5 @@ def test_every_kind_is_a_type_of_action() -> None:
 
     assert set(registry.names()) <= action_types.TYPES.keys()
     for kind in registry.names():
-        example = json.dumps(registry.definition(kind).EXAMPLE)
+        example = json.dumps(registry.definition(kind).example)
         validated(f"a, action_type: {kind}, parameters: {example}")

@@ -70,9 +70,19 @@ from jobs.kinds.{kind}.cpu_kernel import first, run, second, warm
 DEFINITION = """
 from pydantic import BaseModel
 
-MODEL_VERSION = 1
+from jobs.kinds.contract import Kind
 
-class Parameters(BaseModel): ...
+class Adder(Kind):
+    model_version = 1
+    summary = "Adds."
+    example = {}
+    parameters = BaseModel
+
+    def plan(self, parameters): ...
+    def merge(self, left, right): ...
+    def result(self, spec, partial): ...
+
+KIND = Adder()
 """
 ADDED = {"even": (2, 4), "odd": (1, 3)}
 COUNT = 50

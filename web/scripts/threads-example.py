@@ -13,7 +13,8 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
-from jobs.kinds.thread import definition, reference, trace_recorder  # noqa: E402
+from jobs.kinds.thread import reference, trace_recorder  # noqa: E402
+from jobs.kinds.thread.definition import KIND  # noqa: E402
 
 TARGET = TOP / "web/src/pages/threads/example.json"
 PARAMETERS: dict[str, Any] = {
@@ -26,8 +27,8 @@ METRICS = ("makespan_us", "speedup", "utilization", "parallelism", "steals", "th
 
 def example() -> dict[str, Any]:
     """Return the trimmed result of all replicas, and the trace of the first."""
-    plan = definition.plan(definition.Parameters.model_validate(PARAMETERS))
-    result = definition.result(plan.spec, reference.run(plan.spec, 0, plan.total))
+    plan = KIND.plan(KIND.parameters.model_validate(PARAMETERS))
+    result = KIND.result(plan.spec, reference.run(plan.spec, 0, plan.total))
     cell = result["cells"][0]
     kept = {
         **{name: cell[name] for name in FIELDS},
@@ -41,7 +42,7 @@ def example() -> dict[str, Any]:
 def trace() -> dict[str, Any]:
     """Return the trace of replica 0."""
     given = {**PARAMETERS, "trace": {"replica": 0}}
-    return trace_recorder.trace(definition.plan(definition.Parameters.model_validate(given)).spec)
+    return trace_recorder.trace(KIND.plan(KIND.parameters.model_validate(given)).spec)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
-from jobs.kinds.thread import definition, trace_recorder  # noqa: E402
+from jobs.kinds.thread import trace_recorder  # noqa: E402
+from jobs.kinds.thread.definition import KIND  # noqa: E402
 from jobs.kinds.thread.reference_replica import Replica  # noqa: E402
 
 BINOMIAL = {"distribution": "binomial", "children": 3, "probability": 0.6}
@@ -32,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def case(parameters: dict[str, Any]) -> dict[str, Any]:
     given = {"seed": 1, "replicas": 4, "trace": {"replica": 0}, **parameters}
-    spec = definition.plan(definition.Parameters.model_validate(given)).spec
+    spec = KIND.plan(KIND.parameters.model_validate(given)).spec
     replica = Replica(spec, 0, 0)
     return {"trace": trace_recorder.trace(spec), "row": replica.row(), "by_depth": replica.by_depth()}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -17,20 +17,15 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from jobs.kinds.collatz import partials
+from jobs.json_reader import JsonReader
+from jobs.kinds.collatz import partials, statistics_binaries, titles
 from jobs.kinds.collatz import records_published as published
-from jobs.kinds.collatz.result_schema import RESULT as RESULT
-from jobs.kinds.collatz.statistics_binaries import BINARIES as BINARIES
-from jobs.kinds.collatz.statistics_binaries import binary as binary
+from jobs.kinds.collatz.result_schema import RESULT
 from jobs.kinds.collatz.statistics_columns import layout
-from jobs.kinds.collatz.titles import title as title
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
+from jobs.kinds.contract import Kind
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact, short
-
-MODEL_VERSION = 1
-SUMMARY = "The 3n+1 map, exactly: statistics or verification of a range, or the trajectory of a number of any size."
-EXAMPLE: dict[str, Any] = {"mode": "statistics", "start_number": 1, "number_count": 1000}
 
 #: Where a range ends at the latest: start_number + number_count is at most this.
 END = 2**96
@@ -60,8 +55,6 @@ FIELDS = {
     "n": (("trajectory",), True),
     "max_points": (("trajectory",), False),
 }
-
-MARKS = {"verified": MarkKind(summary="Numbers that reach 1 if all below their range do.", origin=1)}
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -184,11 +177,6 @@ class Parameters(BaseModel):
         return density
 
 
-def plan(parameters: Parameters) -> Plan:
-    """One unit per number, or one unit for a trajectory."""
-    return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
-
-
 def _plan_range(parameters: Parameters) -> Plan:
     mode, batch = parameters.mode, parameters.batch_size
     start, count = parameters.start_number, parameters.number_count
@@ -276,26 +264,6 @@ def _plan_trajectory(parameters: Parameters) -> Plan:
     )
 
 
-def merge(left: Partial, right: Partial) -> Partial:
-    """Both parts as one. Exact, associative and commutative; an empty partial changes nothing."""
-    if not left or not right:
-        return left or right
-    if "parity" in left or "parity" in right:
-        raise ValueError("a trajectory is one unit: it has no second part")
-    if "histogram" in left:
-        return partials.merge(left, right)
-    return partials.merge_verified(left, right) if "checksum" in left else partials.merge_records(left, right)
-
-
-def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Return the result that users read; the README of this folder names every key."""
-    if spec["mode"] == "trajectory":
-        return _trajectory_result(spec, partial)
-    if spec["mode"] == "records":
-        return partials.records_result(spec, partial)
-    return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
-
-
 def _statistics_result(spec: Spec, partial: Partial) -> dict[str, Any]:
     shown = partials.result(partial)
     if "columns" in partial:
@@ -338,14 +306,6 @@ def _statement(start: int, count: int, whole: bool, unresolved: list[int]) -> st
     )
 
 
-def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]:
-    """Return what statistics and verification prove of their range."""
-    if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
-        return []
-    start = int(spec["start"])
-    return [Mark(name="verified", lo=start, hi=start + spec["count"])]
-
-
 def _trajectory_result(spec: Spec, partial: Partial) -> dict[str, Any]:
     peak = int(partial["peak"])
     return {
@@ -362,3 +322,55 @@ def _trajectory_result(spec: Spec, partial: Partial) -> dict[str, Any]:
         "parity": {"shortcut_steps": partial["shortcut_steps"], "hex": partial["parity"]},
         "curve": [[step, logarithm / 2**FRACTION_BITS] for step, logarithm in partial["curve"]],
     }
+
+
+class Collatz(Kind):
+    """The 3n+1 map."""
+
+    model_version = 1
+    summary = "The 3n+1 map, exactly: statistics or verification of a range, or the trajectory of a number of any size."
+    example: ClassVar[dict[str, Any]] = {"mode": "statistics", "start_number": 1, "number_count": 1000}
+    parameters = Parameters
+    result_schema = RESULT
+    mark_kinds: ClassVar[Mapping[str, MarkKind]] = {
+        "verified": MarkKind(summary="Numbers that reach 1 if all below their range do.", origin=1)
+    }
+    binaries = statistics_binaries.BINARIES
+
+    def plan(self, parameters: Parameters) -> Plan:
+        """One unit per number, or one unit for a trajectory."""
+        return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
+
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        """Both parts as one. Exact, associative and commutative; an empty partial changes nothing."""
+        if not left or not right:
+            return left or right
+        if "parity" in left or "parity" in right:
+            raise ValueError("a trajectory is one unit: it has no second part")
+        if "histogram" in left:
+            return partials.merge(left, right)
+        return partials.merge_verified(left, right) if "checksum" in left else partials.merge_records(left, right)
+
+    def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
+        """Return the result that users read; the README of this folder names every key."""
+        if spec["mode"] == "trajectory":
+            return _trajectory_result(spec, partial)
+        if spec["mode"] == "records":
+            return partials.records_result(spec, partial)
+        return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
+
+    def marks(self, spec: Spec, result: dict[str, Any]) -> list[Mark]:
+        """Return what statistics and verification prove of their range."""
+        if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
+            return []
+        start = int(spec["start"])
+        return [Mark(name="verified", lo=start, hi=start + spec["count"])]
+
+    def title(self, parameters: Mapping[str, Any]) -> str:
+        return titles.title(parameters)
+
+    def binary(self, name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
+        return statistics_binaries.binary(name, answer)
+
+
+KIND = Collatz()

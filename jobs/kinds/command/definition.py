@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jobs import errors
 from jobs.kinds import program_arguments
-from jobs.kinds import program_partials as partials
 from jobs.kinds import program_texts as texts
 from jobs.kinds import programs as program
+from jobs.kinds.command import titles
 from jobs.kinds.command.parameters import Parameters
-from jobs.kinds.command.titles import title
-from jobs.kinds.program_checks import complaint
-from jobs.kinds.program_fields import Requirements
-from jobs.kinds.program_partials import finished_ranges, finished_units, merge
-from jobs.kinds.program_result import RESULT
-from jobs.models import Device, Partial, Plan, Spec
-
-__all__ = [
-    "EXAMPLE", "MODEL_VERSION", "RESULT", "SUMMARY", "Parameters", "artifacts", "complaint", "finished_ranges",
-    "finished_units", "merge", "plan", "result", "secrets", "title",
-]  # fmt: skip
-
-MODEL_VERSION = 1
-SUMMARY = "Any program, with its files, once or once a unit, on machines with a runner."
-EXAMPLE: dict[str, Any] = {"command": ["echo", "unit {unit}"], "count": 3}
+from jobs.kinds.program_kind import ProgramKind
+from jobs.models import Device, Plan, Spec
 
 #: Bytes of a spec as JSON, somewhat less than the most that a job may have.
 _MAX_SPEC = 63 << 10
@@ -35,46 +22,6 @@ _MAX_VALUE, _MAX_VALUES = 1024, 16 << 20
 _UNIT_SECONDS = 1.0
 #: Beyond its timeout a lease lives this long, while outputs are uploaded; and for how long without a timeout.
 _UPLOAD_SECONDS, _FOREVER_SECONDS = 3600.0, 366 * 86400.0
-
-
-def plan(parameters: Parameters) -> Plan:
-    """Check the rules between parameters and lay out the units. Raise InvalidRequest naming the parameter."""
-    total = _total(parameters)
-    _check_command(parameters)
-    _check_items(parameters)
-    _check_times(parameters)
-    _check_environment(parameters)
-    requirements = _canonical(parameters.requirements)
-    recorded = {**parameters.model_dump(), "requirements": requirements}
-    spec = {**recorded, "total": total, "value_bytes": min(_MAX_VALUE, _MAX_VALUES // total)}
-    _check_size(spec)
-    lasts = parameters.timeout_seconds
-    return Plan(
-        total=total,
-        spec=spec,
-        parameters=recorded,
-        devices=(Device.RUNNER,),
-        cpu_seconds=total * _UNIT_SECONDS,
-        max_lease_seconds=_FOREVER_SECONDS if lasts is None else lasts + parameters.grace_seconds + _UPLOAD_SECONDS,
-        requirements=requirements,
-        unit_seconds=None if lasts is None else lasts + parameters.grace_seconds,
-    )
-
-
-def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Return the job's `result`: counts and times; rows of the units are asked for by their numbers."""
-    return partials.result(partial)
-
-
-def artifacts(parameters: Parameters) -> Mapping[str, str]:
-    """Return the artifacts that the parameters name, by the parameter."""
-    named = {name: getattr(parameters, name) for name in ("files", "items_artifact")}
-    return {name: asked for name, asked in named.items() if asked is not None}
-
-
-def secrets(parameters: Parameters) -> Sequence[str]:
-    """Return the names of the secrets that the programs are given."""
-    return parameters.secrets
 
 
 def _total(parameters: Parameters) -> int:
@@ -144,11 +91,6 @@ def _check_environment(parameters: Parameters) -> None:
             _refuse(f"requirements.{name}", "says what each GPU must have; give gpus, too")
 
 
-def _canonical(needed: Requirements) -> dict[str, Any]:
-    """Return what is asked for alone, by name: equal requirements are equal texts."""
-    return {name: value for name, value in sorted(needed.model_dump().items()) if value not in (None, [])}
-
-
 def _check_size(spec: Spec) -> None:
     if (total := len(texts.as_json(spec))) > _MAX_SPEC:
         sizes = {name: len(texts.as_json(value)) for name, value in spec.items()}
@@ -163,3 +105,50 @@ def _check_size(spec: Spec) -> None:
 
 def _refuse(name: str, detail: str) -> None:
     raise errors.InvalidRequest(f"parameters.{name}: {detail}", field=f"parameters.{name}")
+
+
+class Command(ProgramKind):
+    """Programs with their files."""
+
+    model_version = 1
+    summary = "Any program, with its files, once or once a unit, on machines with a runner."
+    example: ClassVar[dict[str, Any]] = {"command": ["echo", "unit {unit}"], "count": 3}
+    parameters = Parameters
+
+    def plan(self, parameters: Parameters) -> Plan:
+        """Check the rules between parameters and lay out the units. Raise InvalidRequest naming the parameter."""
+        total = _total(parameters)
+        _check_command(parameters)
+        _check_items(parameters)
+        _check_times(parameters)
+        _check_environment(parameters)
+        requirements = parameters.requirements.stated()
+        recorded = {**parameters.model_dump(), "requirements": requirements}
+        spec = {**recorded, "total": total, "value_bytes": min(_MAX_VALUE, _MAX_VALUES // total)}
+        _check_size(spec)
+        lasts = parameters.timeout_seconds
+        return Plan(
+            total=total,
+            spec=spec,
+            parameters=recorded,
+            devices=(Device.RUNNER,),
+            cpu_seconds=total * _UNIT_SECONDS,
+            max_lease_seconds=_FOREVER_SECONDS if lasts is None else lasts + parameters.grace_seconds + _UPLOAD_SECONDS,
+            requirements=requirements,
+            unit_seconds=None if lasts is None else lasts + parameters.grace_seconds,
+        )
+
+    def artifacts(self, parameters: Parameters) -> Mapping[str, str]:
+        """Return the artifacts that the parameters name, by the parameter."""
+        named = {name: getattr(parameters, name) for name in ("files", "items_artifact")}
+        return {name: asked for name, asked in named.items() if asked is not None}
+
+    def secrets(self, parameters: Parameters) -> Sequence[str]:
+        """Return the names of the secrets that the programs are given."""
+        return parameters.secrets
+
+    def title(self, parameters: Mapping[str, Any]) -> str:
+        return titles.title(parameters)
+
+
+KIND = Command()

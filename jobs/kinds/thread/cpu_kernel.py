@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.kinds.thread import definition
 from jobs.kinds.thread.cpu_cells import run
+from jobs.kinds.thread.definition import KIND
 
 __all__ = ["run", "warm"]
 
@@ -11,5 +11,5 @@ __all__ = ["run", "warm"]
 def warm() -> None:
     """Compile everything, or load it from the cache."""
     for scheduler in ("fifo", "work_stealing"):
-        parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler=scheduler, seed=1)
-        run(definition.plan(parameters).spec, 0, 1, lambda _: True)
+        parameters = KIND.parameters(thread_count=2, max_depth=2, replicas=1, scheduler=scheduler, seed=1)
+        run(KIND.plan(parameters).spec, 0, 1, lambda _: True)

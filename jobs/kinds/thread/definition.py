@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from jobs import errors
-from jobs.kinds.thread import report, sizes, tables, theory
+from jobs.json_reader import JsonReader
+from jobs.kinds.contract import Kind
+from jobs.kinds.thread import partials, report, sizes, tables, theory, titles, trace_windows
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters
-from jobs.kinds.thread.partials import merge
 from jobs.kinds.thread.result_schema import RESULT
-from jobs.kinds.thread.titles import title
-from jobs.kinds.thread.trace_windows import BINARIES, binary
 from jobs.models import Device, Partial, Plan, Spec
-
-__all__ = [
-    "BINARIES", "EXAMPLE", "MODEL_VERSION", "QUESTIONS", "RESULT", "SUMMARY", "Parameters", "binary", "merge", "plan",
-    "question", "result", "title",
-]  # fmt: skip
-
-MODEL_VERSION = 2
-SUMMARY = "Monte-Carlo simulation of recursively spawned threads on a finite machine."
-EXAMPLE: dict[str, Any] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
-
-#: Choices: replica, cell and max_events.
-QUESTIONS = {"trace": "One replica as Chrome Trace Event JSON, which Perfetto opens."}
 
 #: Times stay below 2^56 ns, so that a time and a core's number fit one word and cores x time another.
 _LONGEST_BITS = 56
@@ -42,52 +29,12 @@ _MOST_GPU_STEPS = 50_000
 _MOST_SLICES = 10_000
 
 
-def plan(parameters: Parameters) -> Plan:
-    """Compile the distributions, check that the job is finite, and lay out the cells. Raise InvalidRequest."""
-    seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
-    resolved = parameters.model_copy(update={"seed": seed})
-    offspring = tables.offspring(parameters.spawn, parameters.max_depth)
-    expected = theory.expected_threads(offspring, parameters.thread_count, parameters.max_depth)
-    spec = _spec(resolved, offspring, expected)
-    _check_size(parameters, spec, expected)
-    if parameters.trace is not None:
-        return _plan_trace(spec)
-    seconds = [sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells]
-    longest = max(sizes.seconds(spec, spec["most_threads"], *cell) for cell in parameters.cells)
-    schedulers = {scheduler for _, scheduler in parameters.cells}
-    cpu_only = _cpu_only(spec)
-    return Plan(
-        total=len(parameters.cells) * parameters.replicas,
-        spec=spec,
-        parameters=spec["parameters"],
-        devices=(Device.CPU,) if cpu_only else (Device.GPU, Device.CPU),
-        cpu_only=cpu_only,
-        cpu_seconds=parameters.replicas * sum(seconds) + sizes.chunk_seconds(spec),
-        mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
-        max_lease_seconds=30 + 50 * longest,
-        notes=tuple(theory.overloads(spec)),
-    )
-
-
 def _cpu_only(spec: Spec) -> str:
     """Return why the replicas are too long for a launch; empty when they are not."""
     steps = max(sizes.steps(spec, *cell) for cell in spec["cells"])
     if steps <= _MOST_GPU_STEPS:
         return ""
     return f"a replica takes about {steps:.3g} steps; a gpu is given at most {_MOST_GPU_STEPS}"
-
-
-def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Return the job's `result`: a function of the spec and of the merged partial alone."""
-    if spec["trace"] is not None:
-        trace: dict[str, Any] = partial["trace"]
-        return trace
-    return {"type": "thread", "model_version": MODEL_VERSION, **report.report(spec, partial)}
-
-
-def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters of the job that answers a question about a job: `trace` records one replica of it."""
-    return {**parameters, name: dict(choice)}
 
 
 def _plan_trace(spec: dict[str, Any]) -> Plan:
@@ -206,3 +153,65 @@ def _check_time(spec: Spec) -> None:
 
 def _refuse(field: str, detail: str) -> None:
     raise errors.InvalidRequest(f"parameters.{field}: {detail}", field=f"parameters.{field}")
+
+
+class Thread(Kind):
+    """Simulations of threads."""
+
+    model_version = 2
+    summary = "Monte-Carlo simulation of recursively spawned threads on a finite machine."
+    example: ClassVar[dict[str, Any]] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
+    parameters = Parameters
+    result_schema = RESULT
+    #: Choices: replica, cell and max_events.
+    questions: ClassVar[Mapping[str, str]] = {"trace": "One replica as Chrome Trace Event JSON, which Perfetto opens."}
+    binaries = trace_windows.BINARIES
+
+    def plan(self, parameters: Parameters) -> Plan:
+        """Compile the distributions, check that the job is finite, and lay out the cells. Raise InvalidRequest."""
+        seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
+        resolved = parameters.model_copy(update={"seed": seed})
+        offspring = tables.offspring(parameters.spawn, parameters.max_depth)
+        expected = theory.expected_threads(offspring, parameters.thread_count, parameters.max_depth)
+        spec = _spec(resolved, offspring, expected)
+        _check_size(parameters, spec, expected)
+        if parameters.trace is not None:
+            return _plan_trace(spec)
+        seconds = [sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells]
+        longest = max(sizes.seconds(spec, spec["most_threads"], *cell) for cell in parameters.cells)
+        schedulers = {scheduler for _, scheduler in parameters.cells}
+        cpu_only = _cpu_only(spec)
+        return Plan(
+            total=len(parameters.cells) * parameters.replicas,
+            spec=spec,
+            parameters=spec["parameters"],
+            devices=(Device.CPU,) if cpu_only else (Device.GPU, Device.CPU),
+            cpu_only=cpu_only,
+            cpu_seconds=parameters.replicas * sum(seconds) + sizes.chunk_seconds(spec),
+            mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
+            max_lease_seconds=30 + 50 * longest,
+            notes=tuple(theory.overloads(spec)),
+        )
+
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        return partials.merge(left, right)
+
+    def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
+        """Return the job's `result`: a function of the spec and of the merged partial alone."""
+        if spec["trace"] is not None:
+            trace: dict[str, Any] = partial["trace"]
+            return trace
+        return {"type": "thread", "model_version": self.model_version, **report.report(spec, partial)}
+
+    def question(self, name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
+        """Return the parameters of the job that answers a question about a job: `trace` records one replica of it."""
+        return {**parameters, name: dict(choice)}
+
+    def title(self, parameters: Mapping[str, Any]) -> str:
+        return titles.title(parameters)
+
+    def binary(self, name: str, answer: JsonReader) -> Callable[[Mapping[str, str]], bytes]:
+        return trace_windows.binary(name, answer)
+
+
+KIND = Thread()

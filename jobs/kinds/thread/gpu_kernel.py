@@ -10,8 +10,9 @@ from typing import Any
 
 from jobs.kinds import gpu
 from jobs.kinds.contract import Tick
-from jobs.kinds.thread import cpu_cells, definition
+from jobs.kinds.thread import cpu_cells
 from jobs.kinds.thread.cpu_reduction import MOST_ROWS
+from jobs.kinds.thread.definition import KIND
 from jobs.kinds.thread.gpu_simulation import SOURCES, LaunchedCell
 from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
@@ -68,6 +69,6 @@ def warm() -> None:
     """Compile everything, the CPU's code too."""
     for scheduler, join in (("fifo", "none"), ("fifo", "block"), ("round_robin", "none"), ("work_stealing", "none")):
         model = {"thread_count": 2, "max_depth": 2, "replicas": 1, "seed": 1, "scheduler": scheduler, "join": join}
-        spec = definition.plan(definition.Parameters.model_validate(model)).spec
+        spec = KIND.plan(KIND.parameters.model_validate(model)).spec
         run(spec, 0, 1, lambda _: True)
         cpu_cells.run(spec, 0, 1, lambda _: True)

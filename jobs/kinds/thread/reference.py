@@ -12,7 +12,8 @@ from itertools import pairwise
 from multiprocessing import Pool
 from typing import Any
 
-from jobs.kinds.thread import definition, rows, trace_recorder
+from jobs.kinds.thread import rows, trace_recorder
+from jobs.kinds.thread.definition import KIND
 from jobs.kinds.thread.partials import merge
 from jobs.kinds.thread.reference_replica import Replica
 from jobs.models import Partial, Spec
@@ -31,7 +32,7 @@ def run(spec: Spec, lo: int, hi: int) -> Partial:
 
 def golden(parameters: dict[str, Any], processes: int = 1) -> dict[str, Any]:
     """One entry of golden.json, computed here; the default model takes minutes."""
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    plan = KIND.plan(KIND.parameters.model_validate(parameters))
     edges = [plan.total * part // (16 * processes) for part in range(16 * processes + 1)]
     with Pool(processes) as pool:
         parts = pool.starmap(run, [(plan.spec, lo, hi) for lo, hi in pairwise(edges)])

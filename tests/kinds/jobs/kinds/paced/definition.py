@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from jobs.kinds.contract import Kind
 from jobs.models import Device, Partial, Plan, Spec
 from jobs.numbers import ExactInt
-
-MODEL_VERSION = 1
-SUMMARY = "Takes its time, which differs between devices."
-EXAMPLE: dict[str, Any] = {"units": 5}
 
 
 class Parameters(BaseModel):
@@ -22,19 +19,28 @@ class Parameters(BaseModel):
     gpu_seconds_per_unit: float = Field(0.0001, gt=0, le=10)
 
 
-def plan(parameters: Parameters) -> Plan:
-    return Plan(
-        total=parameters.units,
-        spec=parameters.model_dump(),
-        parameters=parameters.model_dump(),
-        devices=(Device.GPU, Device.CPU),
-        cpu_seconds=parameters.units * parameters.cpu_seconds_per_unit,
-    )
+class Paced(Kind):
+    """Units of a stated time."""
+
+    model_version = 1
+    summary = "Takes its time, which differs between devices."
+    example: ClassVar[dict[str, Any]] = {"units": 5}
+    parameters = Parameters
+
+    def plan(self, parameters: Parameters) -> Plan:
+        return Plan(
+            total=parameters.units,
+            spec=parameters.model_dump(),
+            parameters=parameters.model_dump(),
+            devices=(Device.GPU, Device.CPU),
+            cpu_seconds=parameters.units * parameters.cpu_seconds_per_unit,
+        )
+
+    def merge(self, left: Partial, right: Partial) -> Partial:
+        return {"sum": left["sum"] + right["sum"]}
+
+    def result(self, spec: Spec, partial: Partial) -> dict[str, Any]:
+        return {"sum": partial["sum"]}
 
 
-def merge(left: Partial, right: Partial) -> Partial:
-    return {"sum": left["sum"] + right["sum"]}
-
-
-def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    return {"sum": partial["sum"]}
+KIND = Paced()
