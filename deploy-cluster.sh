@@ -15,7 +15,7 @@ usage() {
   cat <<'TEXT'
 Usage: ./deploy-cluster.sh COMMAND [OPTIONS]
 
-On this machine as plain processes; needs Python 3.11 or later, and redis-server unless on Linux x86_64 with 3.11, 3.12:
+On this machine as plain processes; needs Python 3.11 or later (above 3.13, or elsewhere than on Linux and macOS: Redis 7):
   local     start it and stay until Ctrl-C; with a GPU worker for each GPU where CuPy is installed, or with
             GPU_ENABLED=true, which installs it and fails without a GPU
               --port P       API on port P (default: 3000, or the next free one)

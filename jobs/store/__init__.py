@@ -20,6 +20,7 @@ from jobs.store.job_reads import JobReads
 from jobs.store.jobs import Jobs
 from jobs.store.lease_store import Heard, Pulse
 from jobs.store.leases import Leases
+from jobs.store.libraries import Libraries
 from jobs.store.live_output import LiveOutput
 from jobs.store.marks import Marks
 from jobs.store.outputs import Outputs
@@ -75,6 +76,7 @@ class Store:
         self.events = Events(self.scripts)
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)
+        self.libraries = Libraries(self.scripts)
         self.aof = Aof(self.scripts)
         self.audit_log = AuditLog(self.scripts)
         self.usage = Usage(self.scripts)

@@ -1,8 +1,7 @@
 """Users of Redis, one a role, and what each may touch: docs/redis-acl.md says what that protects and what it does not.
 
 `python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in;
-`python -m jobs.store.acl 6.2` prints it for Redis 6.2, `python -m jobs.store.acl sentinels` that of sentinels, which is
-deploy/sentinel-users.acl.
+`python -m jobs.store.acl sentinels` prints that of sentinels, which is deploy/sentinel-users.acl.
 """
 
 from __future__ import annotations
@@ -10,19 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from jobs.store import keys
 
-#: Keys that workers touch, through the scripts that they call and as workers of RQ. Redis looks at each key that a
-#: script touches, at the moment of the call, and compares it with each of these in turn: what is touched most is first.
+#: Keys that workers touch, through the functions that they call and as workers of RQ. Redis compares each key that a
+#: function touches with each of these in turn: what is touched most is first.
 WORKER_KEYS = (
     keys.job("*"), keys.in_state("*"), keys.pending("*"), keys.WAITS, keys.DURATIONS, keys.usage("*"), keys.RUNNING,
     keys.LATER, keys.turns("*", "*"), keys.lanes("*"), keys.SPAN, keys.SHARES, keys.EVENTS, keys.EXPIRY,
     keys.order("*"), keys.admitted("*"), keys.backlog("*"), keys.LOAD, keys.OUTCOMES, keys.UNITS, keys.ENDED,
     keys.lacked_member("*"), keys.CAPPED, keys.OF_RQ, keys.SLOTS, keys.SLOT_JOBS, keys.held("*", "*"),
     keys.holding("*"), keys.worker("*"), keys.WORKERS,
-    keys.AGED, keys.finish("*"), keys.virtual("*"), keys.SPARE, keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
+    keys.AGED, keys.finish("*"), keys.virtual("*"), keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
     keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
@@ -30,11 +28,12 @@ WORKER_KEYS = (
     keys.NOTIFYING, keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
     keys.PROFILING, keys.profile("*"), keys.profile_claims("*"), keys.profile_recordings("*"), keys.PROFILE_PARTS,
 )  # fmt: skip
-#: Those that scripts of workers only read. Redis 7 and later can say so.
+#: Those that functions of workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
-    keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
+    keys.LEADER, keys.LIBRARIES, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS,
+    keys.DISTURBED_KEPT,
     keys.DESIRED, keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION,
     keys.SESSIONS, keys.DRAINS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
@@ -56,16 +55,17 @@ COORDINATOR_KEYS = (
     keys.workflows_of("*"), keys.profiles_of("*"), keys.SUBMITTED,
 )  # fmt: skip
 
-#: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.
-#: Commands go by category, since a script that is denied a command in its midst has written half of what it should.
+#: Any read and write of single keys and calls of functions, but no settings, no Lua, and nothing that empties or stops
+#: a server. Commands go by category, since a function that is denied a command in its midst has written half of what
+#: it should.
 _COMMANDS = (
-    "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous"
-    " +evalsha +script|load +time +info +client|setname"
+    "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )
 #: Names of keys are hidden too; CLIENT TRACKING tells them. RQ's workers look themselves up in the list of clients.
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
-#: The leader has the append-only file rewritten: docs/durability.md.
-_COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof"
+#: Whoever may load a function can replace what others call next. The leader deletes those that nobody uses, and has the
+#: append-only file rewritten: docs/durability.md.
+_COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
 #: What a replica asks its master for, and what a sentinel asks a server for, which it makes a replica or the master.
 _REPLICA = "+psync +replconf +ping"
 _SENTINEL = (
@@ -82,13 +82,6 @@ _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +
 _DEFAULT = "user default off ~* &* +@all"
 
 
-#: Version of Redis, such as (7, 0, 15).
-Version: TypeAlias = tuple[int, ...]
-NEWEST: Version = (sys.maxsize,)
-#: First version whose rules can let a user read a key and not write it.
-READ_RULES_SINCE: Version = (7,)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Role:
     """A user of Redis."""
@@ -103,10 +96,9 @@ class Role:
     #: On sentinels; none: it has no user there.
     on_sentinels: str = ""
 
-    def line(self, password: str, version: Version = NEWEST) -> str:
+    def line(self, password: str) -> str:
         """Return the user's line of an ACL file; `password` is `>` and the password, or `#` and its SHA-256 in hex."""
-        read = self.read if version >= READ_RULES_SINCE else ()
-        patterns = " ".join(f"{'%R' if pattern in read else ''}~{pattern}" for pattern in self.keys)
+        patterns = " ".join(f"{'%R' if pattern in self.read else ''}~{pattern}" for pattern in self.keys)
         channels = " ".join(f"&{channel}" for channel in self.channels)
         rules = f"resetchannels {channels} {patterns} -@all {self.commands}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
@@ -136,12 +128,12 @@ ROLES = (
 )  # fmt: skip
 
 
-def lines(passwords: Mapping[str, str], version: Version = NEWEST) -> list[str]:
-    """Return the lines of an ACL file for a version of Redis, by passwords as `Role.line` takes them.
+def lines(passwords: Mapping[str, str]) -> list[str]:
+    """Return the lines of an ACL file, by passwords as `Role.line` takes them.
 
     Nobody can be the default user.
     """
-    return [_DEFAULT, *(role.line(passwords[role.name], version) for role in ROLES)]
+    return [_DEFAULT, *(role.line(passwords[role.name]) for role in ROLES)]
 
 
 def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
@@ -150,11 +142,9 @@ def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
 
 
 def _template(asked: str) -> list[str]:
-    """Return the lines for a version of Redis, or for sentinels, with @ROLE@ in the place of each digest."""
+    """Return the lines for Redis, or for sentinels, with @ROLE@ in the place of each digest."""
     places = {role.name: f"#@{role.name}@" for role in ROLES}
-    if asked == "sentinels":
-        return lines_on_sentinels(places)
-    return lines(places, tuple(int(part) for part in asked.split(".")) if asked else NEWEST)
+    return lines_on_sentinels(places) if asked == "sentinels" else lines(places)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ RedisError = redis.exceptions.RedisError
 #: Redis' rules do not let this user do that.
 Denied = redis.exceptions.NoPermissionError
 ResponseError = redis.exceptions.ResponseError
-NoScriptError = redis.exceptions.NoScriptError
+#: Redis has no memory for what a call would add.
+Full = redis.exceptions.OutOfMemoryError
 SilenceError = redis.exceptions.TimeoutError
 
 
@@ -31,6 +32,16 @@ class Refused(redis.exceptions.ResponseError):
 
 class Silent(redis.exceptions.ConnectionError):
     """Redis has not answered for some time; the connection may still look whole."""
+
+
+class LibraryMissing(redis.exceptions.ConnectionError):
+    """Redis has not the functions of this version, and this user may not load them."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(
+            f"redis has no functions of this version ({library}), and only coordinators load them: start a coordinator"
+            " of the same version"
+        )
 
 
 class CoordinatorAway(redis.exceptions.ConnectionError):
@@ -61,7 +72,7 @@ Unreachable = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
     redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
+    Full,
     redis.exceptions.MasterDownError,
     Refused,
 )
@@ -74,8 +85,10 @@ Replaced = (
 )
 #: Refusals by how they begin, wherever in an error's text: scripts and pipelines put words of their own before it.
 _REFUSALS: dict[str, type[RedisError]] = {
-    "OOM command": redis.exceptions.OutOfMemoryError,
+    "OOM command": Full,
+    "OOM allow-oom": Full,
     "READONLY You": redis.exceptions.ReadOnlyError,
+    "READONLY Can": redis.exceptions.ReadOnlyError,
     "LOADING Redis": redis.exceptions.BusyLoadingError,
     "MASTERDOWN Link": redis.exceptions.MasterDownError,
     "MISCONF ": Refused,
@@ -85,7 +98,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "UNBLOCKED force": Refused,
 }
 #: A refusal after Redis could not write, with the system's word for why.
-_UNWRITTEN = re.compile(r"MISCONF Errors writing to the AOF file: (.*?)(?: script: .*)?$")
+_UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
 #: A name that was not resolved; getaddrinfo's numbers are negative, those of connections are not.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
@@ -119,15 +132,17 @@ def refusal(text: str) -> RedisError | None:
 
 def reason(error: Exception) -> str:
     """Return one of Unreachable in words for people, without Redis' address."""
-    if isinstance(error, redis.exceptions.OutOfMemoryError):
+    if isinstance(error, Full):
         return "redis is full; delete jobs that have ended, or raise its maxmemory"
     if isinstance(error, redis.exceptions.BusyLoadingError):
         return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
         if unwritten := _UNWRITTEN.search(str(error)):
             return f"redis cannot write its append-only file ({unwritten[1]}): make room on its disk, see df -h"
+        if str(error).startswith("BUSY"):
+            return "redis runs a function that does not end; its operator stops it with FUNCTION KILL"
         return f"redis takes no writes ({str(error)[:100]})"
-    if isinstance(error, Unacknowledged):
+    if isinstance(error, (Unacknowledged, LibraryMissing)):
         return str(error)
     if isinstance(error, MasterNotFoundError):
         return "redis has no master now: no sentinel of REDIS_URL that answers names one"
@@ -239,6 +254,8 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
         "parser_class": _Parser,
+        # A worker may not name its library to the server.
+        "driver_info": None,
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
     if not url.startswith("unix://"):
@@ -253,6 +270,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
     """Return a client of the master: each new connection asks the sentinels, in turn, which server that is."""
     asking = {
         "username": place.sentinel_user, "password": place.sentinel_password, "socket_timeout": SENTINEL_SECONDS,
+        "driver_info": None,
         # The next sentinel is asked instead.
         "retry": Retry(NoBackoff(), 0),
     }  # fmt: skip

@@ -96,9 +96,7 @@ class Jobs(Part):
         with `disk` the disk, lack what was written.
         """
         asked = Acknowledgement(replicas=self._scripts.replicas, disk=disk)
-        replies = self._scripts.many(
-            "submit", [_submit_arguments(job, most_queued) for job in jobs], asked, [_weight(job) for job in jobs]
-        )
+        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
@@ -111,7 +109,7 @@ class Jobs(Part):
             return None
         try:
             [reply] = await wire.call(
-                ("EVALSHA", self._scripts.sha("submit"), 0, *_submit_arguments(job, most_queued))
+                ("FCALL", self._scripts.function("submit"), 0, *_submit_arguments(job, most_queued))
             )  # fmt: skip
         except Away:
             return None
@@ -190,11 +188,6 @@ def over(words: Sequence[str]) -> Over:
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
     return Over(cap=cap, **named, awaits="".join(words[4:5]))
-
-
-def _weight(job: NewJob) -> int:
-    """Return for how many jobs without parents one counts: its script reads and writes each of them."""
-    return 1 + (len(job.after) + len(job.after_any)) // 16
 
 
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:

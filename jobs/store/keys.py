@@ -148,8 +148,8 @@ WEBHOOKS = f"{PREFIX}webhooks"
 SCHEDULES = f"{PREFIX}schedules"
 #: set of all services, those that are being deleted, too.
 SERVICES = f"{PREFIX}services"
-#: never there: scripts that must pass in a full Redis delete it first.
-SPARE = f"{PREFIX}spare"
+#: zset library of functions -> when a coordinator used it last.
+LIBRARIES = f"{PREFIX}libraries"
 
 #: zset job -> since when: jobs that have ended or are tried again, of which not all children know.
 WAKING = f"{PREFIX}waking"

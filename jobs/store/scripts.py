@@ -1,21 +1,19 @@
-"""The Lua scripts on one Redis: loaded from `lua/`, filled in, called by name.
+"""Calls of the library of Redis Functions on one Redis.
 
-Every script is atomic and idempotent and uses the server's clock, so a call may be repeated after a lost reply.
+Every function is atomic and idempotent and uses the server's clock, so a call may be repeated after a lost reply.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 from jobs import metrics, queues
 from jobs.store.acknowledgement import Acknowledgement
-from jobs.store.connection import Client, NoScriptError, ResponseError
-from jobs.store.pruning import Statement, needed, statements, words
+from jobs.store.connection import Client, Denied, Full, LibraryMissing, ResponseError
+from jobs.store.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
 #: Of leases of programs: what runs may be cut off for that long before others begin it again.
@@ -30,13 +28,8 @@ WORKER_TTL_MS = 5000
 SPANS_KEPT = 20_000
 
 
-#: First argument of a script that stands for several calls, and calls that are one at most: Redis does nothing else
-#: meanwhile, for 2 to 5 ms.
-CALLS, TOGETHER = "several calls", 32
-#: Statements outside of a script's inner level, which names most of them: Lua lets a function name 60 from outside.
-OUTER = 32
-
-_FOLDER = Path(__file__).parent / "lua"
+#: Functions that a full Redis refuses, with those that serve it then from what is there.
+WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 
 @dataclass(frozen=True)
@@ -52,69 +45,8 @@ class Limits:
 LIMITS = Limits()
 
 
-@cache
-def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> dict[str, str]:
-    """Return each script whole: the prelude with its @NAME@ filled in, the body, the ending."""
-    texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
-    prelude = texts.pop("prelude").replace("@CLOCK@", clock or texts["clock"])
-    texts.pop("clock")
-    for name, value in values:
-        prelude = prelude.replace(f"@{name}@", str(value))
-        texts = {script: text.replace(f"@{name}@", str(value)) for script, text in texts.items()}
-    parts = _Parts(prelude, texts.pop("tenancy"), texts.pop("caps"), texts.pop("ties"), texts.pop("rarely"))
-    ending = texts.pop("ending").replace("@CALLS@", CALLS)
-    return {name: parts.of(f"local function script(ARGV)\n{body}\nend\n{ending}") for name, body in texts.items()}
-
-
-class _Parts:
-    """Parts that scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
-
-    def __init__(self, prelude: str, tenancy: str, caps: str, ties: str, rarely: str) -> None:
-        self.prelude, self.tenancy, self.ties = statements(prelude), statements(tenancy), statements(ties)
-        #: The one statement of caps.lua.
-        self.caps = Statement(caps[caps.index("function") :])
-        self.rarely, self.uses_rarely = rarely, words(rarely)
-        self.pool = [*self.prelude, *self.tenancy, self.caps, *self.ties]
-
-    def of(self, script: str) -> str:
-        """Return a script with its parts. Those that mostly nobody needs are made by a call that does."""
-        often = needed(self.pool, words(script))
-        ever = needed(self.pool, words(script) | self.uses_rarely)
-        prelude = [one.text for one in self.prelude if one in often]
-        outer = min(len(prelude) // 2, OUTER)
-        lines = [
-            "local rarely, several, tenancy, further_caps, T, ties, K",
-            *prelude[:outer],
-            # Lua looks for a local that a function names through all that functions of the same level have named: with
-            # two levels, making the functions takes a third of the time.
-            "return (function()",
-            *prelude[outer:],
-            *self._tenancy(often),
-            *self._ties(often),
-            "function rarely()",
-            *(one.text for one in self.prelude if one in ever and one not in often),
-            self.rarely,
-            *self._tenancy(ever),
-            *self._ties(ever),
-            "if T then T = tenancy() end",
-            "if K then K = ties() end",
-            "end",
-            script,
-            "end)()",
-        ]
-        return "\n".join(lines)
-
-    def _tenancy(self, wanted: Set[Statement]) -> list[str]:
-        functions = [one.text for one in self.tenancy if one in wanted]
-        caps = [self.caps.text] if self.caps in wanted else []
-        return ["function tenancy()", *functions, "return T", "end", *caps]
-
-    def _ties(self, wanted: Set[Statement]) -> list[str]:
-        return ["function ties()", *(one.text for one in self.ties if one in wanted), "return K", "end"]
-
-
 class Scripts:
-    """Calls of the scripts over one client.
+    """Calls of the functions over one client.
 
     `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and `limits` are replaced
     by tests only.
@@ -125,37 +57,22 @@ class Scripts:
     ) -> None:  # fmt: skip
         self.client = client
         self.replicas = replicas
-        bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
-        names = ", ".join(f"'{name}'" for name in queues.ALL)
-        values: dict[str, int | str] = {
-            "MAX_EXPIRIES": limits.expiries, "MAX_ERRORS": limits.errors, "RETRIED": limits.retried, "BOUNDS": bounds,
-            "QUEUES": names, "LEASE_TTL": LEASE_TTL_MS, "PROGRAM_TTL": PROGRAM_TTL_MS,
-            "KERNEL_CLAIM_TTL": GPU_TTL_MS, "PROGRAM_CLAIM_TTL": PROGRAM_GPU_TTL_MS,
-            "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
-        }  # fmt: skip
-        sources = _sources(clock, tuple(values.items()))
-        self._scripts = {name: client.register_script(text) for name, text in sources.items()}
+        self.library: Library = make_library(_settings(limits), clock)
 
-    def names(self) -> list[str]:
-        """Return the names of all scripts."""
-        return list(self._scripts)
+    def function(self, name: str) -> str:
+        """Return the name by which Redis knows a function."""
+        return self.library.function(name)
 
-    def sha(self, name: str) -> str:
-        """Return the SHA-1 by which Redis knows a script."""
-        return str(self._scripts[name].sha)
-
-    def load(self, name: str) -> str:
-        """Put a script into Redis and return its SHA-1."""
-        return str(self.client.script_load(self._scripts[name].script))
+    def load(self) -> None:
+        """Load the library, in the place of whatever has its name. LibraryMissing when this user may not."""
+        try:
+            self.client.execute_command("FUNCTION LOAD", "REPLACE", self.library.text)
+        except Denied as error:
+            raise LibraryMissing(self.library.name) from error
 
     def run(self, name: str, *arguments: Any) -> Any:
-        """Call a script and return its reply."""
-        script = self._scripts[name]
-        try:
-            return self.client.execute_command("EVALSHA", script.sha, 0, *arguments)
-        except NoScriptError:
-            # Both in one packet: the server may forget it again between two calls. A full one would refuse MULTI.
-            _, reply = self._pipelined(script.sha, [arguments], None, load=script.script)
+        """Call a function and return its reply."""
+        [reply] = self._calls(name, [arguments], None)
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -181,45 +98,43 @@ class Scripts:
         """Do the same and return the reply, a list, as text."""
         return _texts(self.kept(name, *arguments))
 
-    def many(
-        self,
-        name: str,
-        calls: Sequence[Sequence[Any]],
-        asked: Acknowledgement | None = None,
-        weights: Sequence[int] | None = None,
-    ) -> list[Any]:
-        """Call one script many times in one round trip, TOGETHER at once. An error stands in the place of its reply.
+    def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
+        """Call one function many times in one round trip. An error stands in the place of its reply.
 
-        `weights`: for how many calls each stands. Raises Unacknowledged when what is `asked` for lacks the writes.
+        Raises Unacknowledged when what is `asked` for lacks the writes.
         """
-        groups = _grouped(calls, weights or [1] * len(calls))
-        script, joined = self._scripts[name], [_joined(group) for group in groups]
-        alone = len(joined) == 1 and not asked
-        replies = self._one(script.sha, joined[0]) if alone else self._pipelined(script.sha, joined, asked)
-        if any(isinstance(reply, NoScriptError) for reply in replies):
-            # A server knows the scripts that were loaded there: a replica that has become the master knows none.
-            _, *replies = self._pipelined(script.sha, joined, asked, load=script.script)
-        if asked and not all(isinstance(reply, Exception) for reply in replies[: len(groups)]):
+        return self._calls(name, calls, asked)
+
+    def _calls(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+        replies = self._loaded(name, calls, asked)
+        full = [at for at, reply in enumerate(replies) if isinstance(reply, Full)] if name in WHEN_FULL else []
+        if full:
+            served = self._loaded(WHEN_FULL[name], [calls[at] for at in full], asked)
+            for at, reply in zip(full, served, strict=True):
+                replies[at] = reply
+        return replies
+
+    def _loaded(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+        """Make the calls; load the library if the server lacks it, such as a replica that became the master."""
+        replies = self._sent(name, calls, asked)
+        if any(_is_missing(reply) for reply in replies):
+            self.load()
+            replies = self._sent(name, calls, asked)
+        answers = replies[: len(calls)]
+        if asked and not all(isinstance(reply, Exception) for reply in answers):
             asked.check(replies[-1])
-        return [
-            each for group, reply in zip(groups, replies[: len(groups)], strict=True) for each in _apart(group, reply)
-        ]
+        return answers
 
-    def _one(self, sha: str, arguments: Sequence[Any]) -> list[Any]:
-        """Make one call, which costs a pipeline twice the CPU; an error stands in the place of its reply."""
-        try:
-            return [self.client.execute_command("EVALSHA", sha, 0, *arguments)]
-        except ResponseError as error:
-            return [error]
-
-    def _pipelined(
-        self, sha: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None, load: str = ""
-    ) -> list[Any]:
+    def _sent(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+        function = self.function(name)
+        if len(calls) == 1 and not asked:  # a pipeline costs twice the CPU
+            try:
+                return [self.client.execute_command("FCALL", function, 0, *calls[0])]
+            except ResponseError as error:
+                return [error]
         pipe = self.client.pipeline(transaction=False)
-        if load:
-            pipe.script_load(load)
         for arguments in calls:
-            pipe.evalsha(sha, 0, *arguments)
+            pipe.fcall(function, 0, *arguments)
         if asked:
             asked.ask(pipe)
         return cast(list[Any], pipe.execute(raise_on_error=False))
@@ -241,31 +156,26 @@ def _texts(reply: Sequence[Any]) -> list[str]:
     return [item.decode() if isinstance(item, bytes) else str(item) for item in reply]
 
 
-def _grouped(calls: Sequence[Sequence[Any]], weights: Sequence[int]) -> list[Sequence[Sequence[Any]]]:
-    """Return the calls in groups that weigh at most TOGETHER, but for one that weighs more by itself."""
-    groups: list[list[Sequence[Any]]] = []
-    room = 0
-    for call, weight in zip(calls, weights, strict=True):
-        if weight > room or not groups:
-            groups.append([])
-            room = TOGETHER
-        groups[-1].append(call)
-        room -= weight
-    return list(groups)
+def _is_missing(reply: Any) -> bool:
+    return isinstance(reply, ResponseError) and "Function not found" in str(reply)
 
 
-def _joined(group: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the arguments of one call that stands for the calls of a group."""
-    if len(group) == 1:
-        return group[0]
-    return [CALLS, *(argument for call in group for argument in (len(call), *call))]
-
-
-def _apart(group: Sequence[Sequence[Any]], reply: Any) -> Sequence[Any]:
-    """Return the replies of the calls of a group. What refuses the whole refuses each."""
-    if len(group) == 1 or isinstance(reply, Exception):
-        return [reply] * len(group)
-    return cast(list[Any], reply)
+def _settings(limits: Limits) -> dict[str, Setting]:
+    """Return SETTINGS of the library."""
+    return {
+        "max_expiries": limits.expiries,
+        "max_errors": limits.errors,
+        "retried_ranges": limits.retried,
+        "bounds": metrics.SECONDS,
+        "queues": queues.ALL,
+        "lease_ttl_ms": LEASE_TTL_MS,
+        "program_ttl_ms": PROGRAM_TTL_MS,
+        "kernel_claim_ttl_ms": GPU_TTL_MS,
+        "program_claim_ttl_ms": PROGRAM_GPU_TTL_MS,
+        "slot_ttl_ms": SLOT_TTL_MS,
+        "worker_ttl_ms": WORKER_TTL_MS,
+        "spans_kept": SPANS_KEPT,
+    }
 
 
 class Part:

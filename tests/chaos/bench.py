@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
-import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -18,8 +15,9 @@ from typing import Any
 
 import psutil
 
-from tests.integration.live import TOP, Live, until, wheel_redis
+from tests.integration.live import TOP, Live, until
 from tests.integration.proxy import Proxy
+from tests.redis_servers import server_of
 
 #: Of whoever asks a coordinator: programs are for those who have one.
 TOKEN = "a-token-of-those-who-torment"
@@ -29,16 +27,6 @@ SLOTS = 2
 MARK = "CHAOS_BENCH"
 #: Redis' log is measured this often.
 _SAMPLE_SECONDS = 0.02
-
-
-def redis_of(version: str) -> str | None:
-    """The server of a version, 6.2 or 7, if it is here."""
-    if version == "6.2":
-        return wheel_redis()
-    found = shutil.which("redis-server")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
-    number = re.search(r"v=(\d+)\.", said)
-    return found if number and int(number[1]) >= 7 else None
 
 
 def faketime() -> str | None:
@@ -60,7 +48,7 @@ class Bench(Live):
 
     def __init__(self, folder: Path, *, version: str, workers: int) -> None:
         self.mark = uuid.uuid4().hex
-        server = redis_of(version)
+        server = server_of(version)
         assert server, f"there is no Redis {version} here"
         marked: dict[str, Any] = {
             MARK: self.mark, "CLUSTER_TOKEN": TOKEN, "ARTIFACT_URL": f"file://{folder / 'artifacts'}",

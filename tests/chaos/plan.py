@@ -8,6 +8,7 @@ from random import Random
 
 from tests.chaos import work
 from tests.chaos.work import Job
+from tests.redis_servers import VERSIONS
 
 #: Kinds of fault by family, and the parts that each may strike.
 WORKERS, COORDINATORS = ("worker-0", "worker-1", "worker-2"), ("coordinator-0", "coordinator-1")
@@ -22,7 +23,7 @@ FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "network": dict.fromkeys(("stall", "cut", "delay", "half-open", "lost-replies", "repeat"), ("network",)),
     "exhaust": {
-        **dict.fromkeys(("disk-full", "memory-full", "forget-scripts", "cut-clients", "delete-bells"), ("redis",)),
+        **dict.fromkeys(("disk-full", "memory-full", "forget-functions", "cut-clients", "delete-bells"), ("redis",)),
         "wrong-clock": WORKERS,
     },
 }  # fmt: skip
@@ -76,7 +77,7 @@ class Plan:
 def make(seed: int, families: Sequence[str] = (), rounds: int = 1) -> Plan:
     """The plan of a seed. More rounds leave the first ones as they are."""
     chosen = tuple(families) or tuple(FAMILIES)
-    version, workers = ("7", "6.2")[seed % 2], 2 + seed // 2 % 2
+    version, workers = VERSIONS[seed % 2], 2 + seed // 2 % 2
     played = tuple(_round(Random(f"round {seed} {','.join(chosen)} {number}"), chosen, workers, f"{seed}-{number}")
                    for number in range(rounds))  # fmt: skip
     return Plan(seed=seed, families=chosen, version=version, workers=workers, rounds=played)

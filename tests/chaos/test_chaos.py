@@ -17,12 +17,13 @@ import redis
 
 from jobs.store import Store, bells
 from tests.chaos import campaign, faults, listener, plan, verdict, work
-from tests.chaos.bench import MARK, Bench, another_clock, faketime, redis_of
+from tests.chaos.bench import MARK, Bench, another_clock, faketime
 from tests.chaos.campaign import Tally
 from tests.chaos.customer import Order, lost_with_the_log
 from tests.contract.lease_model import new_job
 from tests.integration import proxy
 from tests.integration.live import until
+from tests.redis_servers import VERSIONS, server_of
 
 IN_CI = os.environ.get("CI") == "true"
 #: One seed a family, chosen so that both versions of Redis are met.
@@ -33,7 +34,7 @@ SEEDS = {"kill": 4, "network": 5, "exhaust": 9}
 @pytest.mark.parametrize("family", sorted(SEEDS))
 def test_a_round_of_faults_changes_no_result_and_leaves_nothing(family: str) -> None:
     one, tally = plan.make(SEEDS[family], [family]), Tally()
-    if redis_of(one.version) is None:
+    if server_of(one.version) is None:
         (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {one.version} here")
     found = list(campaign.run(one, tally))
     print(*tally.lines(), sep="\n")
@@ -174,7 +175,7 @@ def test_a_traceback_is_noticed_in_plain_and_in_json(tmp_path: Path) -> None:
 
 
 def test_a_process_without_its_parent_is_noticed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, version=next(filter(redis_of, ("7", "6.2"))), workers=0)
+    bench = Bench(tmp_path, version=next(filter(server_of, VERSIONS)), workers=0)
     assert verdict.strays(bench) == []
     with subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: bench.mark}) as process:
         try:
@@ -197,7 +198,7 @@ def test_only_what_was_acknowledged_just_before_a_death_may_be_lost() -> None:
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Bench]:
     """A bench with its proxy and its Redis, and nothing else."""
-    bench = Bench(tmp_path, version=next(filter(redis_of, ("7", "6.2"))), workers=0)
+    bench = Bench(tmp_path, version=next(filter(server_of, VERSIONS)), workers=0)
     bench._sampler.start()
     bench.proxy.start()
     bench.start_redis()

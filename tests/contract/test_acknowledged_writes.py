@@ -16,8 +16,9 @@ from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs.settings import Settings
 from jobs.store import Store, acknowledgement, bells, connection
-from tests.conftest import _binary, _start
+from tests.conftest import _start
 from tests.integration.live import until
+from tests.redis_servers import any_server
 
 BODY: dict[str, Any] = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 #: Longest wait for a replica that follows: a machine may be busy for that long.
@@ -27,7 +28,7 @@ PATIENCE_MS = 60_000
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis, redis.Redis]]:
     """A master and its replica."""
-    binary = _binary("7") or _binary("6.2")
+    binary = any_server()
     assert binary
     started = [_start(binary, tmp_path_factory.mktemp(name)) for name in ("master", "replica")]
     master, replica = (redis.Redis.from_url(url) for _, url in started)
@@ -113,13 +114,13 @@ def test_a_lagging_replica_is_unknown_and_a_repeat_finds_the_one_job(
     assert [pair[number].zcard("ct:jobs") for number in range(2)] == [1, 1]
 
 
-def test_a_replica_that_became_the_master_is_given_the_scripts(
+def test_a_replica_that_became_the_master_is_given_the_functions(
     submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]
 ) -> None:
-    """Scripts are known where they were loaded. They come with the calls, on the same connection."""
-    pair[0].script_flush()
+    """Redis copies functions to replicas late, if the master dies at once."""
+    pair[0].function_flush()
     [answer] = submitting.submit([BODY], OWNER)
-    pair[0].script_flush()
+    pair[0].function_flush()
     assert isinstance(answer, dict)
     submitting.steer(answer["job_id"], "cancel", OWNER)
     assert pair[1].hget(f"ct:job:{answer['job_id']}", "state") == b"cancelled"

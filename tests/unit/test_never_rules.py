@@ -31,7 +31,7 @@ ELLIPTIC = re.compile(r"(Of|As|What)\b")
 NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
 #: Commands of Redis whose names nothing else has.
 REDIS_CALL = re.compile(
-    r"pipeline|register_script|script_load|evalsha|getrange|strlen|mget|scan_iter|hincrby|hget(all)?|hm?set|hmget|hdel"
+    r"pipeline|register_script|script_load|evalsha|fcall|getrange|strlen|mget|scan_iter|hincrby|hget(all)?|hm?set|hmget|hdel"
     r"|hlen|zadd|zrem|zcard|zrank|zcount|zscore|zrange\w*|zrevrange\w*|xadd|xlen|xread|xtrim|x(rev)?range|sadd|srem|scard"
     r"|smembers|sismember|[lr]push|[lr]pop|llen|lrange|ltrim|waitaof|pttl|pexpire"
 )

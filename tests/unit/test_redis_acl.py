@@ -1,4 +1,4 @@
-"""Users of Redis: every key is somebody's, and no script of a worker touches one that a worker may not."""
+"""Users of Redis: every key is somebody's, and no function of a worker touches one that a worker may not."""
 
 from __future__ import annotations
 
@@ -14,44 +14,40 @@ from typing import Any
 import pytest
 
 from jobs.store import acl, keys
-from tests.unit.test_keys import LUA, in_python
+from tests import lua_names
+from tests.unit.test_keys import in_python
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Scripts that workers call, and those that treat what is broken, which any script's caller may need.
-WORKERS_SCRIPTS = (
-    "prelude", "tenancy", "caps", "ties", "rarely",
-    "next", "hold", "leave", "lease", "beat", "commit", "done1", "release", "crash", "fail",
-    "fold", "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
-    "report_profile", "add_profile_part",
-)  # fmt: skip
-COORDINATORS_SCRIPTS = (
-    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "wake", "lead", "spans",
-    "reindex", "tenant", "tenant_remove", "create_token", "end_token",
-    "touch_token", "log_in", "add_code", "log_denied", "log_rebase",
-    "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",
-    "gather", "touch_files", "begin_objects", "add_files", "add_part", "end_parts", "lose_file", "commit_artifact",
-    "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files", "keep_output",
-    "take_deliveries", "end_delivery", "retry_delivery", "find_ended", "log_shown",
-    "add_schedule", "end_schedule", "turn_schedule", "due_schedules", "claim_run", "note_run",
-    "claim_by_hand", "note_by_hand",
-    "add_service", "change_service", "place_replica", "retire_replica", "end_replica", "note_service",
-    "forget_service", "report_replica", "lead_replica", "count_inference", "ask_services", "rescale_service",
-    # Programs run where no Redis is.
-    "fail_unit", "split", "unit", "add_output", "follow",
-    "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
-    "add_workflow", "cancel_workflow", "approve_workflow", "retry_workflow", "delete_workflow", "record_action",
-    "retried_actions", "forget_actions", "settle_workflow", "take_workflows",
-    "start_profile", "collect_profile", "end_profile", "delete_profile", "keep_profile_part", "settle_recording",
-)  # fmt: skip
-#: Keys that the prelude names for scripts of coordinators alone.
+#: Functions that workers call.
+WORKERS = frozenset(
+    (
+        "next",
+        "hold",
+        "leave",
+        "lease",
+        "lease_when_full",
+        "beat",
+        "commit",
+        "done1",
+        "release",
+        "crash",
+        "fail",
+        "fold",
+        "stumble",
+        "finish",
+        "abort",
+        "worker",
+        "claim",
+        "quarantine",
+        "aside",
+        "read",
+        "report_profile",
+        "add_profile_part",
+    )
+)
+#: Keys of programs, which run where no Redis is.
 NOT_WORKERS = {
-    "idem:{}", "auditlog", "audithead", "workflowbytes", "workflowrecords:{}", "workflowjobs:{}",
-    "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
-    "artifact:{}",
-    # Of programs.
     "shapes", "shapes:{}", "unfit", "waiting_replicas", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
-    "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
-    "workflow:{}", "stops:{}",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (
@@ -85,10 +81,14 @@ def allowed(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in names(acl.WORKER_KEYS))
 
 
-def spelled(script: str) -> set[str]:
-    """Keys that a script spells, with {} for what is put together."""
-    text = (LUA / f"{script}.lua").read_text()
-    spelled = set(re.findall(r"P \.\. '([^']+)'", text)) | set(re.findall(r"observe\('(\w+)'", text))
+def text_of(function: str) -> str:
+    """The Lua that a function of the library may run."""
+    return "\n".join(definition.text for definition in lua_names.reached(function))
+
+
+def spelled(text: str) -> set[str]:
+    """Keys that Lua spells, with {} for what is put together."""
+    spelled = set(re.findall(r"PREFIX \.\. '([^']+)'", text)) | set(re.findall(r"observe\('(\w+)'", text))
     spelled |= set(re.findall(r"'(rq:\w+:)' \.\.", text))
     return {f"{name}{{}}" if name.endswith(":") else name for name in spelled}
 
@@ -104,36 +104,32 @@ def test_every_key_is_a_workers_or_a_coordinators() -> None:
     assert not unclear, f"name each in one of WORKER_KEYS and COORDINATOR_KEYS in jobs/store/acl.py: {unclear}"
 
 
-@pytest.mark.parametrize("script", WORKERS_SCRIPTS)
-def test_a_workers_script_touches_only_its_keys(script: str) -> None:
-    denied = {name for name in spelled(script) - NOT_WORKERS if not allowed(name.replace("{}", "x:x"))}
-    assert not denied, "a script that is denied a key in its midst has written half of what it should"
+@pytest.mark.parametrize("function", sorted(WORKERS))
+def test_a_workers_function_touches_only_its_keys(function: str) -> None:
+    denied = {name for name in spelled(text_of(function)) - NOT_WORKERS if not allowed(name.replace("{}", "x:x"))}
+    assert not denied, "a function that is denied a key in its midst has written half of what it should"
 
 
-@pytest.mark.parametrize("script", WORKERS_SCRIPTS)
-def test_a_workers_script_writes_no_key_that_it_may_only_read(script: str) -> None:
-    text = (LUA / f"{script}.lua").read_text()
+@pytest.mark.parametrize("function", sorted(WORKERS))
+def test_a_workers_function_writes_no_key_that_it_may_only_read(function: str) -> None:
     for name in names(acl.READ_BY_WORKERS):
-        commands = re.findall(rf"call\('(\w+)', P \.\. '{name}'", text)
+        commands = re.findall(rf"call\('(\w+)', PREFIX \.\. '{name}'", text_of(function))
         assert set(commands) <= {"EXISTS", "HGET", "HMGET", "HGETALL"}
 
 
-def test_redis_6_2_gets_no_rule_that_it_does_not_know() -> None:
-    passwords = {role.name: ">x" for role in acl.ROLES}
-    assert "%R~ct:shares" in acl.lines(passwords)[1] and "%R~ct:shares" in acl.lines(passwords, (7, 0, 15))[1]
-    assert (
-        "%" not in "".join(acl.lines(passwords, (6, 2, 14))) and " ~ct:shares " in acl.lines(passwords, (6, 2, 14))[1]
-    )
+def test_workers_call_functions_and_load_none() -> None:
+    """Whoever may load a function can replace what others call next."""
+    worker, coordinator, *_ = (role.line(">x").split() for role in acl.ROLES)
+    assert "+fcall" in worker and not [word for word in worker if word.startswith(("+function", "+script", "+eval"))]
+    assert {"+fcall", "+function|load", "+function|list", "+function|delete"} <= set(coordinator)
 
 
 def test_no_worker_sees_who_may_do_what() -> None:
     assert [name for name in PRIVATE if allowed(name)] == []
 
 
-def test_every_script_is_a_workers_or_a_coordinators() -> None:
-    scripts = {path.stem for path in LUA.glob("*.lua")} - {"clock"}
-    assert scripts == set(WORKERS_SCRIPTS) | set(COORDINATORS_SCRIPTS), "name a new script in one of the two lists"
-    assert not set(WORKERS_SCRIPTS) & set(COORDINATORS_SCRIPTS)
+def test_what_workers_call_is_there() -> None:
+    assert lua_names.registered().keys() >= WORKERS
 
 
 @pytest.mark.parametrize(

@@ -1,92 +1,163 @@
--- Read after tenancy.lua. What only tenants with caps on a day's use or on stored bytes need: docs/lease-protocol.md,
--- Daily caps and Stored bytes.
-function further_caps(T)
-local C, left_known = {}, {}
+-- Further caps of tenants: of a day's use, and of stored bytes.
 
--- Daily caps. What a tenant may still use today of something that ct:usage counts; math.huge where nothing caps it.
-function C.left(name, what, t)
-  local most, known = T.share_of(name).caps[what], name .. ':' .. what
+-- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's
+-- size is that of its result and of these of its fields.
+local WEIGHED = { spec = true, parameters = true, notes = true, after = true, after_any = true }
+
+-- What a tenant may still use today of something that ct:usage counts; math.huge where nothing caps it.
+function Caps.left(name, what, now_ms)
+  local most, known = Tenants.share_of(name).caps[what], name .. ':' .. what
   if not most then return math.huge end
-  if not left_known[known] then
-    left_known[known] = most - number_at('HGET', P .. 'usage:' .. name, num(math.floor(t / DAY_MS)) .. '|' .. what)
+  if not State.left[known] then
+    local field = decimal(math.floor(now_ms / DAY_MS)) .. '|' .. what
+    State.left[known] = most - read_number('HGET', PREFIX .. 'usage:' .. name, field)
   end
-  return left_known[known]
+  return State.left[known]
 end
 
 -- Whether a job waits for the next day: its tenant has used the units of its kind. One that is finishing needs none.
-function C.spent(j, t) return j.state ~= 'finishing' and C.left(j.tenant, 'units|' .. j.kind, t) <= 0 end
+function Caps.is_spent(job, now_ms)
+  return job.state ~= 'finishing' and Caps.left(job.tenant, 'units|' .. job.kind, now_ms) <= 0
+end
 
 -- Units that this call leases; what it leases further must leave room for them.
-function C.foresee(j, units, t)
-  local left = C.left(j.tenant, 'units|' .. j.kind, t)
-  left_known[j.tenant .. ':units|' .. j.kind] = left - units
+function Caps.foresee(job, units, now_ms)
+  local left = Caps.left(job.tenant, 'units|' .. job.kind, now_ms)
+  State.left[job.tenant .. ':units|' .. job.kind] = left - units
 end
 
 -- ct:capped has gpu:{tenant} of each tenant that has used the GPU seconds of a day: its jobs ring for no GPU worker.
-function C.without_gpu(name, t)
-  if C.left(name, 'device_ms', t) > 0 then return false end
-  call('SADD', P .. 'capped', 'gpu:' .. name)
+function Caps.without_gpu(name, now_ms)
+  if Caps.left(name, 'device_ms', now_ms) > 0 then return false end
+  call('SADD', PREFIX .. 'capped', 'gpu:' .. name)
   return true
 end
 
--- ct:deferred:{tenant}:{kind}: jobs that wait for the next day, in their turn; ct:deferred says which of these zsets may
--- hold something.
-function C.defer(j, turn)
-  local name = j.tenant .. ':' .. j.kind
-  call('ZADD', P .. 'deferred:' .. name, turn, j.id)
-  call('SADD', P .. 'deferred', name)
-  j.deferred = 1
-  set(j, 'deferred', 1)
-  account(j)
-  save(j)
-  step_out(j.queue, j.tenant, j.id)
+-- ct:deferred:{tenant}:{kind}: jobs that wait for the next day, in their turn; ct:deferred says which of these zsets
+-- may hold something.
+function Caps.defer(job, turn)
+  local name = job.tenant .. ':' .. job.kind
+  call('ZADD', PREFIX .. 'deferred:' .. name, turn, job.id)
+  call('SADD', PREFIX .. 'deferred', name)
+  job.deferred = 1
+  Jobs.set(job, 'deferred', 1)
+  Jobs.account(job)
+  Jobs.save(job)
+  Queues.step_out(job.queue, job.tenant, job.id)
 end
 
--- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's size is
--- that of its result and of these of its fields.
-local WEIGHED = { spec = true, parameters = true, notes = true, after = true, after_any = true }
-function C.set_size(name, id, bytes)
-  local change = bytes - number_at('HGET', P .. 'stored:' .. name, id)
+function Caps.set_size(name, id, bytes)
+  local sizes = PREFIX .. 'stored:' .. name
+  local change = bytes - read_number('HGET', sizes, id)
   if change == 0 then return end
-  if bytes > 0 then call('HSET', P .. 'stored:' .. name, id, num(bytes)) else call('HDEL', P .. 'stored:' .. name, id) end
-  call('HINCRBY', P .. 'stored', name, num(change))
+  if bytes > 0 then call('HSET', sizes, id, decimal(bytes)) else call('HDEL', sizes, id) end
+  call('HINCRBY', PREFIX .. 'stored', name, decimal(change))
 end
 
 -- Notes the size of what is stored of a job, its specification and its result; 0 for a job that is not there.
-function C.weigh(name, id)
-  if not T.share_of(name).caps.stored_bytes then return end
+local function weigh(name, id)
+  if not Tenants.share_of(name).caps.stored_bytes then return end
   local bytes = 0
   for field in pairs(WEIGHED) do
-    local length = redis.pcall('HSTRLEN', key(id), field)
+    local length = redis.pcall('HSTRLEN', job_key(id), field)
     bytes = bytes + (tonumber(length) or 0)
   end
-  local length = redis.pcall('STRLEN', key(id, 'result'))
-  C.set_size(name, id, bytes + (tonumber(length) or 0))
+  local length = redis.pcall('STRLEN', job_key(id, 'result'))
+  Caps.set_size(name, id, bytes + (tonumber(length) or 0))
+end
+
+-- Notes the size of what is stored of a job, where its tenant has a cap on that.
+function Caps.weigh_job(name, id)
+  if Tenants.exist() and Tenants.has_caps(name) then weigh(name, id) end
 end
 
 -- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else nil.
-local function seconds_until_purge(name, t)
-  local first = call('ZRANGE', P .. 'expiry', 0, 31, 'WITHSCORES')
+local function seconds_until_purge(name, now_ms)
+  local first = call('ZRANGE', PREFIX .. 'expiry', 0, 31, 'WITHSCORES')
   for i = 1, #first, 2 do
-    if tenant_of(first[i]) == name then return math.max(1, math.ceil((first[i + 1] - t) / 1000)) end
+    if Jobs.tenant_of(first[i]) == name then return math.max(1, math.ceil((first[i + 1] - now_ms) / 1000)) end
   end
   return nil
 end
 
--- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The event
--- after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are words[from], its name,
--- and what follows it, and so on.
-function C.too_much(name, words, from, t)
-  local most, bytes = T.share_of(name).caps.stored_bytes, 0
+-- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The
+-- event after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are words[from],
+-- its name, and what follows it, and so on.
+function Caps.too_much(name, words, from, now_ms)
+  local most, bytes = Tenants.share_of(name).caps.stored_bytes, 0
   if not most then return nil end
   for i = from, #words, 2 do
     if WEIGHED[words[i]] then bytes = bytes + #words[i + 1] end
   end
-  local stored = number_at('HGET', P .. 'stored', name)
+  local stored = read_number('HGET', PREFIX .. 'stored', name)
   if stored + bytes <= most then return nil end
-  local seconds = seconds_until_purge(name, t)
-  return { 'over', 'max_stored_bytes', num(most), num(seconds or 3600), num(stored), seconds and 'expiry' or '' }
+  local seconds = seconds_until_purge(name, now_ms)
+  local event = seconds and 'expiry' or ''
+  return { 'over', 'max_stored_bytes', decimal(most), decimal(seconds or 3600), decimal(stored), event }
 end
 
-return C
+-- The cap of a tenant on stored bytes, or nil.
+function Caps.most_stored(of)
+  return Tenants.exist() and Tenants.has_caps(of) and Tenants.share_of(of).caps.stored_bytes
 end
+
+local function stored_of_files(of) return read_number('HGET', PREFIX .. 'filesums', of .. '|stored|bytes') end
+
+-- Makes what artifacts store part of what is compared with the cap on stored bytes, beside the sizes of jobs.
+function Caps.weigh_files(of)
+  if Caps.most_stored(of) then Caps.set_size(of, '|files', stored_of_files(of)) end
+end
+
+-- Does so with what is kept of workflows beside their jobs.
+function Caps.weigh_workflows(of)
+  if not Caps.most_stored(of) then return end
+  Caps.set_size(of, '|workflows', read_number('HGET', PREFIX .. 'workflowbytes', of))
+end
+
+-- DAILY tenant ... -> {milliseconds until the day turns, caps of each tenant as what=used/most,what=used/most}. Reads
+-- only.
+local function daily(args)
+  local now_ms = now()
+  local answer = { decimal(DAY_MS - now_ms % DAY_MS) }
+  for _, name in ipairs(args) do
+    local rows, caps = {}, Tenants.exist() and Tenants.has_caps(name)
+    for what, most in pairs(caps and Tenants.share_of(name).caps or {}) do
+      local is_stored = what == 'stored_bytes'
+      local used = is_stored and read_number('HGET', PREFIX .. 'stored', name) or most - Caps.left(name, what, now_ms)
+      rows[#rows + 1] = what .. '=' .. decimal(used) .. '/' .. decimal(most)
+    end
+    answer[#answer + 1] = table.concat(rows, ',')
+  end
+  return answer
+end
+
+-- RECOUNT tenant id ... -> 1. Makes the sizes of these jobs what is stored of them, for tenants with a cap on stored
+-- bytes. tenant: where the ids come from its own sizes, of which some may be of jobs that are gone; '' where not.
+-- Without any id: makes the tenant's sum that of its sizes, its artifacts and its workflows, which are |files and
+-- |workflows.
+local function recount(args)
+  local name = args[1]
+  local caps = Tenants.exist() and name ~= '' and Tenants.has_caps(name)
+  local function weigh_again(id)
+    local row = redis.pcall('HMGET', job_key(id), 'state', 'tenant')
+    local owner = row[1] and (row[2] or 'default')
+    if owner then Caps.weigh_job(owner, id) end
+    if caps and name ~= owner then Caps.set_size(name, id, 0) end
+  end
+  for i = 2, #args do
+    if args[i] ~= '|files' and args[i] ~= '|workflows' then weigh_again(args[i]) end
+  end
+  if caps and #args == 1 then
+    Caps.weigh_files(name)
+    Caps.weigh_workflows(name)
+    local sum = 0
+    for _, bytes in ipairs(call('HVALS', PREFIX .. 'stored:' .. name)) do sum = sum + (tonumber(bytes) or 0) end
+    call('HSET', PREFIX .. 'stored', name, decimal(sum))
+  end
+  return 1
+end
+
+register({
+  { 'daily', daily, 'no-writes' },
+  { 'recount', recount, 'allow-oom' },
+})

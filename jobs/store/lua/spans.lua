@@ -1,17 +1,55 @@
--- SPANS -> spans put away. The leader: what no lease went on with joins the others, and what is old goes.
-local t = now()
-even_if_full()
-local latest = call('HGETALL', P .. 'span')
-local count = 0
-for i = 1, #latest, 2 do
-  local to = string.match(latest[i + 1], '^.-:.-:.-:%d+:(%d+):')
-  if not to then
-    call('HDEL', P .. 'span', latest[i])
-  elseif t - to > SPAN_GAP_MS then
-    put_span_away(latest[i], latest[i + 1])
-    call('HDEL', P .. 'span', latest[i])
-    count = count + 1
-  end
+-- Spans: what a lane computed, for people to look at. Leases that follow each other on one job, or on small jobs of one
+-- kind, are one span: ct:span holds the latest of each lane, ct:spans those before.
+
+--- Leases that are further apart than this make two spans, as do those of a longer time than that.
+local SPAN_GAP_MS, SPAN_MS = 1500, 30000
+--- How long spans are kept.
+local SPANS_KEPT_MS = 3660000
+
+local function put_away(lane, text)
+  call('XADD', PREFIX .. 'spans', 'MAXLEN', '~', SETTINGS.spans_kept, '*', 'lane', lane, 'span', text)
 end
-call('XTRIM', P .. 'spans', 'MINID', '~', num(t - SPANS_KEPT_MS))
-return count
+
+-- Makes a lease part of the lane's latest span, or begins one with it.
+-- A span: job (empty: several small ones):kind:device:from:to:busy ms:units:leases:jobs:small.
+function Spans.extend(job, lease, device, units, ms, now_ms)
+  local id, from, leases, jobs, latest = job.id, lease.granted, 1, 1, call('HGET', PREFIX .. 'span', lease.lane)
+  if latest then
+    local last_id, kind, last_device, begun, ended, busy, last_units, last_leases, last_jobs, small =
+      string.match(latest, '^(.-):(.-):(.-):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d)$')
+    local is_alike = ended and kind == job.kind and last_device == device
+      and (last_id == id or (job.small == 1 and small == '1'))
+    if is_alike and lease.granted - ended <= SPAN_GAP_MS and now_ms - begun <= SPAN_MS then
+      if last_id ~= id then id, jobs = '', last_jobs + 1 else jobs = tonumber(last_jobs) end
+      from, ms, units, leases = math.min(begun, from), ms + busy, units + last_units, last_leases + 1
+    else
+      put_away(lease.lane, latest)
+    end
+  end
+  local text = table.concat({ id, job.kind, device, decimal(from), decimal(now_ms), decimal(ms), decimal(units),
+    decimal(leases), decimal(jobs), decimal(job.small) }, ':')
+  call('HSET', PREFIX .. 'span', lease.lane, text)
+end
+
+-- SPANS -> spans put away. The leader: what no lease went on with joins the others, and what is old goes.
+local function spans()
+  local now_ms = now()
+  local latest = call('HGETALL', PREFIX .. 'span')
+  local count = 0
+  for i = 1, #latest, 2 do
+    local to = string.match(latest[i + 1], '^.-:.-:.-:%d+:(%d+):')
+    if not to then
+      call('HDEL', PREFIX .. 'span', latest[i])
+    elseif now_ms - to > SPAN_GAP_MS then
+      put_away(latest[i], latest[i + 1])
+      call('HDEL', PREFIX .. 'span', latest[i])
+      count = count + 1
+    end
+  end
+  call('XTRIM', PREFIX .. 'spans', 'MINID', '~', decimal(now_ms - SPANS_KEPT_MS))
+  return count
+end
+
+register({
+  { 'spans', spans, 'allow-oom' },
+})

@@ -1,115 +1,158 @@
--- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds, used}
---   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there
---   | {workflow, state}: it belongs to one that does not run, or anew, or whose action has a job.
---   | {taken, id}: a job of something else has this id.
--- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
-local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local MAX_SHAPES = 256 -- different requirements that may wait at once
-local t = now()
-local given = { state = 'queued', queue = queue, tenant = owner }
-for i = 8, #ARGV, 2 do given[ARGV[i]] = ARGV[i + 1] end
-if idem ~= '' then
-  local seen = call('GET', P .. 'idem:' .. idem)
-  local known, body = string.match(seen or '', '^(.-)|(.*)$')
-  if known and call('EXISTS', key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
+-- SUBMIT: writes a job.
+
+--- Different requirements that may wait at once.
+local MAX_SHAPES = 256
+local IDEMPOTENCY_SECONDS = 86400
+
+-- The job of an idempotency key, if it is still there: {same | conflict, id}, or nil.
+local function answer_of_key(idem, digest)
+  local known, body = string.match(call('GET', PREFIX .. 'idem:' .. idem) or '', '^(.-)|(.*)$')
+  if known and call('EXISTS', job_key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
-if given.workflow then
-  local known = call('HMGET', P .. 'workflow:' .. given.workflow, 'state', 'attempt')
-  local goes = known[1] == 'running' or known[1] == 'waiting'
+
+-- Why a workflow does not take a job: {workflow, state}, or nil.
+local function refusal_of_workflow(id, given)
+  local known = call('HMGET', PREFIX .. 'workflow:' .. given.workflow, 'state', 'attempt')
+  local is_running = known[1] == 'running' or known[1] == 'waiting'
   -- A coordinator of an earlier version gives no attempt.
-  if not goes or (given.attempt or known[2]) ~= known[2] then return { 'workflow', known[1] or '' } end
-  local there = call('HGET', P .. 'workflowjobs:' .. given.workflow, given.action)
-  -- A job of it that was deleted is not submitted anew, whoever comes late.
-  if there and (there ~= id or call('EXISTS', key(id)) == 0) then return { 'workflow', known[1] } end
+  if not is_running or (given.attempt or known[2]) ~= known[2] then return { 'workflow', known[1] or '' } end
+  local other = call('HGET', PREFIX .. 'workflowjobs:' .. given.workflow, given.action)
+  -- A job of it that was deleted is not submitted again, however late a call comes.
+  if other and (other ~= id or call('EXISTS', job_key(id)) == 0) then return { 'workflow', known[1] } end
 end
-local function is_own(names)
-  for i, value in ipairs(call('HMGET', key(id), unpack(names))) do
-    if (value or nil) ~= given[names[i]] then return false end
-  end
-  return true
-end
-if call('EXISTS', key(id)) == 1 then
-  if (call('HGET', key(id), 'tenant') or 'default') ~= owner or not is_own({ 'workflow', 'action' }) then return { 'taken', id } end
-  if given.workflow then call('HSETNX', P .. 'workflowjobs:' .. given.workflow, given.action, id) end
+
+-- The answer for an id that is there: {same, id}, or {taken, id} for a job of something else.
+local function answer_of_id(id, owner, given)
+  local known = call('HMGET', job_key(id), 'tenant', 'workflow', 'action')
+  local is_own = (known[2] or nil) == given.workflow and (known[3] or nil) == given.action
+  if (known[1] or 'default') ~= owner or not is_own then return { 'taken', id } end
+  if given.workflow then call('HSETNX', PREFIX .. 'workflowjobs:' .. given.workflow, given.action, id) end
   return { 'same', id }
 end
--- What it waits for, or nil: nothing.
-local plan, unknown
-if given.after or given.after_any then
-  K = K or ties()
-  plan, unknown = K.plan(id, owner, given)
-  if unknown then return unknown end
-  if plan.waits == 0 then plan = nil end
-end
+
 -- A tenant that has less than an equal part of what there may be of all is not kept out by others.
-local function is_below_its_part(all, count)
-  if not by_tenant() or not call('ZSCORE', P .. 'tenants', owner) then return false end
-  return count() < all / call('ZCARD', P .. 'tenants')
+local function is_below_its_part(owner, all, count)
+  if not Tenants.exist() or not call('ZSCORE', PREFIX .. 'tenants', owner) then return false end
+  return count < all / call('ZCARD', PREFIX .. 'tenants')
 end
-local function own_jobs()
-  local own = call('ZCARD', P .. 'admitted:' .. owner) + call('ZCARD', P .. 'backlog:' .. owner)
-  return own + (plan and call('ZCARD', P .. 'blocked:' .. owner) or 0)
+
+local function own_jobs(owner, plan)
+  local own = call('ZCARD', PREFIX .. 'admitted:' .. owner) + call('ZCARD', PREFIX .. 'backlog:' .. owner)
+  return own + (plan and call('ZCARD', PREFIX .. 'blocked:' .. owner) or 0)
 end
-local function own_shapes() return call('ZCARD', P .. 'shapes:' .. owner) end
-local function waiting() return call('ZCARD', P .. 'in:queued') + (plan and call('ZCARD', P .. 'in:blocked') or 0) end
-if most > 0 and waiting() >= most and not is_below_its_part(most, own_jobs) then
-  return { 'over', 'MAX_QUEUED', num(most), '1' }
+
+-- Why the cluster takes no further job: {over, limit, its value, seconds}, or nil.
+local function refusal_of_cluster(owner, given, plan, most)
+  if most > 0 then
+    local waiting = call('ZCARD', PREFIX .. 'in:queued') + (plan and call('ZCARD', PREFIX .. 'in:blocked') or 0)
+    if waiting >= most and not is_below_its_part(owner, most, own_jobs(owner, plan)) then
+      return { 'over', 'MAX_QUEUED', decimal(most), '1' }
+    end
+  end
+  local requirements = given.requirements
+  if not requirements or call('ZCARD', PREFIX .. 'shapes') < MAX_SHAPES then return nil end
+  if call('ZSCORE', PREFIX .. 'shapes', requirements) then return nil end
+  if is_below_its_part(owner, MAX_SHAPES, call('ZCARD', PREFIX .. 'shapes:' .. owner)) then return nil end
+  return { 'over', 'requirements', decimal(MAX_SHAPES), '1' }
 end
-local caps = by_tenant() and T.caps(owner)
-local full = caps and caps.too_much(owner, ARGV, 8, t)
-if full then return full end
-local refused = not plan and by_tenant() and T.refusal(owner)
-if refused and hold ~= '1' then return refused end
-local some = given.requirements or ''
-if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCORE', P .. 'shapes', some)
-    and not is_below_its_part(MAX_SHAPES, own_shapes) then
-  return { 'over', 'requirements', num(MAX_SHAPES), '1' }
+
+-- The new job, with all its fields to be saved. Returns why it is none, if it is not.
+local function new_job(id, idem, given, args, now_ms)
+  local seq = call('INCR', PREFIX .. 'seq')
+  given.seq, given.created = seq, now_ms
+  local values = {}
+  for i, name in ipairs(Jobs.FIELDS) do values[i] = given[name] or false end
+  local job, why = Jobs.parse(id, values)
+  if not job then return nil, why end
+  job.unsaved = { 'state', job.state, 'queue', job.queue, 'idem', idem, 'seq', decimal(seq), 'created', decimal(now_ms),
+    'cursor', 0, 'done', 0, 'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', job.tenant, unpack(args, 8) }
+  if job.ties ~= '' then Jobs.set(job, 'ties', job.ties) end
+  return job
 end
-K = K or (given.notify and ties())
-local untold = given.notify and K.refuses_webhook(owner)
-if untold then return untold end
-local artifacts = given.artifacts and cjson.decode(given.artifacts) or {}
-for _, artifact in ipairs(artifacts) do
-  if call('EXISTS', P .. 'holders:' .. owner .. ':' .. artifact) == 0 then return { 'artifact', artifact } end
+
+-- Puts a new job where it waits.
+local function place(job, plan, refused)
+  if plan then
+    Dependencies.begin(job, plan)
+  elseif refused then
+    Admission.put_in_backlog(job)
+  else
+    if Tenants.exist() then Admission.update(job, 'queued') end
+    Queues.line_up(job.queue, job.tenant, job.id, job.seq)
+    Queues.level(job.queue)
+    if Tenants.exist() and Tenants.bars(job.tenant) then Tenants.ring_for_labelled(job.queue) end
+  end
 end
-if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
-local seq = call('INCR', P .. 'seq')
-given.seq, given.created = seq, t
-given.state = plan and 'blocked' or 'queued'
-given.ties = (plan and 'p' or '') .. (given.workflow and 'w' or '') .. (given.notify and 'n' or '')
-for _, artifact in ipairs(artifacts) do call('SADD', P .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id) end
-count_shape(owner, some, 1)
-local values = {}
-for i, name in ipairs(FIELDS) do values[i] = given[name] or false end
-local j, why = as_job(id, values)
-if not j then return redis.error_reply('SUBMIT of a job that is none: ' .. why) end
-in_hand = id
-j.unsaved = { 'state', j.state, 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0, 'done', 0,
-  'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8) }
-if j.ties ~= '' then set(j, 'ties', j.ties) end
-j.deferred = 0
-account(j)
-save(j)
-if given.notify then call('ZADD', P .. 'notifying', num(t), id) end
-if given.workflow then call('HSET', P .. 'workflowjobs:' .. given.workflow, given.action, id) end
-call('ZADD', P .. 'jobs', num(seq), id)
-call('ZADD', P .. 'in:' .. j.state, num(seq), id)
-if plan then
-  K.begin(j, plan)
-elseif refused then
-  T.put_in_backlog(j)
-else
-  if by_tenant() then T.admit_or_dismiss(j, 'queued') end
-  line_up(queue, owner, id, seq)
-  level(queue)
-  if by_tenant() and T.bars(owner) then T.ring_for_labelled(queue) end
+
+-- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds,
+-- used}
+--   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there
+--   | {workflow, state}: it belongs to one that does not run, or anew, or whose action has a job.
+--   | {taken, id}: a job of something else has this id. hold: 1 puts the job into its tenant's backlog if a cap
+-- refuses it. most: jobs that may be queued in all; 0: any number.
+local function submit(args)
+  local id, idem, digest, queue, owner, hold = unpack(args, 1, 6)
+  local most = tonumber(args[7])
+  local now_ms = now()
+  local given = { queue = queue, tenant = owner }
+  for i = 8, #args, 2 do given[args[i]] = args[i + 1] end
+  local answer = idem ~= '' and answer_of_key(idem, digest) or given.workflow and refusal_of_workflow(id, given)
+  if answer then return answer end
+  if call('EXISTS', job_key(id)) == 1 then return answer_of_id(id, owner, given) end
+  local plan, unknown
+  if given.after or given.after_any then
+    plan, unknown = Dependencies.plan(id, owner, given)
+    if unknown then return unknown end
+    if plan.waits == 0 then plan = nil end
+  end
+  local refusal = refusal_of_cluster(owner, given, plan, most)
+    or Tenants.exist() and Tenants.has_caps(owner) and Caps.too_much(owner, args, 8, now_ms)
+  if refusal then return refusal end
+  local refused = not plan and Tenants.exist() and Admission.refusal(owner)
+  if refused and hold ~= '1' then return refused end
+  local untold = given.notify and Webhooks.refusal(owner)
+  if untold then return untold end
+  local artifacts = given.artifacts and cjson.decode(given.artifacts) or {}
+  for _, artifact in ipairs(artifacts) do
+    if call('EXISTS', PREFIX .. 'holders:' .. owner .. ':' .. artifact) == 0 then return { 'artifact', artifact } end
+  end
+  if State.is_full then return refuse_growth() end
+
+  if idem ~= '' then call('SET', PREFIX .. 'idem:' .. idem, id .. '|' .. digest, 'EX', IDEMPOTENCY_SECONDS) end
+  for _, artifact in ipairs(artifacts) do
+    call('SADD', PREFIX .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id)
+  end
+  Programs.count_shape(owner, given.requirements or '', 1)
+  given.state = plan and 'blocked' or 'queued'
+  given.ties = (plan and 'p' or '') .. (given.workflow and 'w' or '') .. (given.notify and 'n' or '')
+  local job, why = new_job(id, idem, given, args, now_ms)
+  if not job then return redis.error_reply('SUBMIT of a job that is none: ' .. why) end
+  State.job_id = id
+  Jobs.account(job)
+  Jobs.save(job)
+  if given.notify then call('ZADD', PREFIX .. 'notifying', decimal(now_ms), id) end
+  if given.workflow then call('HSET', PREFIX .. 'workflowjobs:' .. given.workflow, given.action, id) end
+  call('ZADD', PREFIX .. 'jobs', decimal(job.seq), id)
+  call('ZADD', PREFIX .. 'in:' .. job.state, decimal(job.seq), id)
+  place(job, plan, refused)
+  Caps.weigh_job(owner, id)
+  call('HINCRBY', PREFIX .. 'submitted', job.kind, 1)
+  Jobs.emit(job, job.state, 'queue', queue)
+  if plan and plan.root then Dependencies.skip(job, plan.root, now_ms) end
+  -- Questions about jobs are reads.
+  if Queues.class_of(queue) ~= 'interactive' then
+    Audit.log(now_ms, owner, given.token or '', 'submit', id, job.state)
+  end
+  return { 'new', id }
 end
-weigh(owner, id)
-call('HINCRBY', P .. 'submitted', given.kind, 1)
-emit(j, j.state, 'queue', queue)
-if plan and plan.root then K.skip(j, plan.root, t) end
--- Questions about jobs are reads.
-if not string.find(queue, 'interactive', 1, true) then
-  log_change(t, j.tenant, given.token or '', 'submit', id, j.state)
+
+-- Does the same in a full Redis, which takes no new job.
+local function submit_when_full(args)
+  State.is_full = true
+  return submit(args)
 end
-return { 'new', id }
+
+register({
+  { 'submit', submit },
+  { 'submit_when_full', submit_when_full, 'allow-oom' },
+})

@@ -1,0 +1,39 @@
+"""Libraries of Redis Functions on the server: this version's, and those of others beside it."""
+
+from __future__ import annotations
+
+import logging
+
+from jobs.store.library import PREFIX
+from jobs.store.scripts import Part
+
+log = logging.getLogger(__name__)
+
+#: Milliseconds for which a library stays that no process uses: as long as a lost worker is remembered.
+KEPT_MS = 86_400_000
+
+
+class Libraries(Part):
+    """Loads this version's library, and deletes those that nobody uses any more."""
+
+    def load(self) -> None:
+        """Load the library, whatever has its name: a backup carries functions, and whoever may load can replace one."""
+        self._scripts.load()
+
+    def names(self) -> list[str]:
+        """Return the names of all libraries of this project that the server has."""
+        found = self._client.execute_command("FUNCTION LIST", "LIBRARYNAME", f"{PREFIX}*")
+        return [_name(each) for each in found]
+
+    def delete_unused(self) -> list[str]:
+        """Delete libraries that no live process uses, and return their names. Only the leader does."""
+        unused = self._scripts.words("unused_libraries", KEPT_MS, *self.names())
+        for name in unused:
+            self._client.execute_command("FUNCTION DELETE", name)
+        return unused
+
+
+def _name(row: object) -> str:
+    """Return the name of a library by its row of FUNCTION LIST: pairs, as a list or as a dictionary."""
+    pairs = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))  # type: ignore[index]
+    return bytes(pairs[b"library_name"]).decode()

@@ -1,0 +1,58 @@
+"""The library of Redis Functions: its text, joined from the files of `lua/`, and its name, a digest of the text.
+
+Names of functions are global on a server. With a digest in them, libraries of two versions are there side by side, and
+whoever calls a function gets the text that was meant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+Setting: TypeAlias = int | Sequence[str] | Sequence[float]
+
+#: Names of libraries begin with it.
+PREFIX = "tc_"
+#: Characters of the digest in a name.
+_DIGEST = 8
+_FOLDER = Path(__file__).parent / "lua"
+#: Files whose names every other file sees; the others are blocks of their own.
+_SHARED = ("library", "clock")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library as FUNCTION LOAD takes it."""
+
+    name: str
+    text: str
+
+    def function(self, name: str) -> str:
+        """Return the name of a function on the server."""
+        return f"{self.name}_{name}"
+
+
+def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
+    """Return the library with these SETTINGS. `clock`: Lua text that defines now(), in the place of clock.lua."""
+    constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
+    return _library(f"local SETTINGS = {{ {constants} }}", clock)
+
+
+@cache
+def _library(constants: str, clock: str | None) -> Library:
+    texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
+    texts["clock"] = clock or texts["clock"]
+    shared = [texts.pop(name) for name in _SHARED]
+    text = "\n".join([constants, *shared, *(f"do\n{block}end" for block in texts.values())])
+    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+    return Library(name=name, text=f"#!lua name={name}\nlocal LIBRARY = '{name}'\n{text}\n")
+
+
+def _literal(value: Setting) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return "{ " + ", ".join(f"'{item}'" if isinstance(item, str) else f"{item:g}" for item in value) + " }"

@@ -1,0 +1,206 @@
+-- Attachments: shells beside running programs, docs/attach.md. What either side writes is a stream of its own, whose
+-- entries are named by the place of the byte behind them: written twice it is there once, and what was read on the
+-- other side is dropped.
+
+--- Milliseconds for which one lasts unless its asker is heard; for which an ended one, and one that runs, is kept.
+local ATTACHED_MS, ENDED_MS, RUNNING_MS = 30000, 60000, 2592000000
+--- Bytes, by side, and entries of a stream that was not read yet.
+local BYTES, ENTRIES = { ['in'] = 32768, out = 131072 }, 256
+--- Milliseconds without its runner, and without its runner and its lease, after which one ends.
+local RUNNER_MS, LEASE_MS = 15000, 4000
+
+local function bytes_key(side, id)
+  return (side == 'in' and PREFIX .. 'attachment_input:' or PREFIX .. 'attachment_output:') .. id
+end
+
+local function read_attachment(id)
+  local attachment, found = { id = id }, call('HGETALL', PREFIX .. 'attachment:' .. id)
+  for i = 1, #found, 2 do attachment[found[i]] = found[i + 1] end
+  return attachment.state and attachment or nil
+end
+
+local function member_of(attachment)
+  return attachment.tenant .. '/' .. attachment.job .. '|' .. attachment.unit .. '|' .. attachment.id
+end
+
+local function notify_attached(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
+
+-- Its asker was heard now; without that it ends.
+local function keep_alive(attachment, now_ms)
+  call('ZADD', PREFIX .. 'attachments', decimal(now_ms + ATTACHED_MS), member_of(attachment))
+  -- One that runs outlasts an absence of Redis or of all coordinators: the end of what the audit log has is logged,
+  -- too.
+  local ttl = attachment.state == 'running' and RUNNING_MS or ATTACHED_MS + ENDED_MS
+  call('PEXPIRE', PREFIX .. 'attachment:' .. attachment.id, ttl)
+end
+
+local function log(attachment, now_ms, action, outcome)
+  local subject = attachment.job .. '/' .. attachment.unit
+  Audit.log(now_ms, attachment.tenant, attachment.owner, action, subject, outcome)
+end
+
+local function finish_attachment(attachment, now_ms, exit, reason)
+  call('ZREM', PREFIX .. 'attachments', member_of(attachment))
+  if attachment.state == 'ended' then return end
+  call('HSET', PREFIX .. 'attachment:' .. attachment.id, 'state', 'ended', 'exit', exit, 'reason', reason)
+  call('PEXPIRE', PREFIX .. 'attachment:' .. attachment.id, ENDED_MS)
+  if attachment.state == 'running' then
+    local seconds = decimal(math.floor(math.max(0, now_ms - (tonumber(attachment.taken) or now_ms)) / 1000))
+    local outcome = seconds .. ' s, ' .. (exit ~= '' and 'exit ' .. exit or reason)
+    log(attachment, now_ms, 'detach', outcome)
+  end
+  attachment.state, attachment.exit, attachment.reason = 'ended', exit, reason
+  notify_attached(attachment.id)
+end
+
+-- Ends those whose askers have not been heard for too long.
+local function end_silent(now_ms)
+  cap_scores(PREFIX .. 'attachments', now_ms, ATTACHED_MS)
+  for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'attachments', '-inf', decimal(now_ms), 'LIMIT', 0, 100)) do
+    local attachment = read_attachment(string.match(member, '[^|]*$'))
+    if attachment then finish_attachment(attachment, now_ms, '', 'silent') end
+    call('ZREM', PREFIX .. 'attachments', member)
+  end
+end
+
+-- ATTACH id tenant job unit owner about(json) of-a-unit of-a-tenant of-all -> ok | other: the id is somebody else's |
+-- unit, tenant, all: as many attachments as there may be. Asks for a shell beside a running unit; its runner takes it.
+local function attach(args)
+  local id, of, job, unit, owner = args[1], args[2], args[3], args[4], args[5]
+  local now_ms, key, attachment = now(), PREFIX .. 'attachments', read_attachment(args[1])
+  if attachment then
+    local is_same = attachment.owner == owner and attachment.job == job and attachment.unit == unit
+    return is_same and 'ok' or 'other'
+  end
+  end_silent(now_ms)
+  local mine, this, counts = of .. '/', of .. '/' .. job .. '|' .. unit .. '|', { 0, 0, 0 }
+  for _, member in ipairs(call('ZRANGE', key, 0, -1)) do
+    if string.sub(member, 1, #this) == this then counts[1] = counts[1] + 1 end
+    if string.sub(member, 1, #mine) == mine then counts[2] = counts[2] + 1 end
+    counts[3] = counts[3] + 1
+  end
+  for i, what in ipairs({ 'unit', 'tenant', 'all' }) do
+    if counts[i] >= tonumber(args[6 + i]) then return what end
+  end
+  attachment = { id = id, tenant = of, job = job, unit = unit, owner = owner }
+  call('HSET', PREFIX .. 'attachment:' .. id, 'state', 'asked', 'tenant', of, 'job', job, 'unit', unit, 'owner', owner,
+    'about', args[6])
+  keep_alive(attachment, now_ms)
+  return 'ok'
+end
+
+-- ATTACH_TAKE id job token unit -> about(json) | '': it is over, or not for this unit of this lease. Its runner begins
+-- it.
+local function attach_take(args)
+  local attachment, now_ms = read_attachment(args[1]), now()
+  local lease = Leases.read(args[2], args[3])
+  local unit = tonumber(args[4])
+  if not attachment or attachment.state == 'ended' or not lease then return '' end
+  if attachment.job ~= args[2] or tonumber(attachment.unit) ~= unit then return '' end
+  if unit < lease.lo or unit >= lease.hi then return '' end
+  if attachment.state == 'running' then return attachment.lease == args[3] and attachment.about or '' end
+  local key = PREFIX .. 'attachment:' .. attachment.id
+  call('HSET', key, 'state', 'running', 'lease', args[3], 'taken', decimal(now_ms), 'heard', decimal(now_ms))
+  call('PEXPIRE', key, RUNNING_MS)
+  log(attachment, now_ms, 'attach', 'on ' .. (string.match(args[3], '^(.*)/') or ''))
+  notify_attached(attachment.id)
+  return attachment.about
+end
+
+-- ATTACH_WRITE id in|out who offset data stream closed size -> {state, upto} | {}: no such attachment of theirs. Adds
+-- what the asker typed, or what the shell wrote, from a place on; as much as there is room for, up to `upto`. closed
+-- 1: no more comes. size: of the terminal, '' for as it was.
+local function attach_write(args)
+  local id, side, who, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
+  local attachment, now_ms = read_attachment(id), now()
+  if not attachment or who ~= (side == 'in' and attachment.owner or attachment.lease) then return {} end
+  local upto, read = tonumber(attachment[side .. '_end'] or 0), tonumber(attachment[side .. '_read'] or 0)
+  if attachment.state == 'ended' or offset > upto then return { attachment.state, decimal(upto) } end
+  local key, bytes, more, set = PREFIX .. 'attachment:' .. id, bytes_key(side, id), '', {}
+  if side == 'in' then keep_alive(attachment, now_ms) else set = { 'heard', decimal(now_ms) } end
+  local room = BYTES[side] - (upto - read)
+  if call('XLEN', bytes) >= ENTRIES then room = 0 end
+  more = string.sub(data, upto - offset + 1, upto - offset + math.max(0, room))
+  if #more > 0 then
+    upto = upto + #more
+    call('XADD', bytes, decimal(upto) .. '-0', 'stream', args[6], 'data', more)
+    call('PEXPIRE', bytes, ATTACHED_MS + ENDED_MS)
+  end
+  local whole = upto >= offset + #data
+  set[#set + 1], set[#set + 2] = side .. '_end', decimal(upto)
+  set[#set + 1], set[#set + 2] = side .. '_full', whole and '' or '1'
+  if whole and args[7] == '1' then set[#set + 1], set[#set + 2] = side .. '_closed', '1' end
+  if args[8] ~= '' then set[#set + 1], set[#set + 2] = 'size', args[8] end
+  call('HSET', key, unpack(set))
+  if #more > 0 or args[7] == '1' or args[8] ~= (attachment.size or '') then notify_attached(id) end
+  return { attachment.state, decimal(upto) }
+end
+
+-- ATTACH_READ id in|out who after -> {state, exit, reason, size, closed, worker, upto, stream, data, ...} | {}: no
+-- such attachment of theirs. What the other side wrote after a place; what is before it is dropped. Who reads is
+-- alive: an asker that is not heard for 30 s, or a runner for 15 s, ends it, as does the end of the lease.
+local function attach_read(args)
+  local id, side, who, after = args[1], args[2], args[3], tonumber(args[4])
+  local attachment, now_ms = read_attachment(id), now()
+  if not attachment or who ~= (side == 'in' and attachment.lease or attachment.owner) then return {} end
+  local key, bytes = PREFIX .. 'attachment:' .. id, bytes_key(side, id)
+  if attachment.state ~= 'ended' then
+    if side == 'in' then
+      call('HSET', key, 'heard', decimal(now_ms))
+    else
+      -- Where neither was heard, Redis or all coordinators were away: its runner has time to come back.
+      local seen = (tonumber(call('ZSCORE', PREFIX .. 'attachments', member_of(attachment)) or nil) or 0) - ATTACHED_MS
+      if attachment.state == 'running' and now_ms - seen > LEASE_MS then
+        attachment.heard = decimal(now_ms)
+        call('HSET', key, 'heard', attachment.heard)
+      end
+      keep_alive(attachment, now_ms)
+    end
+    local is_heard_of = side == 'out' and attachment.state == 'running'
+    local silence = is_heard_of and now_ms - (tonumber(attachment.heard) or now_ms) or 0
+    local needs_lease = silence > LEASE_MS or side == 'in'
+    if silence > RUNNER_MS or (needs_lease and not Leases.read(attachment.job, attachment.lease)) then
+      finish_attachment(attachment, now_ms, '', side == 'in' and 'lease' or 'lost')
+    end
+  end
+  local upto, read = tonumber(attachment[side .. '_end'] or 0), tonumber(attachment[side .. '_read'] or 0)
+  if after > read and after <= upto then
+    call('HSET', key, side .. '_read', decimal(after), side .. '_full', '')
+    call('XTRIM', bytes, 'MINID', decimal(after + 1))
+    if attachment[side .. '_full'] == '1' then notify_attached(id) end
+  end
+  local worker = string.match(attachment.lease or '', '^(.*)/') or ''
+  local reply = { attachment.state, attachment.exit or '', attachment.reason or '', attachment.size or '',
+    attachment[side .. '_closed'] or '', worker, decimal(math.max(after, read)) }
+  for _, entry in ipairs(call('XRANGE', bytes, decimal(after + 1), '+')) do
+    local last, stream, data = tonumber(string.match(entry[1], '^%d+')), entry[2][2], entry[2][4]
+    local seen = after - (last - #data)
+    reply[#reply + 1], reply[#reply + 2] = stream, seen > 0 and string.sub(data, seen + 1) or data
+    reply[7] = decimal(last)
+  end
+  return reply
+end
+
+-- ATTACH_END id who exit reason -> 1 | 0: no such attachment of theirs. Its asker leaves, or its shell has ended.
+local function attach_end(args)
+  local attachment = read_attachment(args[1])
+  if not attachment or (args[2] ~= attachment.owner and args[2] ~= attachment.lease) then return 0 end
+  finish_attachment(attachment, now(), args[3], args[4])
+  return 1
+end
+
+-- ATTACH_SWEEP -> how many last. The leader, each second: ends attachments whose askers have not been heard for 30 s.
+local function attach_sweep()
+  local now_ms = now()
+  end_silent(now_ms)
+  return call('ZCARD', PREFIX .. 'attachments')
+end
+
+register({
+  { 'attach', attach },
+  { 'attach_end', attach_end, 'allow-oom' },
+  { 'attach_read', attach_read, 'allow-oom' },
+  { 'attach_sweep', attach_sweep, 'allow-oom' },
+  { 'attach_take', attach_take },
+  { 'attach_write', attach_write },
+})

@@ -1,0 +1,92 @@
+-- Audit log: docs/audit.md. One entry for each call that changed something, chained by hashes, in the step that makes
+-- the change. A line of it is {"seq":N,BODY,"hash":"H"}; H is the SHA-1 of the hash before it and of {"seq":N,BODY}.
+local function read_head()
+  local head = call('HMGET', PREFIX .. 'audithead', 'seq', 'hash')
+  if tonumber(head[1]) and head[2] then return tonumber(head[1]), head[2] end
+  local last = call('XREVRANGE', PREFIX .. 'auditlog', '+', '-', 'COUNT', 1)[1]
+  if last then return tonumber(string.match(last[1], '^%d+')), last[2][2] end
+  return 0, string.rep('0', 40)
+end
+
+local function quoted(text) return string.find(text, '^[%w_-]*$') and '"' .. text .. '"' or cjson.encode(text) end
+
+local function body_of(now_ms, tenant, token, action, subject, outcome, count)
+  return '"t":' .. decimal(now_ms) .. ',"tenant":' .. quoted(tenant) .. ',"token":' .. quoted(token) ..
+    ',"action":"' .. action .. '","subject":' .. quoted(subject) .. ',"outcome":' .. quoted(outcome) ..
+    (count and ',"count":' .. decimal(count) or '')
+end
+
+local function append(seq, hash, body)
+  local text = decimal(seq + 1)
+  hash = redis.sha1hex(hash .. '{"seq":' .. text .. ',' .. body .. '}')
+  call('XADD', PREFIX .. 'auditlog', text .. '-0', 'hash', hash, 'body', body)
+  call('HSET', PREFIX .. 'audithead', 'seq', text, 'hash', hash)
+  return seq + 1, hash
+end
+
+-- Writes an entry into the audit log.
+function Audit.log(now_ms, tenant, token, action, subject, outcome, count)
+  local seq, hash = read_head()
+  append(seq, hash, body_of(now_ms, tenant, token, action, subject, outcome, count))
+end
+
+-- LOG_DENIED calls(json) -> 1. Writes one entry of the audit log for each {tenant, token, source, reason, count}.
+local function log_denied(args)
+  local now_ms = now()
+  for _, one in ipairs(cjson.decode(args[1])) do Audit.log(now_ms, one[1], one[2], 'denied', one[3], one[4], one[5]) end
+  return 1
+end
+
+-- LOG_SHOWN what subject tenant token -> 1. Writes into the audit log that something secret was shown.
+local function log_shown(args)
+  local now_ms = now()
+  Audit.log(now_ms, args[3], args[4], args[1], args[2], 'ok')
+  return 1
+end
+
+-- LOG_TRIM keep slack exported -> entries dropped. The leader: drops entries of the audit log beyond the last `keep`,
+-- once there are `slack` more. exported: number of the last entry in AUDIT_FILE, beyond which none is dropped; ''
+-- without one.
+local function log_trim(args)
+  local keep, slack, exported = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
+  local stream, head = PREFIX .. 'auditlog', PREFIX .. 'audithead'
+  if exported then call('HSET', head, 'exported', decimal(exported)) end
+  local length = call('XLEN', stream)
+  if length <= keep + slack then return 0 end
+  local last = math.min((read_head()) - keep, exported or math.huge)
+  local entry = call('XREVRANGE', stream, decimal(math.max(last, 0)) .. '-0', '-', 'COUNT', 1)[1]
+  if not entry then return 0 end
+  local first = string.match(call('XRANGE', stream, '-', '+', 'COUNT', 1)[1][1], '^%d+')
+  local dropped = string.match(entry[1], '^%d+')
+  call('XTRIM', stream, 'MINID', '=', decimal(dropped + 1) .. '-0')
+  call('HSET', head, 'dropped_seq', dropped, 'dropped_hash', entry[2][2])
+  local safe = tonumber(call('HGET', head, 'exported') or 0) or 0
+  if tonumber(dropped) > safe then
+    Audit.log(now(), '', '', 'trimmed', decimal(math.max(tonumber(first), safe + 1)) .. '-' .. dropped, 'dropped')
+  end
+  return length - call('XLEN', stream)
+end
+
+-- LOG_REBASE seq hash void seen -> 1 | 0. The leader: Redis lost writes, and AUDIT_FILE, which ends with the entry
+-- `seq`, is ahead of it. The log goes on from there: an entry `rollback` names void..seq, the entries that Redis
+-- forgot, and those that it has written since, numbered from `void`, follow. 0: `seen` is no longer the hash of the
+-- head.
+local function log_rebase(args)
+  local seq, hash, void, seen = tonumber(args[1]), args[2], tonumber(args[3]), args[4]
+  local _, latest = read_head()
+  if latest ~= seen then return 0 end
+  local stream, head = PREFIX .. 'auditlog', PREFIX .. 'audithead'
+  local since = call('XRANGE', stream, decimal(void) .. '-0', '+')
+  call('DEL', stream)
+  call('HSET', head, 'dropped_seq', decimal(seq), 'dropped_hash', hash, 'exported', decimal(seq))
+  seq, hash = append(seq, hash, body_of(now(), '', '', 'rollback', decimal(void) .. '-' .. decimal(seq), 'void'))
+  for _, entry in ipairs(since) do seq, hash = append(seq, hash, entry[2][4]) end
+  return 1
+end
+
+register({
+  { 'log_denied', log_denied, 'allow-oom' },
+  { 'log_rebase', log_rebase, 'allow-oom' },
+  { 'log_shown', log_shown },
+  { 'log_trim', log_trim, 'allow-oom' },
+})

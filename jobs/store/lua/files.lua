@@ -1,0 +1,183 @@
+-- Files of artifacts, by tenant: docs/artifacts.md. ct:files:{tenant}: size:references:objects of each, by its SHA-256;
+-- without objects its bytes are lost. ct:filesums: what they make together. A file that no artifact refers to is loose,
+-- until a time.
+
+--- Milliseconds for which a loose file stays.
+local LOOSE_MS = 86400000
+
+function Files.parse(text)
+  local size, references, objects = string.match(text or '', '^(%d+):(%d+):(.*)$')
+  return tonumber(size), tonumber(references), objects
+end
+
+function Files.count(of, what, files, bytes)
+  call('HINCRBY', PREFIX .. 'filesums', of .. '|' .. what .. '|files', decimal(files))
+  call('HINCRBY', PREFIX .. 'filesums', of .. '|' .. what .. '|bytes', decimal(bytes))
+end
+
+-- ct:unowned: objects, as tenant/name, that are no file's, by when their bytes are deleted.
+function Files.disown(of, objects, at)
+  for object in string.gmatch(objects, '[^,]+') do
+    call('ZADD', PREFIX .. 'unowned', decimal(at), of .. '/' .. object)
+  end
+end
+
+-- Puts a file into the index, with objects that were just taken out of ct:unowned.
+local function add(of, sha, size, objects, now_ms)
+  local _, references, there = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+  call('HSET', PREFIX .. 'files:' .. of, sha, size .. ':' .. decimal(references or 0) .. ':' .. objects)
+  if there then return end -- it was lost, and is counted
+  call('ZADD', PREFIX .. 'loose', decimal(now_ms + LOOSE_MS), of .. '/' .. sha)
+  Files.count(of, 'loose', 1, tonumber(size))
+end
+
+function Files.drop_loose(of, sha, now_ms)
+  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+  call('ZREM', PREFIX .. 'loose', of .. '/' .. sha)
+  if not size or references > 0 then return end
+  call('HDEL', PREFIX .. 'files:' .. of, sha)
+  Files.disown(of, objects, now_ms + CONDEMNED_MS)
+  Files.count(of, 'loose', -1, -size)
+end
+
+-- Whether a file is in the index with its bytes.
+local function is_stored(of, sha)
+  local _, _, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+  return (objects or '') ~= ''
+end
+
+-- TOUCH_FILES tenant sha ... -> the numbers, from 0, of those that are missing. Those that are there and loose stay a
+-- day.
+local function touch_files(args)
+  local of, now_ms, answer = args[1], now(), {}
+  local loose = decimal(now_ms + LOOSE_MS)
+  for from = 2, #args, FILES_A_CALL do
+    local till = math.min(from + FILES_A_CALL - 1, #args)
+    for i, text in ipairs(call('HMGET', PREFIX .. 'files:' .. of, unpack(args, from, till))) do
+      local _, references, objects = Files.parse(text or '')
+      if (objects or '') == '' then
+        answer[#answer + 1] = from + i - 3
+      elseif references == 0 then
+        call('ZADD', PREFIX .. 'loose', 'XX', 'GT', loose, of .. '/' .. args[from + i - 1])
+      end
+    end
+  end
+  return answer
+end
+
+-- BEGIN_OBJECTS tenant ms object ... -> 1. Objects that are about to be written: whose they become must be said within
+-- ms.
+local function begin_objects(args)
+  for i = 3, #args do Files.disown(args[1], args[i], now() + tonumber(args[2])) end
+  return 1
+end
+
+-- ADD_FILES tenant (sha size object) ... -> new | there | gone of each; {over, most, loose bytes} and nothing is
+-- added. gone: the object was not said to be about to be written, or too long ago. The object of one that is there
+-- stays unowned.
+local function add_files(args)
+  local of, now_ms, added, answer = args[1], now(), 0, {}
+  for i = 2, #args, 3 do
+    if not is_stored(of, args[i]) then added = added + tonumber(args[i + 1]) end
+  end
+  local most, loose = Caps.most_stored(of), read_number('HGET', PREFIX .. 'filesums', of .. '|loose|bytes')
+  if most and loose + added > most then return { 'over', decimal(most), decimal(loose) } end
+  for i = 2, #args, 3 do
+    local sha, object, how = args[i], args[i + 2], 'there'
+    if not is_stored(of, sha) then
+      how = call('ZREM', PREFIX .. 'unowned', of .. '/' .. object) == 1 and 'new' or 'gone'
+      if how == 'new' then add(of, sha, args[i + 1], object, now_ms) end
+    end
+    answer[#answer + 1] = how
+  end
+  return answer
+end
+
+-- ADD_PART tenant sha size number object -> new | there | size | gone; {over, most, loose bytes}.
+-- ct:parts:{tenant}:{sha}: the size of a file that is being uploaded, and number -> object of each part. size: it
+-- began with another size.
+local function add_part(args)
+  local of, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
+  local place = PREFIX .. 'parts:' .. of .. ':' .. sha
+  if is_stored(of, sha) then return { 'there' } end
+  local begun = call('HGET', place, 'size')
+  if begun and begun ~= size then return { 'size' } end
+  local most, loose = Caps.most_stored(of), read_number('HGET', PREFIX .. 'filesums', of .. '|loose|bytes')
+  if most and not begun and loose + tonumber(size) > most then return { 'over', decimal(most), decimal(loose) } end
+  if call('HEXISTS', place, number) == 1 then return { 'there' } end
+  if call('ZREM', PREFIX .. 'unowned', of .. '/' .. object) == 0 then return { 'gone' } end
+  call('HSET', place, 'size', size, number, object)
+  call('ZADD', PREFIX .. 'uploads', decimal(now_ms + LOOSE_MS), of .. '/' .. sha)
+  if not begun then Files.count(of, 'loose', 1, tonumber(size)) end
+  return { 'new' }
+end
+
+-- END_PARTS tenant sha objects verified -> 1 / 0: the parts are not these any more. The parts become a file, or are no
+-- file's any more if they were not verified.
+local function end_parts(args)
+  local of, sha, objects, now_ms = args[1], args[2], args[3], now()
+  local place = PREFIX .. 'parts:' .. of .. ':' .. sha
+  local size = call('HGET', place, 'size')
+  if not size then return 0 end
+  local number = 0
+  for object in string.gmatch(objects, '[^,]+') do
+    if call('HGET', place, decimal(number)) ~= object then return 0 end
+    number = number + 1
+  end
+  if call('HLEN', place) ~= number + 1 then return 0 end
+  call('DEL', place)
+  call('ZREM', PREFIX .. 'uploads', of .. '/' .. sha)
+  Files.count(of, 'loose', -1, -tonumber(size))
+  if args[4] == '1' and not is_stored(of, sha) then
+    add(of, sha, size, objects, now_ms)
+  else
+    Files.disown(of, objects, now_ms)
+  end
+  return 1
+end
+
+-- LOSE_FILE tenant sha objects -> 1 / 0. The bytes of a file are gone: who asks whether it is there uploads it again.
+local function lose_file(args)
+  local of, sha = args[1], args[2]
+  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+  if not size or objects ~= args[3] then return 0 end
+  call('HSET', PREFIX .. 'files:' .. of, sha, decimal(size) .. ':' .. decimal(references) .. ':')
+  Files.disown(of, objects, now())
+  return 1
+end
+
+-- CONDEMN_FILES most -> objects, as tenant/name, whose bytes are to be deleted now. Of loose files, of uploads and of
+-- unowned objects, those whose time is over lose their place: at most `most` of each a call.
+local function condemn_files(args)
+  local now_ms, most = now(), tonumber(args[1])
+  local function due(zset) return call('ZRANGEBYSCORE', PREFIX .. zset, '-inf', decimal(now_ms), 'LIMIT', 0, most) end
+  for _, member in ipairs(due('loose')) do
+    local of, sha = string.match(member, '^(.-)/(.*)$')
+    if of then Files.drop_loose(of, sha, now_ms) else call('ZREM', PREFIX .. 'loose', member) end
+  end
+  for _, member in ipairs(due('uploads')) do
+    local of, sha = string.match(member, '^(.-)/(.*)$')
+    local fields = of and call('HGETALL', PREFIX .. 'parts:' .. of .. ':' .. sha) or {}
+    for i = 1, #fields, 2 do
+      local name, value = fields[i], fields[i + 1]
+      if name == 'size' then Files.count(of, 'loose', -1, -tonumber(value)) else Files.disown(of, value, now_ms) end
+    end
+    if of then call('DEL', PREFIX .. 'parts:' .. of .. ':' .. sha) end
+    call('ZREM', PREFIX .. 'uploads', member)
+  end
+  for _, member in ipairs(due('unowned')) do
+    call('ZREM', PREFIX .. 'unowned', member)
+    call('SADD', PREFIX .. 'doomed', member)
+  end
+  return call('SRANDMEMBER', PREFIX .. 'doomed', decimal(most))
+end
+
+register({
+  { 'add_files', add_files, 'allow-oom' },
+  { 'add_part', add_part, 'allow-oom' },
+  { 'begin_objects', begin_objects },
+  { 'condemn_files', condemn_files, 'allow-oom' },
+  { 'end_parts', end_parts, 'allow-oom' },
+  { 'lose_file', lose_file },
+  { 'touch_files', touch_files },
+})

@@ -1,0 +1,287 @@
+-- Jobs: a job's hash, its state, and the indexes of jobs by state.
+
+--- Events of one job that are kept while it runs, and of its progress after its end.
+local JOB_EVENTS, STORY_EVENTS = 1000, 32
+--- Ranges that may be given up before a job that is no program fails.
+local MAX_DEAD = 16
+--- Upper bounds of histograms, in seconds.
+local BOUNDS = SETTINGS.bounds
+
+Jobs.STATES = { blocked = 1, queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1,
+  cancelled = 1, failed = 1, skipped = 1 }
+Jobs.ACTIVE = { running = true, finishing = true, cancelling = true }
+Jobs.TERMINAL = { done = true, failed = true, cancelled = true, skipped = true }
+Jobs.PENDABLE = { queued = true, running = true, finishing = true }
+
+local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'seq', 'est_ms', 'load', 'holders', 'max_ms', 'ttl_ms', 'small',
+  'created', 'started', 'timeout_ms', 'backlog', 'offset', 'lanes', 'max_running', 'deferred' }
+-- Numbers that few functions need, read when one is asked for: Redis looks for each field in turn through all of a
+-- hash.
+local LAZY_NUMBERS = { 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
+Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'ties' }
+for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
+
+local LAZY = { __index = function(job, name)
+  if name == 'unsaved' then return nil end
+  local values = call('HMGET', job_key(job.id), unpack(LAZY_NUMBERS))
+  for i, later in ipairs(LAZY_NUMBERS) do
+    local number = number_in(values[i])
+    if not number then error({ broken = job.id, why = later .. ' is no number' }) end
+    if rawget(job, later) == nil then job[later] = number end
+  end
+  return rawget(job, name)
+end }
+
+-- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
+function Jobs.parse(id, values)
+  local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
+    tenant = values[5] or 'default', ties = values[6] or '',
+    -- Places for all NUMBERS, so that the table does not grow three times.
+    total = 0, cursor = 0, done = 0, grain = 0, seq = 0, est_ms = 0, load = 0, holders = 0, max_ms = 0, ttl_ms = 0,
+    small = 0, created = 0, started = 0, timeout_ms = 0, backlog = 0, offset = 0, lanes = 0, max_running = 0,
+    deferred = 0 }
+  for i = 1, #NUMBERS do
+    local number = number_in(values[i + 6])
+    if not number then return nil, NUMBERS[i] .. ' is no number' end
+    job[NUMBERS[i]] = number
+  end
+  if not Jobs.STATES[job.state] then return nil, 'its state is unknown' end
+  if not job.kind or not string.match(job.queue or '', '^%a+%.%a+$') then return nil, 'it has no kind or queue' end
+  local low, high = math.min(job.done, job.cursor), math.max(job.done, job.cursor)
+  if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 or job.grain < 1 then
+    return nil, 'done, cursor, total and grain do not fit each other'
+  end
+  if job.holders % 1 ~= 0 or job.lanes % 1 ~= 0 then return nil, 'holders or lanes are not integers' end
+  return setmetatable(job, LAZY)
+end
+
+-- Another job by its id, or nil; and why it is broken, if it is.
+function Jobs.read(id)
+  local values = redis.pcall('HMGET', job_key(id), unpack(Jobs.FIELDS))
+  if values.err then return nil, values.err end
+  if not values[1] then return nil end
+  return Jobs.parse(id, values)
+end
+
+-- A job that may be worked on; nil for one that is missing or broken.
+function Jobs.find(id)
+  if State.broken[id] then return nil end
+  local job, why = Jobs.read(id)
+  if why then Repairs.quarantine(id, why) end
+  State.job_id = job and id or State.job_id
+  return job
+end
+
+function Jobs.tenant_of(id)
+  local name = Tenants.exist() and redis.pcall('HGET', job_key(id), 'tenant')
+  return type(name) == 'string' and name or 'default'
+end
+
+-- The state of another job; nil for one that is gone, or broken.
+function Jobs.state_of(id)
+  local state = redis.pcall('HGET', job_key(id), 'state')
+  return type(state) == 'string' and Jobs.STATES[state] and state or nil
+end
+
+-- Fields of a job's hash that its next `save` writes, all in one command: what a command costs is mostly its call.
+function Jobs.set(job, ...)
+  job.unsaved = job.unsaved or {}
+  for _, word in ipairs({ ... }) do table.insert(job.unsaved, word) end
+end
+
+function Jobs.save(job)
+  if job.unsaved then call('HSET', job_key(job.id), unpack(job.unsaved)) end
+  job.unsaved = nil
+end
+
+-- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
+function Jobs.charge(job, load)
+  if load == job.load then return end
+  local reply = redis.pcall('HINCRBY', PREFIX .. 'load', job.queue, decimal(load - job.load))
+  if type(reply) == 'table' then return end
+  Jobs.set(job, 'load', decimal(load))
+  job.load = load
+end
+
+-- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day or in a
+-- backlog, which no worker may take. The caller saves.
+function Jobs.account(job)
+  local load, is_deferred = 0, Tenants.exist() and job.deferred == 1
+  if (job.state == 'queued' or job.state == 'running') and job.backlog ~= 1 and not is_deferred then
+    load = math.floor(job.est_ms * (1 - job.done / job.total))
+  end
+  Jobs.charge(job, load)
+end
+
+-- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
+local function thin_events(id, steps)
+  local key, entries, states, progress = job_key(id, 'ev'), call('XRANGE', job_key(id, 'ev'), '-', '+'), 0, 0
+  for _, entry in ipairs(entries) do
+    if entry[2][6] == 'progress' then progress = progress + 1 else states = states + 1 end
+  end
+  call('DEL', key)
+  local nth, left, share = 0, states, math.min(1, steps / progress)
+  for _, entry in ipairs(entries) do
+    local keep = left <= 200
+    if entry[2][6] == 'progress' then
+      nth = nth + 1
+      keep = math.floor(nth * share) > math.floor((nth - 1) * share)
+    else
+      left = left - 1
+    end
+    if keep then call('XADD', key, entry[1], unpack(entry[2])) end
+  end
+end
+
+-- Tells of a change of a job: in the stream of the cluster, and in its own, if it is not a small one.
+function Jobs.emit(job, what, ...)
+  local done, total = decimal(job.done), decimal(job.total)
+  local id = call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', job.id, 'kind', job.kind,
+    'type', what, 'state', job.state, 'done', done, 'total', total, 'tenant', job.tenant, ...)
+  if job.started == 0 or job.small == 1 then return end
+  local events = job_key(job.id, 'ev')
+  call('XADD', events, id, 'job', job.id, 'kind', job.kind, 'type', what, 'state', job.state, 'done', done,
+    'total', total, 'tenant', job.tenant, ...)
+  local most = Jobs.TERMINAL[what] and STORY_EVENTS or JOB_EVENTS
+  if call('XLEN', events) > most then thin_events(job.id, math.floor(most / 2)) end
+end
+
+-- Histograms: of each label the count of each upper bound in seconds, the sum in ms and the count.
+function Jobs.observe(hash, label, ms)
+  ms = math.max(ms, 0) -- the clock may have stepped back in between
+  for _, bound in ipairs(BOUNDS) do
+    if ms <= bound * 1000 then
+      call('HINCRBY', PREFIX .. hash, label .. '|' .. bound, 1)
+      break
+    end
+  end
+  call('HINCRBY', PREFIX .. hash, label .. '|sum', decimal(ms))
+  call('HINCRBY', PREFIX .. hash, label .. '|count', 1)
+end
+
+-- ct:deadlines: when a running job with a timeout fails. Its time stands still while it is paused, and begins anew
+-- with the first lease after a retry.
+local function update_deadline(job, state, now_ms)
+  local at = call('ZSCORE', PREFIX .. 'deadlines', job.id)
+  if state == 'running' then
+    local left = tonumber(call('HGET', job_key(job.id), 'left_ms') or job.timeout_ms) or job.timeout_ms
+    if not at then call('ZADD', PREFIX .. 'deadlines', decimal(now_ms + left), job.id) end
+  elseif at then
+    call('ZREM', PREFIX .. 'deadlines', job.id)
+  end
+  if state == 'paused' and at then
+    call('HSET', job_key(job.id), 'left_ms', decimal(math.min(math.max(at - now_ms, 0), job.timeout_ms)))
+  elseif state ~= 'paused' then
+    call('HDEL', job_key(job.id), 'left_ms')
+  end
+end
+
+-- ct:held:{queue}:{tenant}: jobs that workers hold, by how many; ct:holding:{queue}: the tenants that may have some.
+-- NEXT looks there for a job to help: all slots would be as many as there are workers.
+function Jobs.note_holders(job)
+  local place = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
+  if job.holders <= 0 then return call('ZREM', place, job.id) end
+  call('ZADD', place, decimal(job.holders), job.id)
+  call('SADD', PREFIX .. 'holding:' .. job.queue, job.tenant)
+end
+
+-- A worker with this many lanes holds the job; less than none: holds it no longer.
+function Jobs.count_holders(job, change, lanes)
+  job.holders, job.lanes = job.holders + change, job.lanes + lanes
+  call('HSET', job_key(job.id), 'holders', decimal(job.holders), 'lanes', decimal(job.lanes))
+  Jobs.note_holders(job)
+end
+
+-- Whether the timeout of a job is over.
+local function is_late(job, now_ms)
+  if job.timeout_ms <= 0 or job.state ~= 'running' then return false end
+  return tonumber(call('ZSCORE', PREFIX .. 'deadlines', job.id) or math.huge) <= now_ms
+end
+
+-- Moves a job to another state, with all indexes and counters that follow it.
+function Jobs.set_state(job, state, now_ms, ...)
+  local before, had_ended = job.state, Jobs.TERMINAL[job.state]
+  call('ZREM', PREFIX .. 'in:' .. job.state, job.id)
+  call('ZADD', PREFIX .. 'in:' .. state, decimal(job.seq), job.id)
+  job.state = state
+  Jobs.set(job, 'state', state)
+  if Jobs.TERMINAL[state] then Jobs.set(job, 'ended', decimal(now_ms)) end
+  if Programs.is_program(job) then
+    if state == 'finishing' then Queues.unpend(job) end -- it needs a runner of its shape no longer
+    local change = (had_ended and 1 or 0) - (Jobs.TERMINAL[state] and 1 or 0)
+    Programs.count_shape(job.tenant, Programs.requirements_of(job), change)
+  end
+  Jobs.account(job)
+  Jobs.save(job)
+  call(Jobs.ACTIVE[state] and 'SADD' or 'SREM', PREFIX .. 'running', job.id)
+  if not Jobs.PENDABLE[state] then Queues.unpend(job) end
+  if Jobs.TERMINAL[state] then
+    call('ZADD', PREFIX .. 'expiry', decimal(now_ms + job.ttl_ms), job.id)
+    call('HINCRBY', PREFIX .. 'ended', job.kind .. '|' .. state, 1)
+    if state == 'done' then
+      Jobs.observe('durations', job.kind, now_ms - job.started)
+      Usage.add(job, now_ms, 'jobs|' .. job.kind, 1)
+      Caps.weigh_job(job.tenant, job.id)
+    end
+    call('ZREM', PREFIX .. 'later', job.id)
+  elseif had_ended then
+    call('ZREM', PREFIX .. 'expiry', job.id)
+  end
+  if job.timeout_ms > 0 then update_deadline(job, state, now_ms) end
+  local room = Tenants.exist() and Admission.update(job, state)
+  Jobs.emit(job, state, ...)
+  if room then Admission.admit_backlog(job.tenant, now_ms, 1) end
+  if job.ties ~= '' and (had_ended or Jobs.TERMINAL[state] or before == 'blocked') then
+    Dependencies.moved(job, before, now_ms)
+  end
+end
+
+-- Whether all that is left of a running job are ranges that were given up, or there are too many of those.
+local function is_lost(job, leases)
+  local dead = call('LLEN', job_key(job.id, 'dead'))
+  if dead > MAX_DEAD and not Programs.is_program(job) then return true end
+  return dead > 0 and leases == 0 and job.cursor == job.total and call('LLEN', job_key(job.id, 'free')) == 0
+    and call('ZCARD', job_key(job.id, 'retry')) == 0
+end
+
+local function reason_of_loss(job)
+  local text = call('HGET', job_key(job.id), 'error') or ''
+  if not Programs.is_program(job) then return text end
+  local units = job.total == 1 and ' unit' or ' units'
+  text = decimal(job.total - job.done) .. ' of ' .. decimal(job.total) .. units .. ' failed; ' .. text
+  call('HSET', job_key(job.id), 'error', text)
+  return text
+end
+
+-- Ends a job whose last lease is gone while it is cancelled, that is late, or that cannot be completed.
+function Jobs.settle(job, now_ms)
+  local leases = call('ZCARD', job_key(job.id, 'leases'))
+  if job.state == 'cancelling' and leases == 0 then
+    Jobs.set_state(job, 'cancelled', now_ms)
+  elseif is_late(job, now_ms) then
+    local text = 'it ran longer than its timeout of ' .. string.format('%.14g', job.timeout_ms / 1000) .. ' s'
+    call('HSET', job_key(job.id), 'error', text)
+    Jobs.set_state(job, 'failed', now_ms, 'error', text)
+  elseif job.state == 'running' and is_lost(job, leases) then
+    Jobs.set_state(job, 'failed', now_ms, 'error', reason_of_loss(job))
+  end
+end
+
+-- Makes a job finishing whose last unit was committed. Returns whether it was.
+function Jobs.finish_if_whole(job, now_ms)
+  if job.done < job.total then return false end
+  if job.state == 'cancelling' then Jobs.settle(job, now_ms) return false end
+  Jobs.set_state(job, 'finishing', now_ms)
+  if job.holders <= 0 then Queues.set_later(job, now_ms + 1000) end
+  return true
+end
+
+-- Makes a job running, for the first time or again.
+function Jobs.start(job, now_ms)
+  if job.started == 0 then
+    job.started = now_ms
+    Jobs.set(job, 'started', decimal(now_ms), 'mark_at', decimal(now_ms), 'mark_done', decimal(job.done))
+    Jobs.observe('waits', job.queue, now_ms - (job.ties == '' and job.created or math.max(job.created, job.since)))
+  end
+  Jobs.set_state(job, 'running', now_ms)
+end

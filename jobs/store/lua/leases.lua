@@ -1,0 +1,154 @@
+-- Leases: ranges that a lane computes.
+
+--- Longest wait of a program's unit that failed.
+local MAX_WAIT_MS = 3600000
+
+-- How long a lease lives without a beat.
+function Leases.ttl(job) return Programs.is_program(job) and PROGRAM_TTL_MS or LEASE_TTL_MS end
+
+-- A lease: lo:hi:upto:expiries:errors:granted:lane; where tenants are billed, billed: before the lane.
+function Leases.read(id, token)
+  local text = call('HGET', job_key(id, 'lease'), token)
+  if not text then return nil end
+  local lo, hi, upto, expiries, errors, granted, lane = string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(.*)$')
+  local billed, name = string.match(lane or '', '^(%d+):(.*)$')
+  return { lo = tonumber(lo), hi = tonumber(hi), upto = tonumber(upto), expiries = tonumber(expiries),
+    errors = tonumber(errors), granted = tonumber(granted), billed = tonumber(billed), lane = name or lane }
+end
+
+function Leases.write(id, token, lease)
+  local text = decimal(lease.lo) .. ':' .. decimal(lease.hi) .. ':' .. decimal(lease.upto) .. ':' ..
+    decimal(lease.expiries) .. ':' .. decimal(lease.errors) .. ':' .. decimal(lease.granted) .. ':' ..
+    (lease.billed and decimal(lease.billed) .. ':' or '') .. lease.lane
+  call('HSET', job_key(id, 'lease'), token, text)
+end
+
+-- ct:leased:{worker}: job|token of the leases of programs that a runner has. It is named in their lane, worker/lane.
+function Leases.runner_of(lease) return string.match(lease.lane or '', '^(.*)/') or '' end
+
+-- lease: as read; only: the job has no other.
+function Leases.drop(job, token, now_ms, lease, only)
+  if lease and Programs.is_program(job) then
+    call('SREM', PREFIX .. 'leased:' .. Leases.runner_of(lease), job.id .. '|' .. token)
+  end
+  if only then
+    call('DEL', job_key(job.id, 'lease'), job_key(job.id, 'leases'))
+  else
+    call('HDEL', job_key(job.id, 'lease'), token)
+    call('ZREM', job_key(job.id, 'leases'), token)
+  end
+  if not Tenants.exist() then return end
+  if call('ZREM', PREFIX .. 'lanes:' .. job.tenant, token) == 1 and Tenants.is_limited(job.tenant) then
+    Tenants.note_cap(job.tenant, now_ms)
+  end
+end
+
+-- Tells the workers that have leases of a job, at once, to ask what is to become of these: else they hear with their
+-- next beats. Whoever does not listen, or may not be told, loses nothing else.
+function Leases.notify_holders(job)
+  local told = {}
+  for _, token in ipairs(call('HKEYS', job_key(job.id, 'lease'))) do
+    local lease = Leases.read(job.id, token) or {}
+    local worker = string.match(lease.lane or '', '^(.*)/') or lease.lane
+    if worker and not told[worker] then redis.pcall('PUBLISH', PREFIX .. 'stops:' .. worker, job.id) end
+    if worker then told[worker] = true end
+  end
+end
+
+function Leases.cap_expiries(job, now_ms)
+  cap_scores(job_key(job.id, 'leases'), now_ms, Leases.ttl(job))
+  local longest = Programs.is_program(job) and MAX_WAIT_MS or Ranges.backoff(SETTINGS.max_errors)
+  cap_scores(job_key(job.id, 'retry'), now_ms, longest)
+end
+
+-- ct:grace: swept, when SWEEP ran last, and until, before which no lease of a program is taken back: while nobody
+-- sweeps, runners may be unable to beat. 0: leases of the job are taken back when they expire.
+function Leases.spared_until(job, now_ms)
+  if not Programs.is_program(job) then return 0 end
+  local known = call('HMGET', PREFIX .. 'grace', 'swept', 'until')
+  local swept, till = tonumber(known[1] or nil), tonumber(known[2] or 0) or 0
+  if swept and now_ms - swept > SWEPT_LATE_MS then till = now_ms + PROGRAM_TTL_MS end
+  return till > now_ms and math.min(till, now_ms + PROGRAM_TTL_MS) or 0
+end
+
+function Leases.reclaim(job, now_ms)
+  Leases.cap_expiries(job, now_ms)
+  if Leases.spared_until(job, now_ms) > 0 then return end
+  for _, token in ipairs(call('ZRANGEBYSCORE', job_key(job.id, 'leases'), '-inf', decimal(now_ms), 'LIMIT', 0, 64)) do
+    local lease = Leases.read(job.id, token)
+    Leases.drop(job, token, now_ms, lease)
+    call('HINCRBY', job_key(job.id), 'expired', 1)
+    call('HINCRBY', PREFIX .. 'outcomes', 'expired', 1)
+    if lease then Ranges.lapse(job, lease) end
+  end
+end
+
+function Leases.due(job, now_ms)
+  local expires = earliest_score(job_key(job.id, 'leases'))
+  if expires <= now_ms then expires = math.max(expires, Leases.spared_until(job, now_ms)) end
+  return math.min(expires, earliest_score(job_key(job.id, 'retry')))
+end
+
+-- As many lanes compute the job as its submitter allows at once. Expired leases do not count, unless they are spared.
+function Leases.is_saturated(job, now_ms)
+  if job.max_running == 0 then return false end
+  local from = Leases.spared_until(job, now_ms) > 0 and '-inf' or '(' .. decimal(now_ms)
+  return call('ZCOUNT', job_key(job.id, 'leases'), from, '+inf') >= job.max_running
+end
+
+function Leases.is_leasable(job, now_ms)
+  local has_ranges = job.cursor < job.total or call('LLEN', job_key(job.id, 'free')) > 0
+    or Leases.due(job, now_ms) <= now_ms
+  return has_ranges and not Leases.is_saturated(job, now_ms)
+end
+
+-- When something of the job can be leased that cannot be leased now.
+function Leases.next_change(job, now_ms)
+  if not Leases.is_saturated(job, now_ms) then return Leases.due(job, now_ms) end
+  return math.max(earliest_score(job_key(job.id, 'leases')), Leases.spared_until(job, now_ms))
+end
+
+-- After a lease ended without finishing the job.
+function Leases.after_end(job, now_ms)
+  Jobs.settle(job, now_ms)
+  if job.holders <= 0 then Queues.rest(job, now_ms) end
+end
+
+-- ms: of one lane, by the estimate; what the caller bills. more: one more lane computes for the tenant than before.
+function Leases.grant(job, token, lo, hi, expiries, errors, ttl, lane, now_ms, ms, more)
+  local lease = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = now_ms, lane = lane }
+  if Tenants.exist() then
+    lease.billed = math.min(math.ceil(ms), job.max_ms)
+    if more then Tenants.occupy(job.tenant, token, now_ms, ttl) end
+  end
+  Leases.write(job.id, token, lease)
+  call('ZADD', job_key(job.id, 'leases'), decimal(now_ms + ttl), token)
+  if Programs.is_program(job) then
+    call('SADD', PREFIX .. 'leased:' .. Leases.runner_of(lease), job.id .. '|' .. token)
+  end
+  return lease.billed or 0
+end
+
+-- Makes a lease that of the units from `lo` on, as if it were granted now.
+function Leases.continue_from(job, token, lease, lo, now_ms)
+  lease.lo, lease.upto, lease.expiries, lease.errors = lo, lo, 0, 0
+  lease.granted, lease.billed = now_ms, lease.billed and 0
+  local ttl = Leases.ttl(job)
+  Leases.write(job.id, token, lease)
+  call('ZADD', job_key(job.id, 'leases'), decimal(now_ms + ttl), token)
+  if Tenants.exist() then call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token) end
+end
+
+-- Takes a lease away from its lane. Returns the job and the lease, or nil for a token that is not alive, and for one
+-- whose lease does not begin at the unit `first`, if one is named.
+function Leases.take_back(id, token, now_ms, first)
+  local job = Jobs.find(id)
+  local lease = job and Leases.read(id, token)
+  if lease and first and lease.lo ~= first then return nil end
+  if lease then
+    Leases.drop(job, token, now_ms, lease)
+    local spent = math.min(math.max(now_ms - lease.granted, 0), job.max_ms)
+    if Tenants.exist() then Tenants.settle_bill(job, lease, spent) end
+  end
+  return lease and job, lease
+end

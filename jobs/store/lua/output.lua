@@ -1,0 +1,115 @@
+-- Output of programs: live lines, and where one unit stands.
+
+-- ADD_OUTPUT id token unit attempt offset run data -> stale: no such lease of this unit | alone: nobody follows it |
+-- kept | dropped: the job writes too fast. Live lines of a program, for those who follow it: at most OUTPUT_ROOM bytes
+-- of a job, for a minute.
+local function add_output(args)
+  local OUTPUT_ROOM, OUTPUT_RATE, OUTPUT_ENTRY, OUTPUT_MS = 262144, 65536, 100, 60000
+  local id, unit, data = args[1], tonumber(args[3]), args[7]
+  local now_ms, lease = now(), Leases.read(id, args[2])
+  if not lease or unit < lease.lo or unit >= lease.hi then return 'stale' end
+  local of = call('HGET', job_key(id), 'tenant') or 'default'
+  local followed = call('ZSCORE', PREFIX .. 'followed', of .. '/' .. id .. '|' .. decimal(unit))
+  if not followed or tonumber(followed) <= now_ms then return 'alone' end
+
+  local lines, about = PREFIX .. 'output:' .. id, PREFIX .. 'outputs:' .. id
+  local known = call('HMGET', about, 'room', 'at', 'bytes')
+  local room, at, bytes = tonumber(known[1]) or OUTPUT_ROOM, tonumber(known[2]) or now_ms, tonumber(known[3]) or 0
+  room = math.min(OUTPUT_ROOM, room + math.floor(math.max(0, now_ms - at) * OUTPUT_RATE / 1000))
+  local cost = #data + OUTPUT_ENTRY
+  if cost > room then
+    call('HSET', about, 'room', decimal(room), 'at', decimal(now_ms))
+    call('PEXPIRE', about, OUTPUT_MS)
+    return 'dropped'
+  end
+  call('XADD', lines, '*', 'unit', decimal(unit), 'attempt', args[4], 'offset', args[5], 'run', args[6], 'data', data)
+  bytes = bytes + cost
+  while bytes > OUTPUT_ROOM do
+    local first = call('XRANGE', lines, '-', '+', 'COUNT', 1)[1]
+    if not first then break end
+    call('XDEL', lines, first[1])
+    bytes = bytes - #first[2][10] - OUTPUT_ENTRY
+  end
+  call('HSET', about, 'room', decimal(room - cost), 'at', decimal(now_ms), 'bytes', decimal(bytes))
+  call('PEXPIRE', lines, OUTPUT_MS)
+  call('PEXPIRE', about, OUTPUT_MS)
+  return 'kept'
+end
+
+-- FOLLOW id unit tenant ttl most -> until | 0: `most` units are followed, and no tenant more than this one. Somebody
+-- follows a unit of a program, until this time. If all places are taken, a tenant that has two more than this one
+-- loses one. ttl 0: nobody does any more, unless somebody else has said so since `most`, which is then the time
+-- answered before.
+local function follow(args)
+  local of, now_ms, key = args[3], now(), PREFIX .. 'followed'
+  local member, ttl, most = of .. '/' .. args[1] .. '|' .. args[2], tonumber(args[4]), args[5]
+  if ttl == 0 then
+    if call('ZSCORE', key, member) == most then call('ZREM', key, member) end
+    return 0
+  end
+  call('ZREMRANGEBYSCORE', key, '-inf', decimal(now_ms))
+  cap_scores(key, now_ms, ttl)
+  if not call('ZSCORE', key, member) and call('ZCARD', key) >= tonumber(most) then
+    local counts, first, largest = {}, {}, of
+    for _, other in ipairs(call('ZRANGE', key, 0, -1)) do
+      local name = string.match(other, '^[^/]*')
+      counts[name], first[name] = (counts[name] or 0) + 1, first[name] or other
+    end
+    counts[of] = counts[of] or 0
+    for name, count in pairs(counts) do
+      if count > counts[largest] then largest = name end
+    end
+    if counts[largest] < counts[of] + 2 then return 0 end
+    call('ZREM', key, first[largest])
+  end
+  call('ZADD', key, decimal(now_ms + ttl), member)
+  return decimal(now_ms + ttl)
+end
+
+-- UNIT id unit look -> {} | {job's state, kind, total, tenant, state, artifact, failure}: where one unit of a program
+-- stands, and what is stored of it, '' for nothing. state: waiting, running, retrying, dead or done; '' if it is not
+-- looked for: with look 0, of a unit with an artifact. Reads only.
+local function unit(args)
+  local id, unit = args[1], tonumber(args[2])
+  local row = call('HMGET', job_key(id), 'state', 'kind', 'total', 'tenant', 'cursor')
+  if not row[1] then return {} end
+  local stored = decimal(unit)
+  local artifact = call('HGET', job_key(id, 'files'), stored)
+
+  local function among(texts)
+    for _, text in ipairs(texts) do
+      local lo, hi = string.match(text, '^(%d+):(%d+):')
+      if lo and tonumber(lo) <= unit and unit < tonumber(hi) then return text end
+    end
+  end
+
+  -- The range that begins with this unit, as most do that are tried again or were given up: it is found in half the
+  -- time.
+  local function first_of(texts)
+    return string.find('\n' .. table.concat(texts, '\n'), '\n' .. stored .. ':', 1, true)
+  end
+
+  local function state()
+    if row[1] == 'done' then return 'done' end
+    if unit >= (tonumber(row[5]) or 0) then return 'waiting' end
+    if among(call('HVALS', job_key(id, 'lease'))) then return 'running' end
+    local retry, dead = call('ZRANGE', job_key(id, 'retry'), 0, -1), call('LRANGE', job_key(id, 'dead'), 0, -1)
+    if first_of(retry) then return 'retrying' end
+    if first_of(dead) then return 'dead' end
+    local free = among(call('LRANGE', job_key(id, 'free'), 0, -1))
+    if free then
+      local lo, _, _, errors = Ranges.parse(free)
+      return (lo == unit and errors > 0) and 'retrying' or 'waiting'
+    end
+    return among(retry) and 'retrying' or among(dead) and 'dead' or 'done'
+  end
+
+  return { row[1], row[2] or '', row[3] or '0', row[4] or 'default', artifact and args[3] == '0' and '' or state(),
+    artifact or '', call('HGET', job_key(id, 'failures'), stored) or '' }
+end
+
+register({
+  { 'add_output', add_output, 'allow-oom' },
+  { 'follow', follow, 'allow-oom' },
+  { 'unit', unit, 'no-writes' },
+})

@@ -1,0 +1,207 @@
+-- Profiles: docs/profiles.md. ct:profiling is what workers hear of those that live: state|hz|until|hosts.
+
+--- Bytes of a part of a recording.
+local PROFILE_PART = 8388608
+
+local function change_state(id, state)
+  call('HSET', PREFIX .. 'profile:' .. id, 'state', state)
+  if state == 'done' then
+    call('HDEL', PREFIX .. 'profiling', id)
+    call('DEL', PREFIX .. 'profile_claims:' .. id)
+    return
+  end
+  local known = call('HMGET', PREFIX .. 'profile:' .. id, 'hz', 'until', 'hosts')
+  call('HSET', PREFIX .. 'profiling', id, table.concat({ state, known[1], known[2], known[3] }, '|'))
+end
+
+local function drop_parts(id)
+  for _, field in ipairs(call('HKEYS', PREFIX .. 'profile_parts')) do
+    if string.match(field, '^(.-)|') == id then call('HDEL', PREFIX .. 'profile_parts', field) end
+  end
+end
+
+function Profiles.drop(id)
+  drop_parts(id)
+  call('HDEL', PREFIX .. 'profiling', id)
+  call('DEL', PREFIX .. 'profile:' .. id, PREFIX .. 'profile_claims:' .. id, PREFIX .. 'profile_recordings:' .. id)
+end
+
+-- START_PROFILE id live mine most caller token field value ... -> {new, id} | {exists, name} | {full, most} | {live,
+-- most} | {own, mine} | {missing, tenant}. live, mine: how many may be live in the cluster, and of the tenant.
+local function start_profile(args)
+  local id, given = args[1], {}
+  for i = 7, #args, 2 do given[args[i]] = args[i + 1] end
+  local of, now_ms = given.tenant, now()
+  local named = PREFIX .. 'profiles:' .. of
+  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local known = call('HGET', named, given.name)
+  if known == id then return { 'new', id } end
+  if known then return { 'exists', given.name } end
+  if call('HLEN', named) >= tonumber(args[4]) then return { 'full', args[4] } end
+  local live, own = call('HKEYS', PREFIX .. 'profiling'), 0
+  if #live >= tonumber(args[2]) then return { 'live', args[2] } end
+  for _, other in ipairs(live) do
+    if call('HGET', PREFIX .. 'profile:' .. other, 'tenant') == of then own = own + 1 end
+  end
+  if own >= tonumber(args[3]) then return { 'own', args[3] } end
+  local till = decimal(now_ms + given.seconds * 1000)
+  call('HSET', PREFIX .. 'profile:' .. id, 'created', decimal(now_ms), 'until', till, unpack(args, 7))
+  call('HSET', named, given.name, id)
+  change_state(id, 'recording')
+  Audit.log(now_ms, args[5], args[6], 'start profile', of .. '/' .. given.name, 'ok')
+  return { 'new', id }
+end
+
+-- COLLECT_PROFILE id from caller token action most -> 1 / 0: it is in another state than `from` / -1: `most` others
+-- live, where it was done. What was recorded is brought in.
+local function collect_profile(args)
+  local id, now_ms = args[1], now()
+  local key = PREFIX .. 'profile:' .. id
+  local known = call('HMGET', key, 'state', 'tenant', 'name')
+  if known[1] ~= args[2] then return 0 end
+  if known[1] == 'done' and call('HLEN', PREFIX .. 'profiling') >= tonumber(args[6]) then return -1 end
+  call('HSET', key, 'collecting', decimal(now_ms))
+  if known[1] == 'recording' then call('HSET', key, 'ended', decimal(now_ms)) end
+  change_state(id, 'collecting')
+  Audit.log(now_ms, args[3], args[4], args[5], known[2] .. '/' .. known[3], 'ok')
+  return 1
+end
+
+-- END_PROFILE id artifact -> 1 / 0: it is not being collected. artifact: what holds the recordings; empty for none.
+local function end_profile(args)
+  local id = args[1]
+  if call('HGET', PREFIX .. 'profile:' .. id, 'state') ~= 'collecting' then return 0 end
+  call('HSET', PREFIX .. 'profile:' .. id, 'artifact', args[2], 'trouble', '')
+  change_state(id, 'done')
+  drop_parts(id)
+  return 1
+end
+
+-- DELETE_PROFILE tenant name caller token -> {id, artifact} / {}: there is none.
+local function delete_profile(args)
+  local of, name = args[1], args[2]
+  local id = call('HGET', PREFIX .. 'profiles:' .. of, name)
+  if not id then return {} end
+  local artifact = call('HGET', PREFIX .. 'profile:' .. id, 'artifact') or ''
+  call('HDEL', PREFIX .. 'profiles:' .. of, name)
+  Profiles.drop(id)
+  Audit.log(now(), args[3], args[4], 'delete profile', of .. '/' .. name, 'ok')
+  return { id, artifact }
+end
+
+-- REPORT_PROFILE id worker ttl silent most devices device ... {recording row size sha256} ... -> {state, now, {device
+-- ...}, {{recording, wanted} ...}}. Claims devices for `ttl` ms: those that are this worker's come back, as far as the
+-- profile records. wanted: the number of a part | wait | kept | lost | other: a worker that was heard within `silent`
+-- ms has this recording | full: there are `most`.
+local function report_profile(args)
+  local id, worker, ttl, silent, most = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
+  local key, claims = PREFIX .. 'profile:' .. id, PREFIX .. 'profile_claims:' .. id
+  local rows = PREFIX .. 'profile_recordings:' .. id
+  local now_ms, first = now(), 7 + args[6]
+  local state = call('HGET', key, 'state')
+  if not state then return { 'gone', decimal(now_ms), {}, {} } end
+  local mine, told = {}, {}
+  if state == 'recording' then
+    for i = 7, first - 1 do
+      local by, till = string.match(call('HGET', claims, args[i]) or '', '^(.*)|(%d+)$')
+      -- A clock that was set back leaves no claim for longer than one lasts.
+      if not by or by == worker or tonumber(till) <= now_ms or tonumber(till) > now_ms + ttl then
+        call('HSET', claims, args[i], worker .. '|' .. decimal(now_ms + ttl))
+        mine[#mine + 1] = args[i]
+      end
+    end
+  end
+  for i = first, #args, 4 do
+    local rec, size = args[i], tonumber(args[i + 2])
+    local known = call('HMGET', rows, rec .. '|by', rec .. '|at', rec .. '|end', rec .. '|sha', rec .. '|parts')
+    local wanted = 'wait'
+    if known[3] then
+      wanted = known[3]
+    elseif known[1] and known[1] ~= worker and math.abs(now_ms - (tonumber(known[2]) or 0)) < silent then
+      wanted = 'other'
+    elseif not known[1] and call('HLEN', rows) >= 5 * most then
+      wanted = 'full'
+    else
+      call('HSET', rows, rec, args[i + 1], rec .. '|by', worker, rec .. '|at', decimal(now_ms))
+      if size > 0 then
+        if state == 'done' then
+          state = 'collecting'
+          call('HSET', key, 'collecting', decimal(now_ms))
+          change_state(id, state)
+        end
+        if known[4] ~= args[i + 3] then
+          call('HSET', rows, rec .. '|sha', args[i + 3], rec .. '|size', decimal(size), rec .. '|parts', '')
+          known[5] = ''
+        end
+        for number = 0, math.ceil(size / PROFILE_PART) - 1 do
+          if not string.find(known[5] or '', ',' .. decimal(number) .. ',', 1, true) then
+            if call('HEXISTS', PREFIX .. 'profile_parts', id .. '|' .. rec .. '|' .. decimal(number)) == 0 then
+              wanted = decimal(number)
+              break
+            end
+          end
+        end
+      end
+    end
+    told[#told + 1] = { rec, wanted }
+  end
+  return { state, decimal(now_ms), mine, told }
+end
+
+-- ADD_PROFILE_PART id worker recording number most all bytes -> stored | wait: `most` of the profile are there, or
+-- `all` | gone | size: it is not as long as the recording says.
+local function add_profile_part(args)
+  local id, worker, rec, number = args[1], args[2], args[3], tonumber(args[4])
+  local known = call('HMGET', PREFIX .. 'profile_recordings:' .. id, rec .. '|by', rec .. '|size', rec .. '|end')
+  local size = tonumber(known[2])
+  if call('HGET', PREFIX .. 'profile:' .. id, 'state') ~= 'collecting' then return 'gone' end
+  if known[1] ~= worker or known[3] or not size then return 'gone' end
+  if #args[7] ~= math.min(PROFILE_PART, size - number * PROFILE_PART) then return 'size' end
+  local own, others, field = 0, call('HKEYS', PREFIX .. 'profile_parts'), id .. '|' .. rec .. '|' .. decimal(number)
+  for _, other in ipairs(others) do
+    if other == field then return 'stored' end
+    if string.match(other, '^(.-)|') == id then own = own + 1 end
+  end
+  if own >= tonumber(args[5]) or #others >= tonumber(args[6]) then return 'wait' end
+  call('HSET', PREFIX .. 'profile_parts', field, args[7])
+  return 'stored'
+end
+
+-- KEEP_PROFILE_PART id recording number sha256 -> 1 / 0: it is to be sent anew. The leader has stored its bytes.
+local function keep_profile_part(args)
+  local id, rec, number = args[1], args[2], args[3]
+  local rows = PREFIX .. 'profile_recordings:' .. id
+  local known = call('HMGET', rows, rec .. '|sha', rec .. '|parts', rec .. '|size')
+  call('HDEL', PREFIX .. 'profile_parts', id .. '|' .. rec .. '|' .. number)
+  if known[1] ~= args[4] or not known[3] then return 0 end
+  local parts = known[2] or ''
+  if not string.find(parts, ',' .. number .. ',', 1, true) then
+    call('HSET', rows, rec .. '|parts', parts .. ',' .. number .. ',')
+  end
+  return 1
+end
+
+-- SETTLE_RECORDING id recording how sha256 most -> kept | lost | again. kept: its file is whole. again: its bytes were
+-- not those that it said; it is sent anew, `most` times, then it is lost.
+local function settle_recording(args)
+  local rows, rec, how = PREFIX .. 'profile_recordings:' .. args[1], args[2], args[3]
+  if call('HGET', rows, rec .. '|sha') ~= args[4] then return 'again' end
+  if how == 'again' and call('HINCRBY', rows, rec .. '|tries', 1) >= tonumber(args[5]) then how = 'lost' end
+  if how == 'again' then
+    call('HSET', rows, rec .. '|parts', '', rec .. '|sha', '')
+  else
+    call('HSET', rows, rec .. '|end', how)
+  end
+  return how
+end
+
+register({
+  { 'add_profile_part', add_profile_part },
+  { 'collect_profile', collect_profile, 'allow-oom' },
+  { 'delete_profile', delete_profile, 'allow-oom' },
+  { 'end_profile', end_profile, 'allow-oom' },
+  { 'keep_profile_part', keep_profile_part, 'allow-oom' },
+  { 'report_profile', report_profile },
+  { 'settle_recording', settle_recording, 'allow-oom' },
+  { 'start_profile', start_profile },
+})

@@ -1,0 +1,80 @@
+-- Jobs that go: deleted, or purged after their time.
+
+-- Keys of a job beside its hash.
+local PARTS = { 'leases', 'lease', 'free', 'retry', 'dead', 'parts', 'acc', 'ev', 'result', 'failures', 'files', 'kept',
+  'needs', 'children', 'skips' }
+
+-- Lets go of the artifacts that a job of programs needed, and of those that its units left.
+local function purge_program(id, owner, artifacts, some, state)
+  -- It was quarantined and could not be read.
+  if some and not Jobs.TERMINAL[state] then Programs.count_shape(owner, some, -1) end
+  local held, left, leases = {}, redis.pcall('HKEYS', job_key(id, 'kept')), redis.pcall('HGETALL', job_key(id, 'lease'))
+  for i = 1, leases.err and 0 or #leases, 2 do
+    local runner = Leases.runner_of({ lane = string.match(leases[i + 1], '([^:]*)$') })
+    call('SREM', PREFIX .. 'leased:' .. runner, id .. '|' .. leases[i])
+  end
+  local sound, given = pcall(cjson.decode, artifacts or '[]')
+  for _, artifact in ipairs(sound and type(given) == 'table' and given or {}) do held[tostring(artifact)] = true end
+  for _, artifact in ipairs(left.err and {} or left) do held[artifact] = true end
+  for artifact in pairs(held) do Artifacts.release(owner, artifact, 'job:' .. id, now()) end
+end
+
+-- Returns true unless other jobs wait for it.
+function Jobs.purge(id)
+  local stored = redis.pcall('HMGET', job_key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state',
+    'ties')
+  if type(stored[7]) == 'string' and stored[7] ~= '' then
+    if Dependencies.waiting_for(id) > 0 then return false end
+    Dependencies.forget(id)
+  end
+  local idem, owner = stored[1], stored[2] or 'default'
+  if type(idem) == 'string' and idem ~= '' then
+    local known = redis.pcall('GET', PREFIX .. 'idem:' .. idem)
+    if type(known) == 'string' and string.match(known, '^(.-)|') == id then call('DEL', PREFIX .. 'idem:' .. idem) end
+  end
+  if type(stored[3]) == 'string' and Programs.are_in(stored[3]) then
+    purge_program(id, owner, stored[4], stored[5], stored[6])
+  end
+  local keys = { job_key(id) }
+  for i, part in ipairs(PARTS) do keys[i + 1] = job_key(id, part) end
+  call('DEL', unpack(keys))
+  for state in pairs(Jobs.TERMINAL) do call('ZREM', PREFIX .. 'in:' .. state, id) end
+  call('ZREM', PREFIX .. 'jobs', id)
+  call('ZREM', PREFIX .. 'expiry', id)
+  call('ZREM', PREFIX .. 'later', id)
+  call('ZREM', PREFIX .. 'deadlines', id)
+  if type(stored[3]) == 'string' and Programs.are_in(stored[3]) then Reservations.forget_wait(id) end
+  redis.pcall('SREM', PREFIX .. 'broken', id)
+  if stored[3] then call('ZREM', PREFIX .. 'held:' .. stored[3] .. ':' .. owner, id) end
+  Caps.weigh_job(owner, id)
+  return true
+end
+
+-- DELETE id tenant token -> {ok, state} | {conflict, state} | {waited, jobs that wait for it} | {missing}. A blocked
+-- job is cancelled first.
+local function delete(args)
+  local id, tenant, token = args[1], args[2], args[3]
+  local job = Jobs.find(id)
+  if not job and call('SISMEMBER', PREFIX .. 'broken', id) == 1 then
+    if not Jobs.purge(id) then return { 'waited', decimal(Dependencies.waiting_for(id)) } end
+    Audit.log(now(), tenant, token, 'delete', id, 'broken')
+    return { 'ok', 'broken' }
+  end
+  if not job then return { 'missing' } end
+  if not Jobs.TERMINAL[job.state] and job.state ~= 'blocked' then return { 'conflict', job.state } end
+  if job.ties ~= '' then
+    local waiting = Dependencies.waiting_for(id)
+    if waiting > 0 then return { 'waited', decimal(waiting) } end
+  end
+  if job.state == 'blocked' then Jobs.set_state(job, 'cancelled', now()) end
+  local was = job.state
+  job.state = 'deleted'
+  Jobs.emit(job, 'deleted')
+  Jobs.purge(job.id)
+  Audit.log(now(), tenant, token, 'delete', id, was)
+  return { 'ok', was }
+end
+
+register({
+  { 'delete', delete, 'allow-oom' },
+})

@@ -1,0 +1,185 @@
+-- Queues: jobs that wait for a worker, and the wake-ups of RQ that tell workers to look.
+
+-- Priorities, the most urgent first.
+Queues.CLASSES = { interactive = 1, high = 2, normal = 3, low = 4 }
+--- Jobs of one kind that a worker brings back at once from `lacked`.
+Queues.CALLED_BACK = 32
+
+-- The priority of a queue.
+function Queues.class_of(queue) return string.match(queue, '%.(.*)$') end
+
+-- Bells: RQ's queue length is the number of jobs that wait for a worker. A bell is a copy of a job that RQ made itself.
+function Queues.ring(queue)
+  local id = 'bell-' .. decimal(call('INCR', PREFIX .. 'bells'))
+  call('COPY', PREFIX .. 'bell:' .. queue, 'rq:job:' .. id)
+  call('EXPIRE', 'rq:job:' .. id, 86400)
+  call('RPUSH', 'rq:queue:' .. queue, id)
+end
+
+-- Jobs of tenants that use all their lanes, or that hosts with these labels may not compute: they wait, and ring for
+-- nobody. Without labels: that any host may not.
+function Queues.capped_out(queue, labels) return Tenants.exist() and Tenants.capped_out(queue, labels) or 0 end
+
+-- Makes the number of bells that of the jobs that wait for a worker. change: jobs that the queue has got more, where
+-- that is known.
+function Queues.level(queue, change)
+  if State.unlevelled then
+    State.unlevelled[queue] = (State.unlevelled[queue] or 0) + (change or math.huge)
+    return
+  end
+  local waiting = call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.capped_out(queue)
+  local short = waiting - call('LLEN', 'rq:queue:' .. queue)
+  for _ = 1, math.min(short, 1000) do Queues.ring(queue) end
+  for _ = 1, math.min(-short, 1000) do
+    local bell = call('RPOP', 'rq:queue:' .. queue)
+    if bell then call('DEL', 'rq:job:' .. bell) end
+  end
+end
+
+-- From now on until `level_now`, queues are only noted: most often the changes of one call add up to nothing.
+function Queues.level_later() State.unlevelled = State.unlevelled or {} end
+
+function Queues.level_now()
+  local some = State.unlevelled or {}
+  State.unlevelled = nil
+  for queue, change in pairs(some) do
+    if change ~= 0 then Queues.level(queue) end
+  end
+end
+
+-- ct:waiting_replicas: replicas of services that are pending, or that wait in ct:lacked for a runner with what they
+-- need.
+function Queues.line_up(queue, name, id, turn)
+  if Programs.is_replica(id) then call('SADD', PREFIX .. 'waiting_replicas', id) end
+  call('ZADD', PREFIX .. 'pending:' .. queue, turn, id)
+  if Tenants.exist() then Tenants.line_up(queue, name, id, turn) end
+end
+
+function Queues.step_out(queue, name, id)
+  if Programs.is_replica(id) then call('SREM', PREFIX .. 'waiting_replicas', id) end
+  if Tenants.exist() then Tenants.step_out(queue, name, id) end
+  return call('ZREM', PREFIX .. 'pending:' .. queue, id)
+end
+
+-- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version, and of
+-- programs what they need: zsets by queue:kind|version, and |requirements where there are some; the set ct:lacked says
+-- which of them may hold something, of queues of runners ct:unfit. A result is derived wherever the kind is.
+-- State.none_lacked: ct:lacked is known to be empty.
+function Queues.lacked_member(job, some)
+  local name = job.queue .. ':' .. tostring(job.kind) .. '|' .. tostring(job.version)
+  some = some or (job.state == 'finishing' and '' or Programs.requirements_of(job))
+  return some == '' and name or name .. '|' .. some
+end
+
+local function note_lacked(job)
+  call('SADD', PREFIX .. (Programs.is_program(job) and 'unfit' or 'lacked'), Queues.lacked_member(job))
+end
+
+local function is_lacked(job)
+  if State.none_lacked and not Programs.is_program(job) then return false end
+  return call('ZSCORE', PREFIX .. 'lacked:' .. Queues.lacked_member(job), job.id)
+end
+
+-- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
+function Queues.end_deferral(job)
+  if job.deferred == 0 then return end
+  call('ZREM', PREFIX .. 'deferred:' .. job.tenant .. ':' .. job.kind, job.id)
+  call('HDEL', job_key(job.id), 'deferred')
+  job.deferred = 0
+end
+
+function Queues.pend(job)
+  if job.state == 'finishing' then Queues.end_deferral(job) end -- that needs no further units
+  if job.deferred == 1 then
+    call('SADD', PREFIX .. 'deferred', job.tenant .. ':' .. job.kind)
+  elseif is_lacked(job) then
+    note_lacked(job)
+  elseif not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then
+    Queues.line_up(job.queue, job.tenant, job.id, call('INCR', PREFIX .. 'seq'))
+    Queues.level(job.queue, 1)
+  end
+  call('ZREM', PREFIX .. 'later', job.id)
+end
+
+function Queues.unpend(job)
+  if Queues.step_out(job.queue, job.tenant, job.id) == 1 then Queues.level(job.queue) end
+  call('ZREM', PREFIX .. 'lacked:' .. Queues.lacked_member(job), job.id)
+  if Programs.is_program(job) then Reservations.forget_wait(job.id) end
+  local requirements = Programs.requirements_of(job)
+  if requirements ~= '' then call('ZREM', PREFIX .. 'lacked:' .. Queues.lacked_member(job, requirements), job.id) end
+  Queues.end_deferral(job)
+end
+
+function Queues.leave_to_others(job)
+  State.none_lacked = nil
+  local turn = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
+  call('ZADD', PREFIX .. 'lacked:' .. Queues.lacked_member(job), turn, job.id)
+  Queues.step_out(job.queue, job.tenant, job.id)
+  if Programs.is_replica(job.id) then call('SADD', PREFIX .. 'waiting_replicas', job.id) end
+  note_lacked(job)
+end
+
+-- Brings back what a worker with these versions can compute; without them: all.
+function Queues.call_back(kinds)
+  if State.none_lacked then return end
+  for _, name in ipairs(call('SMEMBERS', PREFIX .. 'lacked')) do
+    local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
+    if queue and (not kinds or (kinds[kind] and decimal(kinds[kind]) == version)) then
+      local back = call('ZPOPMIN', PREFIX .. 'lacked:' .. name, Queues.CALLED_BACK)
+      for i = 1, #back, 2 do Queues.line_up(queue, Jobs.tenant_of(back[i]), back[i], back[i + 1]) end
+      if #back < 2 * Queues.CALLED_BACK then call('SREM', PREFIX .. 'lacked', name) end
+      Queues.level(queue)
+    end
+  end
+end
+
+-- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.
+function Queues.set_later(job, at)
+  if Programs.is_program(job) then at = math.min(at, now() + LEASE_TTL_MS) end
+  call('ZADD', PREFIX .. 'later', decimal(at), job.id)
+end
+
+-- Puts a job where somebody will look at it again: pending, or later when only leases and backoff are left.
+function Queues.rest(job, now_ms)
+  if job.backlog == 1 then return end
+  if job.state == 'running' or job.state == 'queued' then
+    if Leases.is_leasable(job, now_ms) then
+      Queues.pend(job)
+    elseif job.holders <= 0 then
+      local at = Leases.next_change(job, now_ms)
+      Queues.set_later(job, at < math.huge and at or now_ms)
+    end
+  elseif job.holders <= 0 then
+    if job.state == 'finishing' then
+      Queues.pend(job)
+    elseif job.state == 'cancelling' then
+      Queues.set_later(job, math.min(earliest_score(job_key(job.id, 'leases')), now_ms + 60000))
+    end
+  end
+end
+
+-- Slots of the workers of a device: counted, or where other devices have workers, of the fewer of them. any: of all but
+-- runners, of which this many live.
+local function count_held_slots(device, runners)
+  local held, own, others, count = call('ZCARD', PREFIX .. 'slots'), PREFIX .. 'workers:' .. device, {}, 0
+  if held == 0 or (device == 'any' and runners == 0) then return held end
+  for _, other in ipairs(device == 'any' and { 'runner' } or { 'cpu', 'gpu', 'runner' }) do
+    if other ~= device then others[#others + 1] = PREFIX .. 'workers:' .. other end
+  end
+  if call('EXISTS', unpack(others)) == 0 then return held end
+  for _, other in ipairs(others) do count = count + call('ZCARD', other) end
+  if device ~= 'any' and call('ZCARD', own) < count then return #call('ZINTER', 2, own, PREFIX .. 'slots') end
+  for _, other in ipairs(others) do held = held - #call('ZINTER', 2, other, PREFIX .. 'slots') end
+  return held
+end
+
+-- Rings for idle workers, which may help with so much of a job. Bells that wait already wake as many: else a thousand
+-- idle workers would be rung for by each of a thousand jobs. Those of any device are not for runners.
+function Queues.ring_for_help(job, most)
+  local device = string.match(job.queue, '^(%a+)')
+  local runners = device == 'any' and call('ZCARD', PREFIX .. 'workers:runner') or 0
+  local live = call('ZCARD', PREFIX .. (device == 'any' and 'workers' or 'workers:' .. device)) - runners
+  local idle = live - call('LLEN', 'rq:queue:' .. job.queue)
+  if idle > 0 and most > 0 then idle = idle - count_held_slots(device, runners) end
+  for _ = 1, math.min(idle, most, 1000) do Queues.ring(job.queue) end
+end

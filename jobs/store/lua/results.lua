@@ -1,0 +1,102 @@
+-- Results: partials that are folded, and the end of a job.
+
+-- Names the accumulator and the first `parts` parts by what they are, as Gathered.digest does. A counter would not do:
+-- after lost writes it counts the same numbers again over other parts.
+function Results.digest(id, parts)
+  local sums = { redis.sha1hex(call('GET', job_key(id, 'acc')) or '') }
+  if parts > 0 then
+    for _, part in ipairs(call('LRANGE', job_key(id, 'parts'), 0, decimal(parts - 1))) do
+      sums[#sums + 1] = redis.sha1hex(part)
+    end
+  end
+  return redis.sha1hex(table.concat(sums))
+end
+
+-- Stores the marks that a finished job leaves for good, a JSON list of {mark, range, payload}. The range is opaque, of
+-- integers of any size.
+function Results.keep_marks(text)
+  for _, mark in ipairs(cjson.decode(text)) do call('HSET', PREFIX .. 'mark:' .. mark[1], mark[2], mark[3]) end
+end
+
+-- GATHER id start limit bytes -> {done, spec, accumulator, more, part ...}. The accumulator, if start is 0, and from
+-- that part on as many as `limit`, and as fit into the bytes, at least one. more: 1 if others follow within `limit`.
+local function gather(args)
+  local id, start, limit, left = args[1], tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+  local known = call('HMGET', job_key(id), 'done', 'spec')
+  local accumulator = start == 0 and call('GET', job_key(id, 'acc'))
+  local reply = { known[1] or '0', known[2], accumulator, 0 }
+  left = left - #(accumulator or '')
+  for at = start, start + limit - 1 do
+    local part = call('LINDEX', job_key(id, 'parts'), decimal(at))
+    if not part then break end
+    left = left - #part
+    if left < 0 and at > start then
+      reply[4] = 1
+      break
+    end
+    reply[#reply + 1] = part
+  end
+  return reply
+end
+
+-- FOLD id digest parts accumulator -> 1 | 0. Swaps the accumulator in for the one and the parts that were read, at
+-- least one part.
+local function fold(args)
+  local id, seen, parts, accumulator = args[1], args[2], tonumber(args[3]), args[4]
+  -- Who names more parts than there are has read none: of a job without any, everybody knows the digest.
+  if parts < 1 or call('LLEN', job_key(id, 'parts')) < parts or Results.digest(id, parts) ~= seen then return 0 end
+  call('LTRIM', job_key(id, 'parts'), decimal(parts), -1)
+  call('SET', job_key(id, 'acc'), accumulator)
+  call('HINCRBY', job_key(id), 'accv', 1) -- for workers of an earlier release, which compare it
+  return 1
+end
+
+-- FINISH id digest result marks -> 1 | 0. Only in finishing, with that accumulator and no part left.
+local function finish(args)
+  local id, seen, result, marks = args[1], args[2], args[3], args[4]
+  local now_ms = now()
+  local job = Jobs.find(id)
+  if not job or job.state ~= 'finishing' then return 0 end
+  if call('LLEN', job_key(id, 'parts')) > 0 or Results.digest(id, 0) ~= seen then return 0 end
+  call('SET', job_key(id, 'result'), result)
+  Results.keep_marks(marks)
+  Queues.unpend(job)
+  Jobs.set_state(job, 'done', now_ms)
+  if not Programs.is_program(job) then call('DEL', job_key(id, 'acc')) end -- rows and values of its units
+  return 1
+end
+
+-- ABORT id error -> 1 | 0. The result cannot be derived: a finishing job fails; retry tries again.
+local function abort(args)
+  local id, text = args[1], args[2]
+  local now_ms = now()
+  local job = Jobs.find(id)
+  if not job or job.state ~= 'finishing' then return 0 end
+  call('HSET', job_key(id), 'error', text)
+  Queues.unpend(job)
+  Jobs.set_state(job, 'failed', now_ms, 'error', text)
+  return 1
+end
+
+-- STUMBLE id token error -> 1 failed | 0. A lane died over the result: a finishing job fails after too many such
+-- deaths.
+local function stumble(args)
+  local id, token, text = args[1], args[2], args[3]
+  local now_ms = now()
+  local job = Jobs.find(id)
+  if not job or job.state ~= 'finishing' then return 0 end
+  if call('HSETNX', job_key(id), 'stumble|' .. token, 1) == 0 then return 0 end
+  if call('HINCRBY', job_key(id), 'stumbles', 1) <= SETTINGS.max_expiries then return 0 end
+  call('HSET', job_key(id), 'error', text)
+  Queues.unpend(job)
+  Jobs.set_state(job, 'failed', now_ms, 'error', text)
+  return 1
+end
+
+register({
+  { 'abort', abort, 'allow-oom' },
+  { 'finish', finish, 'allow-oom' },
+  { 'fold', fold, 'allow-oom' },
+  { 'gather', gather, 'no-writes' },
+  { 'stumble', stumble, 'allow-oom' },
+})

@@ -1,0 +1,156 @@
+-- Schedules: docs/schedules.md.
+
+-- ADD_SCHEDULE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant}
+--   | {artifact, id}.
+local function add_schedule(args)
+  local id, most, given = args[1], tonumber(args[2]), {}
+  for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
+  local of = given.tenant
+  local mine = PREFIX .. 'schedules:' .. of
+  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local known = call('HGET', mine, given.name)
+  if known == id then return { 'new', id } end
+  if known then return { 'exists', given.name } end
+  if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
+  local needed = {}
+  for artifact in string.gmatch(given.artifacts, '[^,]+') do
+    local holders = PREFIX .. 'holders:' .. of .. ':' .. artifact
+    if call('EXISTS', holders) == 0 then return { 'artifact', artifact } end
+    needed[#needed + 1] = holders
+  end
+  local now_ms = now()
+  call('HSET', PREFIX .. 'schedule:' .. id, unpack(args, 5))
+  call('HSET', mine, given.name, id)
+  call('ZADD', PREFIX .. 'schedules', given.next .. '000', id)
+  for _, holders in ipairs(needed) do call('SADD', holders, 'schedule:' .. id) end
+  Audit.log(now_ms, args[3], args[4], 'add schedule', of .. '/' .. given.name, 'ok')
+  return { 'new', id }
+end
+
+-- END_SCHEDULE tenant name caller token -> 1 / 0: there is none. Lets go of what its job needed.
+local function end_schedule(args)
+  local of, name, now_ms = args[1], args[2], now()
+  local id = call('HGET', PREFIX .. 'schedules:' .. of, name)
+  if not id then return 0 end
+  local artifacts = call('HGET', PREFIX .. 'schedule:' .. id, 'artifacts') or ''
+  call('HDEL', PREFIX .. 'schedules:' .. of, name)
+  call('ZREM', PREFIX .. 'schedules', id)
+  call('DEL', PREFIX .. 'schedule:' .. id)
+  for artifact in string.gmatch(artifacts, '[^,]+') do Artifacts.release(of, artifact, 'schedule:' .. id, now_ms) end
+  Audit.log(now_ms, args[3], args[4], 'delete schedule', of .. '/' .. name, 'ok')
+  return 1
+end
+
+-- TURN_SCHEDULE tenant name next caller token -> 1 / 0: there is none. next: 0 pauses it; else it runs from then on.
+local function turn_schedule(args)
+  local of, name, following, now_ms = args[1], args[2], args[3], now()
+  local id = call('HGET', PREFIX .. 'schedules:' .. of, name)
+  if not id then return 0 end
+  local key, on = PREFIX .. 'schedule:' .. id, following ~= '0'
+  local was_paused = call('HGET', key, 'paused') == '1'
+  if was_paused ~= on then return 1 end
+  call('HSET', key, 'paused', on and 0 or 1, 'next', following)
+  call('HDEL', key, 'firing')
+  if on then
+    call('ZADD', PREFIX .. 'schedules', following .. '000', id)
+  else
+    call('ZREM', PREFIX .. 'schedules', id)
+  end
+  Audit.log(now_ms, args[4], args[5], on and 'resume schedule' or 'pause schedule', of .. '/' .. name, 'ok')
+  return 1
+end
+
+-- DUE_SCHEDULES most without -> {now in seconds, {id, field, value ...} ...}. Those that are due, the longest first,
+-- but the first `without`.
+local function due_schedules(args)
+  local now_ms = now()
+  local found = { decimal(math.floor(now_ms / 1000)) }
+  local limit = { 'LIMIT', args[2] or 0, args[1] }
+  for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'schedules', '-inf', decimal(now_ms), unpack(limit))) do
+    local fields = call('HGETALL', PREFIX .. 'schedule:' .. id)
+    if #fields == 0 then
+      call('ZREM', PREFIX .. 'schedules', id)
+    else
+      found[#found + 1] = { id, unpack(fields) }
+    end
+  end
+  return found
+end
+
+-- CLAIM_RUN id next firing following missed -> 1 / 0: it was paused, deleted, or moved on by somebody else. firing:
+-- the run that is claimed, 0: none; it stays due until NOTE_RUN. following: 0: it never runs again.
+local function claim_run(args)
+  local id, firing, following = args[1], args[3], args[4]
+  local key = PREFIX .. 'schedule:' .. id
+  local known = call('HMGET', key, 'next', 'firing', 'paused')
+  if known[1] ~= args[2] or known[2] or known[3] == '1' then return 0 end
+  call('HSET', key, 'next', following)
+  if args[5] ~= '0' then call('HINCRBY', key, 'missed', args[5]) end
+  if firing ~= '0' then
+    call('HSET', key, 'firing', firing)
+  elseif following == '0' then
+    call('ZREM', PREFIX .. 'schedules', id)
+  else
+    call('ZADD', PREFIX .. 'schedules', following .. '000', id)
+  end
+  return 1
+end
+
+-- NOTE_RUN id firing outcome job said -> 1 / 0: that run is not claimed.
+local function note_run(args)
+  local id, firing, outcome, job, said = args[1], args[2], args[3], args[4], args[5]
+  local key = PREFIX .. 'schedule:' .. id
+  local known = call('HMGET', key, 'firing', 'next', 'name', 'paused')
+  if not known[3] or known[1] ~= firing then return 0 end
+  call('HSET', key, 'said', said, 'last', firing)
+  if job ~= '' then call('HSET', key, 'last_job', job) end
+  call('HINCRBY', key, outcome, 1)
+  call('HDEL', key, 'firing')
+  if known[2] == '0' or known[4] == '1' then
+    call('ZREM', PREFIX .. 'schedules', id)
+  else
+    call('ZADD', PREFIX .. 'schedules', known[2] .. '000', id)
+  end
+  return 1
+end
+
+-- CLAIM_BY_HAND id run lease -> ok | same: that run was made | busy: another is being made. A run that somebody asked
+-- for, for `lease` ms, until NOTE_BY_HAND.
+local function claim_by_hand(args)
+  local id, run, now_ms = args[1], args[2], now()
+  local key = PREFIX .. 'schedule:' .. id
+  local other, till = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
+  if other == run and till == '0' then return 'same' end
+  if call('EXISTS', key) == 0 then return 'ok' end -- it was deleted meanwhile, and notes nothing
+  if other and tonumber(till) > now_ms and tonumber(till) <= now_ms + args[3] then return 'busy' end
+  call('HSET', key, 'hand', run .. '|' .. decimal(now_ms + args[3]))
+  return 'ok'
+end
+
+-- NOTE_BY_HAND id run job -> 1 / 0: it is noted already, or claimed by nobody. job: what the run submitted; empty:
+-- nothing.
+local function note_by_hand(args)
+  local id, run, job = args[1], args[2], args[3]
+  local key = PREFIX .. 'schedule:' .. id
+  local other, till = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
+  if other ~= run or till == '0' then return 0 end
+  if job == '' then
+    call('HDEL', key, 'hand')
+    return 1
+  end
+  local seconds = decimal(math.floor(now() / 1000))
+  call('HSET', key, 'hand', run .. '|0', 'last', seconds, 'last_job', job, 'said', 'submitted by hand')
+  call('HINCRBY', key, 'submitted', 1)
+  return 1
+end
+
+register({
+  { 'add_schedule', add_schedule },
+  { 'claim_by_hand', claim_by_hand },
+  { 'claim_run', claim_run },
+  { 'due_schedules', due_schedules, 'allow-oom' },
+  { 'end_schedule', end_schedule, 'allow-oom' },
+  { 'note_by_hand', note_by_hand, 'allow-oom' },
+  { 'note_run', note_run, 'allow-oom' },
+  { 'turn_schedule', turn_schedule, 'allow-oom' },
+})

@@ -1,0 +1,184 @@
+-- Services: docs/services.md.
+
+-- ADD_SERVICE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant} |
+-- {artifact, id}.
+local function add_service(args)
+  local id, most, given = args[1], tonumber(args[2]), {}
+  for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
+  local of = given.tenant
+  local mine = PREFIX .. 'services:' .. of
+  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local known = call('HGET', mine, given.name)
+  if known == id then return { 'new', id } end
+  if known then return { 'exists', given.name } end
+  if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
+  if given.artifact ~= '' and call('EXISTS', PREFIX .. 'holders:' .. of .. ':' .. given.artifact) == 0 then
+    return { 'artifact', given.artifact }
+  end
+  local now_ms = now()
+  local begun = decimal(now_ms)
+  call('HSET', PREFIX .. 'service:' .. id, 'created', begun, 'asked_at', begun, 'needed_at', begun, 'generation', 1,
+    'next', 1, 'failures', 0, 'retry_at', 0, unpack(args, 5))
+  call('HSET', mine, given.name, id)
+  call('SADD', PREFIX .. 'services', id)
+  if given.artifact ~= '' then call('SADD', PREFIX .. 'holders:' .. of .. ':' .. given.artifact, 'service:' .. id) end
+  Audit.log(now_ms, args[3], args[4], 'add service', of .. '/' .. given.name, 'ok')
+  return { 'new', id }
+end
+
+-- CHANGE_SERVICE tenant name what value caller token -> 1 / 0: there is none. what: scale to a number of replicas,
+-- which also starts one that was stopped; restart all of them, one after the other; stop; delete, after which the name
+-- is free.
+local function change_service(args)
+  local of, name, what, value, now_ms = args[1], args[2], args[3], args[4], now()
+  local id = call('HGET', PREFIX .. 'services:' .. of, name)
+  if not id then return 0 end
+  local key = PREFIX .. 'service:' .. id
+  if what == 'scale' then
+    local asked_at = value == '0' and '0' or decimal(now_ms)
+    call('HSET', key, 'replicas', value, 'stopped', 0, 'failures', 0, 'retry_at', 0, 'asked_at', asked_at,
+      'needed_at', decimal(now_ms))
+  elseif what == 'restart' then
+    call('HINCRBY', key, 'generation', 1)
+    call('HSET', key, 'stopped', 0, 'failures', 0, 'retry_at', 0, 'asked_at', decimal(now_ms))
+  elseif what == 'stop' then
+    call('HSET', key, 'stopped', 1)
+  else
+    call('HSET', key, 'stopped', 1, 'deleted', 1)
+    call('HDEL', PREFIX .. 'services:' .. of, name)
+  end
+  Audit.log(now_ms, args[5], args[6], what .. ' service', of .. '/' .. name, 'ok')
+  return 1
+end
+
+-- RESCALE_SERVICE id from to needed_at -> 1 / 0: somebody else scaled it meanwhile. The leader scales by load.
+local function rescale_service(args)
+  local key = PREFIX .. 'service:' .. args[1]
+  local known = call('HMGET', key, 'replicas', 'deleted')
+  if known[1] ~= args[2] or known[2] == '1' then return 0 end
+  call('HSET', key, 'replicas', args[3], 'needed_at', args[4])
+  return 1
+end
+
+-- NOTE_SERVICE id field value ... -> 1 / 0: there is none.
+local function note_service(args)
+  local key = PREFIX .. 'service:' .. args[1]
+  if call('EXISTS', key) == 0 then return 0 end
+  call('HSET', key, unpack(args, 2))
+  return 1
+end
+
+-- FORGET_SERVICE id -> 1 / 0: it is not deleted, or has replicas. Lets go of its artifact.
+local function forget_service(args)
+  local id, now_ms = args[1], now()
+  local key = PREFIX .. 'service:' .. id
+  local known = call('HMGET', key, 'deleted', 'tenant', 'artifact')
+  if known[1] ~= '1' or call('HLEN', PREFIX .. 'servicereplicas:' .. id) > 0 then return 0 end
+  call('DEL', key, PREFIX .. 'serviceasked:' .. id)
+  call('SREM', PREFIX .. 'services', id)
+  if known[3] and known[3] ~= '' then Artifacts.release(known[2], known[3], 'service:' .. id, now_ms) end
+  return 1
+end
+
+-- PLACE_REPLICA id number generation -> 1 / 0: it is not the next number, or the service stops. The leader then
+-- submits its job.
+local function place_replica(args)
+  local id, number, generation = args[1], args[2], args[3]
+  local key, now_ms = PREFIX .. 'service:' .. id, now()
+  local known = call('HMGET', key, 'next', 'stopped')
+  if known[1] ~= number or known[2] == '1' then return 0 end
+  call('HSET', key, 'next', decimal(tonumber(number) + 1))
+  call('HSET', PREFIX .. 'servicereplicas:' .. id, number, generation .. '|' .. decimal(now_ms) .. '|0')
+  return 1
+end
+
+-- RETIRE_REPLICA id number -> 1 / 0: it is not there. It gets no new requests from now on.
+local function retire_replica(args)
+  local key, now_ms = PREFIX .. 'servicereplicas:' .. args[1], now()
+  local generation, since, stopping = string.match(call('HGET', key, args[2]) or '', '^(%d+)|(%d+)|(%d+)$')
+  if not generation then return 0 end
+  if stopping ~= '0' then return 1 end
+  call('HSET', key, args[2], generation .. '|' .. since .. '|' .. decimal(now_ms))
+  return 1
+end
+
+-- END_REPLICA id number job failures retry_at said -> 1 / 0: it was noted before. Its job has ended; failures, if not
+-- empty, and the time before which no other begins, in milliseconds.
+local function end_replica(args)
+  local id, number, failures = args[1], args[2], args[4]
+  if call('HEXISTS', PREFIX .. 'servicereplicas:' .. id, number) == 0 then return 0 end
+  call('HDEL', PREFIX .. 'servicereplicas:' .. id, number)
+  call('DEL', PREFIX .. 'replica:' .. args[3], PREFIX .. 'replicabusy:' .. args[3])
+  if failures == '' then return 1 end
+  call('HSET', PREFIX .. 'service:' .. id, 'failures', failures, 'retry_at', args[5], 'said', args[6], 'died', args[3])
+  return 1
+end
+
+-- REPORT_REPLICA job token ttl field value ... -> 1 / 0: the lease is another's. Who holds the lease says where it
+-- answers.
+local function report_replica(args)
+  local id, token, ttl, now_ms = args[1], args[2], args[3], now()
+  if not call('HGET', job_key(id, 'lease'), token) then return 0 end
+  local key, given = PREFIX .. 'replica:' .. id, {}
+  for i = 4, #args, 2 do given[args[i]] = args[i + 1] end
+  local known = call('HMGET', key, 'state', 'since', 'token')
+  local same = known[1] == given.state and known[3] == token
+  call('HSET', key, 'token', token, 'since', same and known[2] or decimal(now_ms), unpack(args, 4))
+  call('PEXPIRE', key, ttl)
+  return 1
+end
+
+-- LEAD_REPLICA job token service number -> the number of the replica that leads its fellows of one generation; -1: the
+-- lease is another's. Whoever asks first leads, until its job has ended or it takes no more requests.
+local function lead_replica(args)
+  local id, token, service, number = args[1], args[2], args[3], args[4]
+  if not call('HGET', job_key(id, 'lease'), token) then return -1 end
+  local replicas, key = PREFIX .. 'servicereplicas:' .. service, PREFIX .. 'service:' .. service
+  local function known(of)
+    return string.match(call('HGET', replicas, of) or '', '^(%d+)|%d+|(%d+)$')
+  end
+  local generation = known(number)
+  if not generation then return -1 end
+  local field = 'leads:' .. generation
+  local leads = call('HGET', key, field)
+  if leads and leads ~= number then
+    local _, stopping = known(leads)
+    local state = call('HGET', job_key('v-' .. service .. '-' .. leads), 'state')
+    if stopping == '0' and (state == 'running' or state == 'finishing') then return tonumber(leads) end
+  end
+  call('HSET', key, field, number)
+  call('HDEL', key, 'leads:' .. decimal(tonumber(generation) - 2))
+  return tonumber(number)
+end
+
+-- ASK_SERVICES coordinator seconds (id requests new) ... -> how many there are. Requests that a coordinator has for
+-- services now, those that wait included, and whether there are new ones: a service that was scaled to none wakes for
+-- those alone.
+local function ask_services(args)
+  local who, seconds, now_ms, found = args[1], args[2], now(), 0
+  for i = 3, #args, 3 do
+    local key, asked = PREFIX .. 'service:' .. args[i], PREFIX .. 'serviceasked:' .. args[i]
+    if call('EXISTS', key) == 1 then
+      found = found + 1
+      local is_new = args[i + 2] == '1'
+      if is_new or call('HGET', key, 'asked_at') ~= '0' then call('HSET', key, 'asked_at', decimal(now_ms)) end
+      call('HSET', asked, who, args[i + 1])
+      call('EXPIRE', asked, seconds)
+    end
+  end
+  return found
+end
+
+register({
+  { 'add_service', add_service },
+  { 'ask_services', ask_services, 'allow-oom' },
+  { 'change_service', change_service, 'allow-oom' },
+  { 'end_replica', end_replica, 'allow-oom' },
+  { 'forget_service', forget_service, 'allow-oom' },
+  { 'lead_replica', lead_replica, 'allow-oom' },
+  { 'note_service', note_service, 'allow-oom' },
+  { 'place_replica', place_replica },
+  { 'report_replica', report_replica, 'allow-oom' },
+  { 'rescale_service', rescale_service, 'allow-oom' },
+  { 'retire_replica', retire_replica, 'allow-oom' },
+})

@@ -1,0 +1,35 @@
+-- Slots: which worker looks at which job.
+
+-- Ends a worker's slot.
+function Slots.finish(worker) call('ZREM', PREFIX .. 'slots', worker) end
+
+-- Takes the job out of a worker's slot, which the caller ends or gives another; the job goes where somebody finds it.
+function Slots.park(worker, now_ms)
+  local text = call('HGET', PREFIX .. 'slotjob', worker)
+  call('HDEL', PREFIX .. 'slotjob', worker)
+  if not text then return end
+  local id, lanes = string.match(text, '^(.*)|(%d+)$')
+  local job = id and Jobs.find(id)
+  if not job then return end
+  Jobs.count_holders(job, -1, -lanes)
+  Queues.rest(job, now_ms)
+end
+
+-- HOLD worker slot_ttl -> 1 | 0 when the slot was reaped
+local function hold_slot(args)
+  if not call('ZSCORE', PREFIX .. 'slots', args[1]) then return 0 end
+  call('ZADD', PREFIX .. 'slots', decimal(now() + tonumber(args[2])), args[1])
+  return 1
+end
+
+-- LEAVE worker -> 1
+local function leave(args)
+  Slots.finish(args[1])
+  Slots.park(args[1], now())
+  return 1
+end
+
+register({
+  { 'hold', hold_slot, 'allow-oom' },
+  { 'leave', leave, 'allow-oom' },
+})

@@ -1,0 +1,305 @@
+-- Tenants: weights, caps and labels, and the order in which tenants are served.
+
+-- While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
+-- is that of their turns. With the first that is registered, `default` is registered too.
+function Tenants.exist()
+  if State.tenants_exist == nil then State.tenants_exist = call('EXISTS', PREFIX .. 'shares') == 1 end
+  return State.tenants_exist
+end
+
+-- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most, or nil; units|kind and device_ms
+-- of a day, named as ct:usage names them; stored_bytes.
+function Tenants.share_of(name)
+  if not State.shares[name] then
+    local stored, caps = call('HMGET', PREFIX .. 'shares', name, name .. '|caps'), nil
+    local weight, lanes, jobs = string.match(stored[1] or '', '^(%d+)|(%d+)|(%d+)$')
+    for what, most in string.gmatch(stored[2] or '', '([^=,]+)=(%d+)') do
+      caps = caps or {}
+      caps[what] = tonumber(most)
+    end
+    State.shares[name] = { weight = math.max(tonumber(weight or 1), 1), max_lanes = tonumber(lanes or 0),
+      max_jobs = tonumber(jobs or 0), caps = caps }
+  end
+  return State.shares[name]
+end
+
+-- Labels that hosts need to compute for the tenants that require some: ct:shares has them in |requires, as
+-- tenant=label+label, with commas between.
+function Tenants.required_labels()
+  if not State.required_labels then
+    State.required_labels = {}
+    for name, labels in string.gmatch(call('HGET', PREFIX .. 'shares', '|requires') or '', '([^=,]+)=([^,]+)') do
+      State.required_labels[name] = labels
+    end
+  end
+  return State.required_labels
+end
+
+-- Whether a host with these labels, with commas between, may not compute for a tenant; without labels: whether any may
+-- not.
+function Tenants.bars(name, labels)
+  local wanted = Tenants.required_labels()[name]
+  if not wanted or not labels then return wanted ~= nil end
+  for label in string.gmatch(wanted, '[^+]+') do
+    if not string.find(',' .. labels .. ',', ',' .. label .. ',', 1, true) then return true end
+  end
+  return false
+end
+
+-- What ct:shares is to have in |requires once a tenant requires these labels, with + between, or none; nil: what it
+-- has.
+function Tenants.with_labels(name, labels)
+  local wanted, rows = Tenants.required_labels(), {}
+  if (wanted[name] or '') == labels then return nil end
+  wanted[name] = labels ~= '' and labels or nil
+  for each, some in pairs(wanted) do rows[#rows + 1] = each .. '=' .. some end
+  table.sort(rows)
+  return table.concat(rows, ',')
+end
+
+-- A job that not every worker may take rings once for those that are idle: who may not take it rings for nobody else.
+function Tenants.ring_for_labelled(queue)
+  local idle = call('ZCARD', PREFIX .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
+  for _ = 1, math.min(idle, TENANTS_TRIED) do Queues.ring(queue) end
+end
+
+-- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
+local function exact(number) return string.format('%.17g', number) end
+
+-- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
+-- tenant that returns starts at the class' clock, ct:virtual.
+local function enter(queue, name)
+  local class = Queues.class_of(queue)
+  local finish = read_number('HGET', PREFIX .. 'finish:' .. class, name)
+  local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
+  if clock > finish then call('HSET', PREFIX .. 'finish:' .. class, name, exact(clock)) end
+  call('ZADD', PREFIX .. 'order:' .. queue, 'NX', exact(math.max(finish, clock)), name)
+end
+
+-- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
+function Tenants.bill(job, ms)
+  if ms == 0 then return end
+  local class, program = Queues.class_of(job.queue), Programs.is_program(job)
+  local cost = exact(ms / Tenants.share_of(job.tenant).weight)
+  local finish = call('HINCRBYFLOAT', PREFIX .. 'finish:' .. class, job.tenant, cost)
+  local function order(device) return PREFIX .. 'order:' .. device .. '.' .. class end
+  if program then call('ZADD', order('runner'), 'XX', finish, job.tenant) end
+  if call('EXISTS', order('gpu'), order('any'), order('cpu')) == 0 then return end -- as often as not nobody waits
+  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order(device), 'XX', finish, job.tenant) end
+end
+
+-- Makes ct:order of a queue of runners what ct:finish has: work on other devices is not noted there, which would cost
+-- it a call.
+function Tenants.refresh(queue)
+  local names = call('ZRANGE', PREFIX .. 'order:' .. queue, 0, -1)
+  if #names < 2 then return end
+  local words = {}
+  for i, finish in ipairs(call('HMGET', PREFIX .. 'finish:' .. Queues.class_of(queue), unpack(names))) do
+    words[2 * i - 1], words[2 * i] = finish or '0', names[i]
+  end
+  call('ZADD', PREFIX .. 'order:' .. queue, unpack(words))
+end
+
+function Tenants.line_up(queue, name, id, turn)
+  call('ZADD', PREFIX .. 'turns:' .. queue .. ':' .. name, turn, id)
+  if not call('ZSCORE', PREFIX .. 'order:' .. queue, name) then enter(queue, name) end
+end
+
+function Tenants.step_out(queue, name, id)
+  local turns = PREFIX .. 'turns:' .. queue .. ':' .. name
+  if call('ZREM', turns, id) == 0 or call('EXISTS', turns) == 1 then return end
+  call('ZREM', PREFIX .. 'order:' .. queue, name)
+end
+
+-- Counts jobs in a queue that wait and ring for nobody, since their tenants use all their lanes, or hosts with these
+-- labels may not compute for them; without labels: any host may not.
+function Tenants.capped_out(queue, labels)
+  local count, counted = 0, {}
+  local function leave_out(name)
+    if counted[name] then return end
+    counted[name] = true
+    count = count + call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
+  end
+  for _, member in ipairs(call('SMEMBERS', PREFIX .. 'capped')) do
+    local device, name = string.match(member, '^(gpu):(.*)$')
+    if not device or string.find(queue, '^[ga]') then leave_out(name or member) end
+  end
+  for name in pairs(Tenants.required_labels()) do
+    if Tenants.bars(name, labels) then leave_out(name) end
+  end
+  return count
+end
+
+-- Whether a tenant has caps on a day's use or on stored bytes.
+function Tenants.has_caps(name) return Tenants.share_of(name).caps ~= nil end
+
+-- Leases of a tenant that are alive: lanes that work for it.
+function Tenants.lanes_of(name, now_ms)
+  return call('ZCOUNT', PREFIX .. 'lanes:' .. name, '(' .. decimal(now_ms), '+inf')
+end
+
+function Tenants.is_limited(name) return Tenants.share_of(name).max_lanes > 0 end
+
+-- A tenant that uses all its lanes.
+function Tenants.is_capped(name) return Tenants.exist() and call('SISMEMBER', PREFIX .. 'capped', name) == 1 end
+
+-- Lanes that a tenant may use besides those that it uses.
+function Tenants.free_lanes(name, now_ms)
+  return Tenants.is_limited(name) and Tenants.share_of(name).max_lanes - Tenants.lanes_of(name, now_ms) or math.huge
+end
+
+function Tenants.occupy(name, token, now_ms, ttl)
+  call('ZADD', PREFIX .. 'lanes:' .. name, decimal(now_ms + ttl), token)
+  if Tenants.is_limited(name) then Tenants.note_cap(name, now_ms) end
+end
+
+-- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
+function Tenants.note_cap(name, now_ms)
+  local most = Tenants.share_of(name).max_lanes
+  if most > 0 and Tenants.lanes_of(name, now_ms) >= most then
+    call('SADD', PREFIX .. 'capped', name)
+  elseif call('SREM', PREFIX .. 'capped', name) == 1 then
+    for _, queue in ipairs(EVERY_QUEUE) do
+      local waiting = call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
+      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.ring(queue) end
+    end
+  end
+end
+
+-- Bills what a lease really took; nothing for one that was granted while nobody was billed.
+function Tenants.settle_bill(job, lease, ms)
+  if not lease.billed then return end
+  Tenants.bill(job, ms - lease.billed)
+  lease.billed = ms
+end
+
+-- Moves the virtual time of a tenant on in a class.
+function Tenants.catch_up(class, name, behind)
+  Tenants.bill({ queue = 'any.' .. class, tenant = name }, behind * Tenants.share_of(name).weight)
+end
+
+-- Time for which nobody could serve a tenant is not saved up: it starts at the clocks when it is served again.
+function Tenants.forgo(name)
+  for class in pairs(Queues.CLASSES) do
+    local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
+    local behind = clock - read_number('HGET', PREFIX .. 'finish:' .. class, name)
+    if behind > 0 then Tenants.catch_up(class, name, behind) end
+  end
+end
+
+-- Forgets what was read of a tenant's weight and caps.
+function Tenants.forget(name) State.shares[name] = nil end
+
+-- Everything that is there when the first tenant is registered belongs to `default`.
+local function divide()
+  for _, queue in ipairs(EVERY_QUEUE) do
+    local turns = PREFIX .. 'turns:' .. queue .. ':default'
+    call('ZUNIONSTORE', turns, 1, PREFIX .. 'pending:' .. queue)
+    call('DEL', PREFIX .. 'order:' .. queue)
+    if call('EXISTS', turns) == 1 then enter(queue, 'default') end
+  end
+  local admitted = PREFIX .. 'admitted:default'
+  call('ZUNIONSTORE', admitted, 3, PREFIX .. 'in:queued', PREFIX .. 'in:running', PREFIX .. 'in:finishing')
+  call('ZUNIONSTORE', PREFIX .. 'blocked:default', 1, PREFIX .. 'in:blocked')
+end
+
+-- TENANT name weight max_lanes max_jobs caps text tenant token labels -> new | changed. Registers a tenant or changes
+-- its weight and caps. max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most. text: those for the
+-- audit log. labels: that it requires of hosts, with + between; *: they stay.
+local function tenant(args)
+  local name, weight, lanes, jobs, caps, text = args[1], args[2], args[3], args[4], args[5], args[6]
+  local now_ms = now()
+  if not Tenants.exist() then
+    call('ZADD', PREFIX .. 'tenants', decimal(now_ms), 'default')
+    call('HSET', PREFIX .. 'shares', 'default', '1|0|0')
+    State.tenants_exist = true
+    divide()
+  end
+  local new = call('ZADD', PREFIX .. 'tenants', 'NX', decimal(now_ms), name) == 1
+  local shares = weight .. '|' .. lanes .. '|' .. jobs
+  local known = call('HMGET', PREFIX .. 'shares', name, name .. '|caps')
+  local changed = new or known[1] ~= shares or (known[2] or '') ~= caps
+  call('HSET', PREFIX .. 'shares', name, shares)
+  call('HDEL', PREFIX .. 'shares', name .. '|caps')
+  if caps ~= '' then call('HSET', PREFIX .. 'shares', name .. '|caps', caps) end
+  Tenants.forget(name)
+  if not string.find(caps, 'stored_bytes=', 1, true) then
+    call('DEL', PREFIX .. 'stored:' .. name)
+    call('HDEL', PREFIX .. 'stored', name)
+  end
+  local required = (args[9] or '*') ~= '*' and Tenants.with_labels(name, args[9])
+  if required then
+    changed = true
+    call('HSET', PREFIX .. 'shares', '|requires', required)
+    for _, queue in ipairs(EVERY_QUEUE) do Queues.level(queue) end
+  end
+  Tenants.note_cap(name, now_ms)
+  Admission.admit_backlog(name, now_ms, 100)
+  if changed then
+    local outcome = 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs .. text
+    Audit.log(now_ms, args[7], args[8], 'tenant', name, outcome)
+  end
+  return new and 'new' or 'changed'
+end
+
+-- TENANT_REMOVE name tenant token -> ok | missing | default | busy | workflows | tokens | artifacts. Only a tenant
+-- none of whose jobs waits or runs, and without tokens: whoever has one would go on as a tenant without caps.
+local function tenant_remove(args)
+  local name, now_ms = args[1], now()
+  if call('ZSCORE', PREFIX .. 'tenants', name) == false then return 'missing' end
+  if name == 'default' then return 'default' end
+  if call('EXISTS', PREFIX .. 'admitted:' .. name, PREFIX .. 'backlog:' .. name, PREFIX .. 'blocked:' .. name) > 0 then
+    return 'busy'
+  end
+  -- A later tenant of this name must not be given them.
+  if call('EXISTS', PREFIX .. 'workflows:' .. name) == 1 then return 'workflows' end
+  for _, id in ipairs(call('ZRANGE', PREFIX .. 'tokens', 0, -1)) do
+    local token = call('HMGET', PREFIX .. 'token:' .. id, 'tenant', 'expires')
+    local ends = tonumber(token[2] or 0) or 0
+    if token[1] == name and (ends == 0 or ends > now_ms) then return 'tokens' end
+  end
+  -- A later tenant of this name must not be given files, by their hashes alone. Those of deleted artifacts go soon.
+  local files = call('HGETALL', PREFIX .. 'files:' .. name)
+  for i = 2, #files, 2 do
+    local _, references = Files.parse(files[i])
+    if references > 0 then return 'artifacts' end
+  end
+  if call('EXISTS', PREFIX .. 'artifacts:' .. name) == 1 then return 'artifacts' end
+  for i = 1, #files, 2 do Files.drop_loose(name, files[i], now_ms) end
+  for _, member in ipairs(call('ZRANGE', PREFIX .. 'uploads', 0, -1)) do
+    if string.match(member, '^(.-)/') == name then call('ZADD', PREFIX .. 'uploads', 0, member) end
+  end
+  call('ZREM', PREFIX .. 'tenants', name)
+  call('HINCRBY', PREFIX .. 'generations', name, 1)
+  call('HDEL', PREFIX .. 'shares', name, name .. '|caps')
+  local required = Tenants.exist() and Tenants.with_labels(name, '')
+  if required then call('HSET', PREFIX .. 'shares', '|requires', required) end
+  call('DEL', PREFIX .. 'lanes:' .. name)
+  call('SREM', PREFIX .. 'capped', name, 'gpu:' .. name)
+  call('DEL', PREFIX .. 'stored:' .. name)
+  call('HDEL', PREFIX .. 'stored', name)
+  -- A later tenant of this name must not be given them.
+  call('DEL', PREFIX .. 'secrets:' .. name, PREFIX .. 'secret:' .. name)
+  for _, id in ipairs(call('HVALS', PREFIX .. 'schedules:' .. name)) do
+    call('ZREM', PREFIX .. 'schedules', id)
+    call('DEL', PREFIX .. 'schedule:' .. id)
+  end
+  call('DEL', PREFIX .. 'schedules:' .. name)
+  for _, id in ipairs(call('HVALS', PREFIX .. 'profiles:' .. name)) do Profiles.drop(id) end
+  call('DEL', PREFIX .. 'profiles:' .. name)
+  for _, id in ipairs(call('HVALS', PREFIX .. 'services:' .. name)) do
+    call('HSET', PREFIX .. 'service:' .. id, 'stopped', 1, 'deleted', 1)
+  end
+  call('DEL', PREFIX .. 'services:' .. name)
+  for _, state in ipairs({ 'pending', 'delivered', 'dead' }) do
+    call('DEL', PREFIX .. 'deliveries:' .. name .. ':' .. state)
+  end
+  for class in pairs(Queues.CLASSES) do call('HDEL', PREFIX .. 'finish:' .. class, name) end
+  Audit.log(now_ms, args[2], args[3], 'tenant', name, 'removed')
+  return 'ok'
+end
+
+register({
+  { 'tenant', tenant },
+  { 'tenant_remove', tenant_remove, 'allow-oom' },
+})

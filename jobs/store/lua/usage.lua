@@ -1,0 +1,76 @@
+-- Usage: what tenants used, by day.
+
+-- ct:usage:{tenant}: what a tenant's jobs used, by day|what. A counter that is full stops nothing.
+function Usage.add(job, now_ms, what, amount)
+  local field = decimal(math.floor(now_ms / DAY_MS)) .. '|' .. what
+  local sum = redis.pcall('HINCRBY', PREFIX .. 'usage:' .. job.tenant, field, decimal(amount))
+  if sum == amount then call('SADD', PREFIX .. 'usages', job.tenant) end -- the first of the day
+end
+
+-- Counts what a lease used. whole: this lease was all of the job, which nothing was used for before.
+function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, whole)
+  Usage.add(job, now_ms, 'ms|' .. device, ms)
+  Usage.add(job, now_ms, 'units|' .. job.kind, units)
+  Spans.extend(job, lease, device, units, ms, now_ms)
+  local prefix = 'use|' .. device .. '|' .. worker .. '|'
+  if whole then
+    Jobs.set(job, prefix .. 'units', decimal(units), prefix .. 'ms', decimal(ms), prefix .. 'leases', 1)
+  else
+    call('HINCRBY', job_key(job.id), prefix .. 'units', decimal(units))
+    call('HINCRBY', job_key(job.id), prefix .. 'ms', decimal(ms))
+    call('HINCRBY', job_key(job.id), prefix .. 'leases', 1)
+  end
+  -- A counter that is full stops no commit.
+  redis.pcall('HINCRBY', PREFIX .. 'units', job.kind .. '|' .. device, decimal(units))
+  call('HINCRBY', PREFIX .. 'outcomes', 'committed', 1)
+end
+
+-- USAGE_PRUNE tenant day -> fields removed. The leader: what was used on days before `day` is added up under `before`.
+local function usage_prune(args)
+  local key, removed = PREFIX .. 'usage:' .. args[1], 0
+  local stored = call('HGETALL', key)
+  for i = 1, #stored, 2 do
+    local day, what = string.match(stored[i], '^(%d+)|(.+)$')
+    if day and tonumber(day) < tonumber(args[2]) then
+      redis.pcall('HINCRBY', key, 'before|' .. what, stored[i + 1])
+      call('HDEL', key, stored[i])
+      removed = removed + 1
+    end
+  end
+  return removed
+end
+
+-- COUNT_INFERENCE coordinator number (tenant model requests prompt answer service figures) ... -> 1 / 0: this batch of
+-- the coordinator was counted. figures: JSON, name -> count of what is added to the service's last minute.
+local function count_inference(args)
+  local key, number, now_ms = PREFIX .. 'inferencecounted:' .. args[1], args[2], now()
+  if call('GET', key) == number then return 0 end
+  call('SET', key, number, 'EX', 3600)
+  local day, slot = decimal(math.floor(now_ms / DAY_MS)), math.floor(now_ms / 10000)
+  for i = 3, #args, 7 do
+    local usage, model = PREFIX .. 'usage:' .. args[i], args[i + 1]
+    for place, what in ipairs({ 'requests', 'prompt', 'answer' }) do
+      local amount = args[i + 1 + place]
+      if amount ~= '0' then call('HINCRBY', usage, day .. '|' .. what .. '|' .. model, amount) end
+    end
+    if args[i + 2] ~= '0' then call('SADD', PREFIX .. 'usages', args[i]) end
+    local figures = PREFIX .. 'servicefigures:' .. args[i + 5]
+    if call('HGET', figures, 'slot') ~= decimal(slot) then
+      for _, field in ipairs(call('HKEYS', figures)) do
+        local of = tonumber(string.match(field, '^(%d+)|'))
+        if of and of < slot - 6 then call('HDEL', figures, field) end
+      end
+      call('HSET', figures, 'slot', decimal(slot))
+    end
+    for what, count in pairs(cjson.decode(args[i + 6])) do
+      call('HINCRBY', figures, decimal(slot) .. '|' .. what, count)
+    end
+    call('PEXPIRE', figures, 90000)
+  end
+  return 1
+end
+
+register({
+  { 'count_inference', count_inference, 'allow-oom' },
+  { 'usage_prune', usage_prune, 'allow-oom' },
+})

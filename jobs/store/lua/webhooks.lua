@@ -1,0 +1,216 @@
+-- Webhooks: deliveries to those who are told of ends. A place is tenant|origin of their URLs: ct:outbox:{place} has
+-- when each is due, ct:deliveries when the first of each place is. ct:deliveries:{tenant}:{state}: those that are
+-- listed, by when they came there.
+
+--- Pending deliveries with which a tenant may have nothing further that is told, and beyond which what ends is dropped.
+local MOST_PENDING, MAX_PENDING = 10000, 100000
+--- Deliveries of a tenant that have ended and are listed, and for how many milliseconds.
+local LISTED, KEPT_MS = 1000, { delivered = 86400000, dead = 604800000 }
+--- ct:notifying: jobs with a webhook that have not ended, by when the leader looks whether they have.
+local NOTIFYING_MS = 60000
+--- Places at which one call looks; milliseconds for which one that has its part is passed over; the longest wait.
+local PLACES, PASSED_MS, FURTHEST_MS = 200, 250, 7200000
+
+-- Why nothing further with a webhook is taken of a tenant, as SUBMIT answers it, or nil.
+function Webhooks.refusal(tenant)
+  if call('ZCARD', PREFIX .. 'deliveries:' .. tenant .. ':pending') < MOST_PENDING then return nil end
+  return { 'over', 'notify', decimal(MOST_PENDING), '60' }
+end
+
+local function note_place(place)
+  local first = call('ZRANGE', PREFIX .. 'outbox:' .. place, 0, 0, 'WITHSCORES')
+  if first[2] then
+    call('ZADD', PREFIX .. 'deliveries', first[2], place)
+  else
+    call('ZREM', PREFIX .. 'deliveries', place)
+  end
+end
+
+local function place_of(tenant, url) return tenant .. '|' .. (string.match(url, '^%a+://[^/?#]*') or '') end
+
+local function fall_due(id, tenant, url, at)
+  local place = place_of(tenant, url)
+  call('ZADD', PREFIX .. 'outbox:' .. place, decimal(at), id)
+  note_place(place)
+end
+
+-- A tenant whose receivers have been away for very long loses what is new; it is counted.
+function Webhooks.add(id, tenant, url, now_ms, ...)
+  local pending = PREFIX .. 'deliveries:' .. tenant .. ':pending'
+  if call('ZCARD', pending) >= MAX_PENDING then return call('HINCRBY', PREFIX .. 'webhooks', 'dropped', 1) end
+  call('HSET', PREFIX .. 'delivery:' .. id, 'tenant', tenant, 'url', url, 'created', decimal(now_ms), 'attempts', 0,
+    'state', 'pending', ...)
+  call('ZADD', pending, decimal(now_ms), id)
+  fall_due(id, tenant, url, now_ms)
+end
+
+-- Ends a delivery that is delivered or dead, and notes what came of it. It is listed for a while.
+local function finish(id, tenant, url, state, now_ms, text)
+  local kept, place = KEPT_MS[state], place_of(tenant, url)
+  local listed = PREFIX .. 'deliveries:' .. tenant .. ':' .. state
+  call('ZREM', PREFIX .. 'outbox:' .. place, id)
+  note_place(place)
+  call('ZREM', PREFIX .. 'deliveries:' .. tenant .. ':pending', id)
+  call('HSET', PREFIX .. 'delivery:' .. id, 'state', state, 'ended', decimal(now_ms), 'said', text)
+  call('PEXPIRE', PREFIX .. 'delivery:' .. id, kept)
+  call('ZADD', listed, decimal(now_ms), id)
+  call('PEXPIRE', listed, kept)
+  call('ZREMRANGEBYSCORE', listed, '-inf', decimal(now_ms - kept))
+  local old = call('ZPOPMIN', listed, decimal(math.max(call('ZCARD', listed) - LISTED, 0)))
+  for i = 1, #old, 2 do call('DEL', PREFIX .. 'delivery:' .. old[i]) end
+  call('HINCRBY', PREFIX .. 'webhooks', state, 1)
+end
+
+-- The id of a delivery, which a call that is repeated makes again.
+function Webhooks.id_of(...) return 'msg_' .. string.sub(redis.sha1hex(table.concat({ ... }, '|')), 1, 27) end
+
+-- Writes the delivery of a job that has ended; of one that has not, notes that it will.
+function Webhooks.notify(job, now_ms)
+  if not Jobs.TERMINAL[job.state] then
+    return redis.pcall('ZADD', PREFIX .. 'notifying', decimal(now_ms + NOTIFYING_MS), job.id)
+  end
+  if redis.pcall('ZREM', PREFIX .. 'notifying', job.id) ~= 1 then return end -- told already, or refused to this worker
+  local known = call('HMGET', job_key(job.id), 'notify', 'error')
+  if not known[1] then return end
+  local ends = decimal(call('HINCRBY', job_key(job.id), 'told', 1))
+  local id = Webhooks.id_of(job.id, decimal(job.seq), decimal(now_ms), ends)
+  Webhooks.add(id, job.tenant, known[1], now_ms, 'type', 'job.' .. job.state, 'job', job.id, 'kind', job.kind,
+    'error', string.sub(known[2] or '', 1, 2000))
+end
+
+-- TAKE_DELIVERIES want lease attempts per_place per_host per_tenant busy(json: place, tenant|host or tenant ->
+-- deliveries in hand) -> {now, {id, field, value ...} ...}. Due deliveries for one sender, for `lease` ms; those of a
+-- sender that dies fall due again. No place, no host and no tenant has more of them in hand than its part, so that a
+-- receiver that is slow holds up no other.
+local function take_deliveries(args)
+  local want, lease, attempts = tonumber(args[1]), args[2], tonumber(args[3])
+  local per_place, per_host, per_tenant = tonumber(args[4]), tonumber(args[5]), tonumber(args[6])
+  local busy = cjson.decode(args[7])
+  local now_ms, taken = now(), {}
+
+  local function take(place, id)
+    local key = PREFIX .. 'delivery:' .. id
+    local known = call('HMGET', key, 'tenant', 'url', 'attempts')
+    local tried = tonumber(known[3] or nil)
+    local is_whole = known[1] and known[2] and tried
+    -- Its tenant was removed, or it is broken.
+    if not is_whole or not call('ZSCORE', PREFIX .. 'deliveries:' .. known[1] .. ':pending', id) then
+      call('DEL', key)
+      call('ZREM', PREFIX .. 'outbox:' .. place, id)
+    elseif tried >= attempts then
+      finish(id, known[1], known[2], 'dead', now_ms, 'its coordinator died at each attempt')
+    else
+      call('HSET', key, 'attempts', decimal(tried + 1))
+      call('ZADD', PREFIX .. 'outbox:' .. place, decimal(now_ms + lease), id)
+      -- How many tenants of this name were removed: the key that signs is not theirs.
+      local generation = call('HGET', PREFIX .. 'generations', known[1]) or '0'
+      taken[#taken + 1] = { id, 'generation', generation, unpack(call('HGETALL', key)) }
+      return true
+    end
+  end
+
+  -- Redis' clock has stepped back: what would fall due later than any wait is due now.
+  local function come_back(place)
+    local outbox = PREFIX .. 'outbox:' .. place
+    local far = '(' .. decimal(now_ms + FURTHEST_MS)
+    for _, id in ipairs(call('ZRANGEBYSCORE', outbox, far, '+inf', 'LIMIT', 0, 1000)) do
+      call('ZADD', outbox, decimal(now_ms), id)
+    end
+    note_place(place)
+  end
+
+  local function count(name) busy[name] = (busy[name] or 0) + 1 end
+
+  local far = '(' .. decimal(now_ms + FURTHEST_MS)
+  for _, place in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'deliveries', far, '+inf', 'LIMIT', 0, 100)) do
+    come_back(place)
+  end
+  for _, place in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'deliveries', '-inf', decimal(now_ms), 'LIMIT', 0, PLACES)) do
+    if #taken >= want then break end
+    local tenant, rest = string.match(place, '^([^|]*)|%a*:?/?/?(.*)$')
+    -- Behind two bars, so that it is no place.
+    local host = (tenant or '') .. '||' .. string.gsub(rest or place, ':%d+$', '')
+    tenant = tenant or place
+    local room = math.min(per_place - (busy[place] or 0), per_host - (busy[host] or 0),
+      per_tenant - (busy[tenant] or 0), want - #taken)
+    if room > 0 then
+      local outbox = PREFIX .. 'outbox:' .. place
+      for _, id in ipairs(call('ZRANGEBYSCORE', outbox, '-inf', decimal(now_ms), 'LIMIT', 0, room)) do
+        if take(place, id) then
+          count(place)
+          count(host)
+          count(tenant)
+        end
+      end
+      come_back(place)
+    else
+      call('ZADD', PREFIX .. 'deliveries', decimal(now_ms + PASSED_MS), place) -- others come first
+    end
+  end
+  return { decimal(now_ms), unpack(taken) }
+end
+
+-- END_DELIVERY id attempt outcome wait text -> ended | again | stale | missing. outcome: delivered, dead, or again,
+-- due in `wait` ms.
+local function end_delivery(args)
+  local id, outcome, now_ms = args[1], args[3], now()
+  local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'attempts', 'state')
+  if not (known[1] and known[2]) or known[4] ~= 'pending' then return 'missing' end
+  -- Another sender has it. What is delivered is delivered.
+  if known[3] ~= args[2] and outcome ~= 'delivered' then return 'stale' end
+  call('HINCRBY', PREFIX .. 'webhooks', outcome == 'delivered' and 'succeeded' or 'failed', 1)
+  if outcome ~= 'again' then
+    finish(id, known[1], known[2], outcome, now_ms, args[5])
+    return 'ended'
+  end
+  call('HSET', PREFIX .. 'delivery:' .. id, 'said', args[5])
+  fall_due(id, known[1], known[2], now_ms + args[4])
+  return 'again'
+end
+
+-- RETRY_DELIVERY id tenant caller token -> ok | pending | missing | full. Tries a delivery again that has ended, or one
+-- that waits at once.
+local function retry_delivery(args)
+  local id, of, now_ms = args[1], args[2], now()
+  local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'state')
+  if known[1] ~= of or not known[2] then return 'missing' end
+  -- It was that of another tenant of this name, which was removed.
+  if not call('ZSCORE', PREFIX .. 'deliveries:' .. of .. ':' .. known[3], id) then return 'missing' end
+  local pending = PREFIX .. 'deliveries:' .. of .. ':pending'
+  if known[3] ~= 'pending' then
+    if call('ZCARD', pending) >= MAX_PENDING then return 'full' end
+    call('ZREM', PREFIX .. 'deliveries:' .. of .. ':' .. known[3], id)
+    call('HSET', PREFIX .. 'delivery:' .. id, 'state', 'pending', 'attempts', 0)
+    call('HDEL', PREFIX .. 'delivery:' .. id, 'ended')
+    call('PERSIST', PREFIX .. 'delivery:' .. id)
+    call('ZADD', pending, decimal(now_ms), id)
+  end
+  fall_due(id, of, known[2], now_ms)
+  Audit.log(now_ms, args[3], args[4], 'retry webhook', id, 'ok')
+  return 'ok'
+end
+
+-- FIND_ENDED -> how many. Writes the deliveries of jobs that ended without theirs, among 32 a call.
+local function find_ended()
+  local now_ms, found = now(), 0
+  cap_scores(PREFIX .. 'notifying', now_ms, NOTIFYING_MS)
+  for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'notifying', '-inf', decimal(now_ms), 'LIMIT', 0, 32)) do
+    local job = Jobs.read(id)
+    if not job then
+      call('ZREM', PREFIX .. 'notifying', id)
+    elseif Jobs.TERMINAL[job.state] then
+      Webhooks.notify(job, now_ms)
+      found = found + 1
+    else
+      call('ZADD', PREFIX .. 'notifying', decimal(now_ms + NOTIFYING_MS), id)
+    end
+  end
+  return found
+end
+
+register({
+  { 'end_delivery', end_delivery, 'allow-oom' },
+  { 'find_ended', find_ended, 'allow-oom' },
+  { 'retry_delivery', retry_delivery, 'allow-oom' },
+  { 'take_deliveries', take_deliveries, 'allow-oom' },
+})

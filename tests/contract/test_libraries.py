@@ -1,0 +1,121 @@
+"""Libraries of functions on the server: this version's beside others', loaded by coordinators, deleted when unused."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import redis
+
+from coordinator.leader import Janitor
+from jobs.store import Store, connection
+from jobs.store.libraries import KEPT_MS
+from jobs.store.scripts import Limits
+from jobs.store.tenants import Tenant
+from tests.contract.lease_model import CLOCK, Bench
+
+#: A function that never ends, and writes nothing.
+ENDLESS = "#!lua name=endless\nredis.register_function('endless', function() while true do end end)"
+#: A library in the place of ours, which answers what nobody expects.
+REPLACED = "#!lua name={name}\nredis.register_function('{name}_hold', function() return 7 end)"
+
+
+def other_version(bench: Bench) -> Store:
+    """A process of another version, whose library has another text."""
+    return Store(bench.client, clock=CLOCK, limits=Limits(expiries=2))
+
+
+def test_two_versions_are_there_side_by_side(bench: Bench) -> None:
+    other = other_version(bench)
+    job = bench.submit(10)
+    assert other.jobs.pause(job) == ["ok", "paused"] and bench.store.jobs.resume(job) == ["ok", "queued"]
+    assert {bench.store.scripts.library.name, other.scripts.library.name} <= set(bench.store.libraries.names())
+
+
+def test_a_library_that_is_missing_is_loaded(bench: Bench) -> None:
+    """As on an empty server, or after a failover that lost the load."""
+    bench.client.function_flush()
+    job = bench.submit(10)
+    bench.client.function_flush()
+    assert bench.store.jobs.cancel(job) == ["ok", "cancelled"]
+    bench.client.function_flush()
+    assert not bench.store.slots.hold("w")
+
+
+def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> None:
+    """A backup carries functions, and whoever may load can replace one."""
+    name = bench.store.scripts.library.name
+    bench.client.function_load(REPLACED.format(name=name), replace=True)
+    assert bench.store.scripts.run("hold", "w", 1000) == 7
+    Janitor(bench.store).round()
+    assert bench.store.scripts.run("hold", "w", 1000) == 0
+
+
+def test_what_one_call_learned_is_forgotten_by_the_next(bench: Bench) -> None:
+    """A library's variables live as long as the server."""
+    bench.submit(10)
+    bench.store.tenants.put(Tenant(name="a", max_jobs=1))
+    bench.submit(10, tenant="a")
+    bench.store.tenants.put(Tenant(name="a", max_jobs=2))
+    job = bench.submit(10, tenant="a")
+    assert bench.client.zscore("ct:admitted:a", job)
+    bench.client.flushall()
+    bench.client.set("test:clock", 1)
+    assert bench.store.jobs.pause(bench.submit(10)) == ["ok", "paused"]
+    assert not bench.client.keys("ct:admitted:*")
+
+
+def test_the_leader_deletes_what_no_process_uses(bench: Bench) -> None:
+    other, ours = other_version(bench), bench.store.scripts.library.name
+    other.fleet.heartbeat("w", "1", {"device": "cpu"})
+    theirs = other.scripts.library.name
+    bench.store.fleet.lead("me")
+    assert bench.store.libraries.delete_unused() == []
+    bench.advance(KEPT_MS // 2)
+    other.fleet.heartbeat("w", "1", {"device": "cpu"})
+    bench.store.fleet.lead("me")
+    bench.advance(KEPT_MS // 2 + 1)
+    assert theirs not in bench.store.libraries.delete_unused(), "a worker uses it"
+    bench.advance(KEPT_MS)
+    bench.store.fleet.lead("me")
+    assert theirs in bench.store.libraries.delete_unused()
+    assert ours in bench.store.libraries.names() and theirs not in bench.store.libraries.names()
+    assert other.fleet.heartbeat("w", "1", {"device": "cpu"}) == "ok", "it is loaded again"
+
+
+def test_a_library_of_a_coordinator_that_is_about_to_lead_is_kept(bench: Bench) -> None:
+    other = other_version(bench)
+    other.libraries.load()
+    bench.store.fleet.lead("me")
+    assert bench.store.libraries.delete_unused() == []
+    bench.advance(KEPT_MS - 1)
+    assert bench.store.libraries.delete_unused() == [] and other.scripts.library.name in other.libraries.names()
+
+
+def test_a_function_that_does_not_end_is_killed(bench: Bench) -> None:
+    bench.client.function_load(ENDLESS, replace=True)
+    bench.client.config_set("busy-reply-threshold", 100)
+    url = bench.client.connection_pool.connection_kwargs
+    operator = redis.Redis(host=url["host"], port=url["port"])
+    stuck: list[Exception] = []
+
+    def call() -> None:
+        try:
+            redis.Redis(host=url["host"], port=url["port"]).fcall("endless", 0)
+        except redis.RedisError as error:
+            stuck.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        time.sleep(0.5)
+        with pytest.raises(connection.Unreachable) as refused:
+            bench.submit(10)
+        assert "FUNCTION KILL" in connection.reason(refused.value)
+    finally:
+        operator.function_kill()
+        thread.join()
+        bench.client.config_set("busy-reply-threshold", 5000)
+    assert "killed" in str(stuck[0]).lower()
+    assert bench.submit(10)
