@@ -29,7 +29,7 @@ HEADINGS = ("wrong results", "stuck", "left over", "events", "tracebacks")
 #: What may be in Redis when nothing is going on, besides the jobs' own keys: docs/lease-protocol.md has them all.
 MAY_STAY = re.compile(
     r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:(cpu|runner))?|worker:(worker|runner)-\d|nodes|events|idem:.*|mark:.*|load|bell:.*"
-    r"|bells|seq|sweep|audit(log|head)|leader|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
+    r"|bells|seq|sweep|audit(log|head)|leader|libraries|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
     r"|durations|usages|usage:.*|token:.*|tokens|tokenset|tokenhash.*|shapes"
     r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace|workflowfigures|tunnel:.*)"
     r"|rq:(queues|workers(:.*)?|worker:.*)"
