@@ -8,7 +8,7 @@ import time
 import pytest
 import redis
 
-from coordinator.leader import Janitor
+from coordinator.leader import Leader
 from jobs.store import Store, connection
 from jobs.store.libraries import KEPT_MS
 from jobs.store.scripts import Limits
@@ -48,7 +48,7 @@ def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> N
     name = bench.store.scripts.library.name
     bench.client.function_load(REPLACED.format(name=name), replace=True)
     assert bench.store.scripts.run("hold", "w", 1000) == 7
-    Janitor(bench.store).round()
+    Leader(bench.store).round()
     assert bench.store.scripts.run("hold", "w", 1000) == 0
 
 

@@ -81,8 +81,8 @@ local function seconds_until_purge(name, now_ms)
 end
 
 -- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The
--- event after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are words[from],
--- its name, and what follows it, and so on.
+-- event after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are
+-- words[from], its name, and what follows it, and so on.
 function Caps.too_much(name, words, from, now_ms)
   local most, bytes = Tenants.share_of(name).caps.stored_bytes, 0
   if not most then return nil end

@@ -94,8 +94,9 @@ local function add_files(args)
 end
 
 -- ADD_PART tenant sha size number object -> new | there | size | gone; {over, most, loose bytes}.
--- ct:parts:{tenant}:{sha}: the size of a file that is being uploaded, and number -> object of each part. size: it
--- began with another size.
+-- ct:parts:{tenant}:{sha}: the size of a file that is being uploaded, and number -> object of each part. size: it began
+-- with another size. there: the part or the whole file is stored. A part of a stored file would begin an upload that
+-- nobody completes.
 local function add_part(args)
   local of, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
   local place = PREFIX .. 'parts:' .. of .. ':' .. sha
