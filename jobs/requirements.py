@@ -1,6 +1,6 @@
 """Requirements of programs: what a runner must have for a job, and what one lacks.
 
-`store/lua/next.lua` has the same rule for what a runner can take now; a test compares the two.
+`store/lua/programs.lua` has the same rule for what a runner can take now; a test compares the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every key of Redis: the only place in Python that spells one. Lua's own spelling is in `lua/prelude.lua`.
+"""Every key of Redis: the only place in Python that spells one. Lua's own spelling is in the files of `lua/`.
 
 A test compares both with the table in `docs/lease-protocol.md`. Times in keys are milliseconds of Redis' clock.
 """

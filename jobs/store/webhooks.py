@@ -1,6 +1,6 @@
-"""Deliveries of webhooks: written by the script that ends a job, taken by senders, and listed.
+"""Deliveries of webhooks: written by the function that ends a job, taken by senders, and listed.
 
-`lua/prelude.lua` says which keys there are. A delivery is written once and sent at least once.
+`lua/webhooks.lua` says which keys there are. A delivery is written once and sent at least once.
 """
 
 from __future__ import annotations
