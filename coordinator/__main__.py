@@ -1,4 +1,4 @@
-"""Run one coordinator: `python -m coordinator`, with `--sockets PATH` on the sockets that are handed over there."""
+"""Run one coordinator: `python -m coordinator`, with `--sockets PATH` on sockets that it gets at PATH."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastAPI:
-    """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then.
+    """Return one replica's application, which starts work in its lifespan. It needs no Redis until then.
 
-    `metrics`: the socket on which metrics are served; without it they get one of their own.
+    `metrics` is the socket on which metrics are served. If it is missing, they get a new socket.
     """
     replica = composition.compose(settings, metrics)
     state = replica.state

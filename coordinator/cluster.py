@@ -135,13 +135,13 @@ class Cluster:
         return self._packers.get((source, name))
 
     async def prepare(self, kind: str, name: str, source: str, stored: ResultText) -> Packer:
-        """Make the packer of a binary from the stored result of the job `source`, and keep it for later requests.
+        """Make the packer of a binary from the stored result of the job `source`, and cache it for later requests.
 
-        One at a time: each takes up to some seconds of a CPU and some tens of MB.
+        Runs one at a time, because each takes up to a few seconds of CPU time and tens of MB.
         """
         definition = registry.definition(kind)
         async with self._packing:
-            if made := self.packer(source, name):  # by a request that came before
+            if made := self.packer(source, name):  # by an earlier request
                 return made
             made = await run_in_threadpool(lambda: definition.binary(name, JsonReader(stored.pieces())))
             while len(self._packers) >= _PACKERS:

@@ -74,7 +74,7 @@ class Replica:
     #: Each is a thread.
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
-    #: Socket on which metrics are served; None: one of their own.
+    #: Socket on which metrics are served; None: a new one.
     metrics: socket.socket | None = None
 
     def add_span(self, span: TraceSpan) -> None:
@@ -91,7 +91,7 @@ class Replica:
 
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start every part; stop them in the reverse order, also those that had started when another one failed."""
+        """Start every part, and stop them in the reverse order. If one fails to start, stop those that have started."""
         loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
         async with AsyncExitStack() as started:
             started.callback(self.exporter.serve(self.settings, self.metrics))
@@ -118,7 +118,7 @@ class Replica:
 
 
 def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica:
-    """Build a replica. Needs no Redis until it runs. `metrics`: the socket on which metrics are served, if any."""
+    """Build a replica. It needs no Redis until it runs. `metrics` is the socket on which metrics are served, if any."""
     main = Store(
         connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait
     )  # fmt: skip
@@ -142,7 +142,7 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
 
 
 def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store:
-    """Return a store with connections of its own, for reads that wait or that must not wait for others."""
+    """Return a store with its own connections, for reads that wait or that must not wait for others."""
     return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
 
 
@@ -223,13 +223,13 @@ class _Background:
             leading(
                 "workflows",
                 WorkflowTask(store.workflows, self.engine).round,
-                failure="workflows were not looked at",
+                failure="workflows were not checked",
                 wakes_on=workflow_task.has_changed,
             ),
             leading(
                 "services",
                 Reconciler(store, self._on_behalf).round,
-                failure="replicas of services were not looked at",
+                failure="replicas of services were not checked",
                 wakes_on=reconciler.has_ended,
             ),
             leading("profiles", Collection(store, self._trees).round, failure="profiles were not collected"),
@@ -245,13 +245,13 @@ class _Background:
 
 
 def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
-    """Return what submits jobs for their makers, by one store."""
+    """Return the object that submits jobs on behalf of users through one store."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 
 
 async def _serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
-    """Answer over gRPC if the settings ask for it, and return what ends that."""
+    """Start the gRPC server if the settings enable it, and return the function that stops it."""
     if settings.grpc_port:
         from coordinator.rpc import server  # needs packages that others do without
 

@@ -20,12 +20,12 @@ _MOST_CALLS = 400
 
 
 def has_failed(events: Sequence[Event]) -> bool:
-    """Return True if a job has ended other than done. The script that ends a done job releases its dependents."""
+    """Return True if a job failed or was cancelled. The script that ends a done job releases its dependents."""
     return any(event.ends and event.fields["state"] != "done" for event in events)
 
 
 class Dependents:
-    """Jobs that come after others."""
+    """Jobs that depend on other jobs."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet

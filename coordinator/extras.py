@@ -24,7 +24,7 @@ def check(settings: Settings) -> None:
 
 
 def drop_unusable(settings: Settings) -> Settings:
-    """Return the settings, without the export of spans if its packages are missing; log what to install then.
+    """Return the settings. If the packages for exporting spans are missing, disable the export and log what to install.
 
     The variable may be meant for other programs on the machine, and no job needs spans.
     """

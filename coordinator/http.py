@@ -186,7 +186,7 @@ async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_se
 
 
 def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status: int = 200) -> Response:
-    """Return a result as JSON, with text around it. A long result is sent in pieces, as Redis gives them."""
+    """Return a result as JSON, with text around it. Send a long result in pieces, as they arrive from Redis."""
     if not result.is_long:
         return Response(head + result.whole() + end, status, media_type="application/json")
     length = str(len(head) + result.length + len(end))

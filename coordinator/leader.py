@@ -28,7 +28,7 @@ _BELLS_EVERY = 60
 
 
 class Leader:
-    """Leads or waits to lead; `record` writes metrics down after each round that it leads."""
+    """Leads, or waits to lead. Calls `record` to store metrics after each round in which it leads."""
 
     def __init__(
         self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS,

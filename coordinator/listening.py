@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jobs import metrics_server
 from jobs.settings import Settings
 
-#: Most sockets that are handed over, and bytes of their names.
+#: Limits of the number of sockets that are handed over, and of the bytes of their names.
 _MOST, _BYTES = 16, 256
 
 
@@ -28,7 +28,7 @@ class Listeners:
 
 
 def listen(settings: Settings, handed_over_at: str) -> Listeners:
-    """Return the sockets that are handed over at a path; if it is empty, open them. Raises CannotListen."""
+    """Return the sockets that are handed over at a path. If the path is empty, open them. Raises CannotListen."""
     if handed_over_at:
         return _receive(handed_over_at)
     if not settings.metrics_port:
@@ -45,15 +45,15 @@ def listen(settings: Settings, handed_over_at: str) -> Listeners:
 
 
 def _receive(path: str) -> Listeners:
-    """Ask the starter for the sockets, at a socket of the same user."""
+    """Request the sockets from the process that started this one, at a socket that only the same user can open."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(path)
             names, descriptors, _, _ = socket.recv_fds(link, _BYTES, _MOST)
         except OSError as error:
-            raise CannotListen(f"{path} hands over no sockets: {error.strerror or error}") from None
+            raise CannotListen(f"{path} did not hand over sockets: {error.strerror or error}") from None
     if not descriptors:
-        raise CannotListen(f"{path} hands over no sockets: the cluster is stopping")
+        raise CannotListen(f"{path} did not hand over sockets: the cluster is stopping")
     named = list(zip(names.decode().split(), map(_open, descriptors), strict=True))
     return Listeners(
         api=[each for name, each in named if name == "api"],

@@ -61,7 +61,7 @@ def without_slash(app: FastAPI, scope: Scope) -> str | None:
     path = scope["path"].rstrip("/")
     if not path or path == scope["path"]:
         return None
-    # Pages match every path, and answer one with a slash at its end as one without.
+    # Pages match every path, and treat a path with a slash at its end like one without.
     routes = [route for route in app.router.routes if not isinstance(route, Mount)]
     return path if any(route.matches({**scope, "path": path})[0] is not Match.NONE for route in routes) else None
 

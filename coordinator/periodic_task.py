@@ -31,11 +31,11 @@ def _never(_events: Sequence[Event]) -> bool:
 
 
 class PeriodicTask(threading.Thread):
-    """Calls `work` every `interval` seconds until stopped, whatever fails, and at once after events that `wakes_on`.
+    """Calls `work` every `interval` seconds until stopped, even after failures, and at once if `wakes_on` is true.
 
-    `work` may return the seconds until its next call. `condition` is asked before each call; `otherwise` is called
-    while it is false. `at_end` is called once after the last call. A failure is logged as "`failure`: reason", once
-    until the work succeeds again or fails for another reason.
+    `work` may return the seconds until its next call. `condition` is checked before each call. While it is
+    false, `otherwise` is called instead. `at_end` is called once after the last call. A failure is logged once as
+    "`failure`: reason", and again only after the work has succeeded or failed for another reason.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PeriodicTask(threading.Thread):
         return None
 
     def _call(self, call: Callable[[], float | None]) -> float | None:
-        """Call; return None after a failure."""
+        """Call the function. After a failure, log it and return None."""
         try:
             wait = call()
         except connection.Unreachable as error:
@@ -105,7 +105,7 @@ class PeriodicTask(threading.Thread):
         self._reason = reason
 
     def stop(self) -> None:
-        """End after the call in progress; wait for `at_end` for STOP_SECONDS at most."""
+        """Stop after the call in progress. Wait at most STOP_SECONDS for `at_end`."""
         self._stopped = True
         self._woken.set()
         if self._at_end is not None and self.is_alive():

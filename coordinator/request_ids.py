@@ -1,4 +1,4 @@
-"""Ids of requests under /v1: in the answer and in the log, so that a client can name a request that failed."""
+"""IDs of requests under /v1. The response and the log contain them, so a client can name a request that failed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coordinator.services import error_forms
 
 _HEADER = b"x-request-id"
-#: Ids that are taken from the request, the same as in nginx/conf/nginx.conf.
+#: Pattern of IDs that are taken from the request, the same as in nginx/conf/nginx.conf.
 _GIVEN = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 class RequestIds:
-    """ASGI layer that names each request under /v1: by the id that it came with, as through nginx, or a new one."""
+    """ASGI layer that gives each request under /v1 an ID: the one in its header, which nginx sets, or a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,22 +36,22 @@ class RequestIds:
 
 
 def headers(scope: Scope) -> dict[str, str]:
-    """Return the headers that name a request; none where it has no id."""
+    """Return the headers with the request's ID; empty if it has no ID."""
     found = scope.get("state", {}).get("request_id")
     if not found:
         return {}
     named = {"X-Request-Id": found}
-    # The name that Anthropic's clients read.
+    # Anthropic's clients read this name.
     return {**named, "Request-Id": found} if error_forms.is_anthropic(scope["path"]) else named
 
 
 def logged(scope: Scope) -> dict[str, str]:
-    """Return the field of the log that names a request; none where it has no id."""
+    """Return the log field with the request's ID; empty if it has no ID."""
     found = scope.get("state", {}).get("request_id")
     return {"request_id": found} if found else {}
 
 
 def _given(scope: Scope) -> str:
-    """Return the id that a request came with; empty for none that is usable."""
+    """Return the ID in the request's headers; empty if there is no valid one."""
     given = next((value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER), "")
     return given if _GIVEN.fullmatch(given) else ""

@@ -34,7 +34,7 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
         if wrong := all_wrong(warmed):
             warmed = compile_anew(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
-    except BaseException as error:  # also of a signal that stops the worker
+    except BaseException as error:  # including one from a signal that stops the worker
         close(lanes)
         if isinstance(error, LaneDied):
             raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
@@ -42,7 +42,7 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     for kind, why in all_wrong(warmed).items():
         worker.refuse(kind, why)
     if unkept := all_unkept(warmed):
-        log.warning("the next start compiles again: compiled code cannot be kept", extra={"unkept": unkept})
+        log.warning("compiled code cannot be stored; the next start compiles again", extra={"unkept": unkept})
     if removed := [name for one in warmed for name in one.removed]:
         log.info("compiled code that nothing used for a month was removed", extra={"folders": removed})
     return lanes
@@ -54,7 +54,7 @@ def all_wrong(warmed: Iterable[Warmed]) -> dict[str, str]:
 
 
 def all_unkept(warmed: Iterable[Warmed]) -> dict[str, str]:
-    """Return why compiled code is not kept, by kind, for the kinds that no lane has kept."""
+    """Return why compiled code is not stored, by kind, for the kinds whose code no lane has stored."""
     return {kind: why for one in warmed for kind, why in one.unkept.items()}
 
 

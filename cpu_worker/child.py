@@ -34,7 +34,7 @@ class Warmed:
     wrong: dict[str, str] = field(default_factory=dict)
     #: Folders of compiled code that it removed, since nothing had used them for long.
     removed: list[str] = field(default_factory=list)
-    #: Why compiled code is not kept for the next start.
+    #: Why compiled code is not stored for the next start.
     unkept: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""Calls below /v1 that engines answer and the gateway passes on: OpenAI's, Anthropic's, and /rerank, as Jina has it."""
+"""Calls below /v1 that engines answer and the gateway passes on: OpenAI's, Anthropic's, and Jina's /rerank."""
 
 CHAT, COMPLETIONS, EMBEDDINGS, RERANK = "/chat/completions", "/completions", "/embeddings", "/rerank"
 RESPONSES, RESPONSES_TOKENS = "/responses", "/responses/input_tokens"

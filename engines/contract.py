@@ -10,15 +10,15 @@ from pydantic import BaseModel
 
 from jobs.kinds.program_arguments import Argument
 
-#: What a model does, in the words of llama.cpp and Ollama.
+#: Ability of a model, by its name in llama.cpp and Ollama.
 Capability = Literal["completion", "embedding", "rerank"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """Calls, context and capabilities of a service's replicas. None: the engine cannot know it."""
+    """Calls, context and capabilities of a service's replicas. None: the engine cannot know this."""
 
-    #: Tokens of prompt and answer together, of one request.
+    #: Most tokens of prompt and answer together in one request.
     context_length: int | None = None
     capabilities: tuple[Capability, ...] | None = None
     #: Calls of `engines/calls.py` that they answer; the gateway refuses all others.

@@ -96,12 +96,12 @@ def of_gguf(known: Mapping[str, Any]) -> Cache | None:
 
 
 def context_of_gguf(known: Mapping[str, Any]) -> int:
-    """Return the tokens of the longest context that a GGUF file's metadata names; 0 for none."""
+    """Return the longest context, in tokens, in a GGUF file's metadata; 0 if it names none."""
     return _tokens(known.get(f"{known.get('general.architecture')}.context_length"))
 
 
 def context_of_config(known: Mapping[str, Any]) -> int:
-    """Return the tokens of the longest context that a folder's config.json names; 0 for none."""
+    """Return the longest context, in tokens, in a folder's config.json; 0 if it names none."""
     inner = known.get("text_config")
     return _tokens((inner if isinstance(inner, Mapping) else known).get("max_position_embeddings"))
 

@@ -49,7 +49,7 @@ def need(engine: str) -> Callable[[Any, Model, int], Need] | None:
 
 
 def abilities(engine: str, parameters: Any, model: Model | None) -> Abilities:
-    """Return what can be asked of an engine's replicas; nothing is known of one that does not say it."""
+    """Return the abilities of an engine's replicas; all unknown if the engine does not define them."""
     found = getattr(definition(engine), "abilities", None)
     return cast(Abilities, found(parameters, model)) if found and model else Abilities()
 

@@ -177,7 +177,7 @@ class Work:
             opened = open_device(self._settings, self._machine, gpu.uuid)
             log.info("self-test passed", extra={"seconds": opened})
             if unkept := code_sets.unkept():
-                log.warning("the next start compiles again: compiled code cannot be kept", extra={"unkept": unkept})
+                log.warning("compiled code cannot be stored; the next start compiles again", extra={"unkept": unkept})
         self._sharing = Sharing()
         most, known = self._settings.gpu_batch_size, self._health.why
         return [StreamLane(str(number), most, self._retire, self._sick, known) for number in range(LANES)]

@@ -104,7 +104,7 @@ class OverLimit(ClusterError):
 
     def __init__(self, detail: str = "", *, field: str | None = None, seconds: int = 1) -> None:
         super().__init__(detail, field=field)
-        #: Seconds after which it makes sense to try again, for Retry-After.
+        #: Seconds after which a client should try again, for Retry-After.
         self.seconds = seconds
 
 

@@ -1,4 +1,4 @@
-"""A JSON text read in pieces. Whoever parses one of tens of megabytes at once stops all other threads meanwhile.
+"""A JSON text read in pieces. Parsing tens of megabytes at once would block all other threads.
 
 reader = JsonReader(pieces)
 for name in reader.members():
@@ -23,18 +23,18 @@ _ENDS_EARLY = "the JSON text ends early"
 
 
 class JsonReader:
-    """Values of a JSON text, in their order. ValueError for a text that is something else."""
+    """Values of a JSON text, in order. Raises ValueError for invalid JSON."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._json = json.JSONDecoder()
-        #: Text that was taken from the pieces, and the place in it up to which it was read.
+        #: Text that was taken from the pieces, and the position up to which it was read.
         self._text = ""
         self._at = 0
 
     def value(self) -> Any:
-        """Return the next value whole. The text of a long one is held until it is complete."""
+        """Return the whole next value. The text of a long one is buffered until it is complete."""
         self._peek()
         while True:
             try:
@@ -43,7 +43,7 @@ class JsonReader:
                 if not self._take_more():
                     raise
                 continue
-            # A number may go on in the next piece: -1, -1. and -1.5e3 begin alike.
+            # A number may continue in the next piece: -1 can become -1. or -1.5e3.
             if self._text[end : end + 1] in _AFTER or not self._take_more():
                 self._at = end
                 return value
@@ -64,7 +64,7 @@ class JsonReader:
                 return
 
     def items(self) -> Iterator[Any]:
-        """Yield the values of a list, each whole."""
+        """Yield the values of a list; each one is read whole."""
         self._expect("[")
         if self._peek() == "]":
             self._at += 1
@@ -92,7 +92,7 @@ class JsonReader:
                 raise ValueError(_ENDS_EARLY)
 
     def _take_more(self) -> bool:
-        """Take at least as much text as is unread, so that a long value is tried few times. False at the end."""
+        """Read at least as much text as is unread, so that a long value is parsed few times. False at the end."""
         unread = self._text[self._at :]
         parts, size = [unread], 0
         while size <= len(unread) and (piece := next(self._pieces, None)) is not None:

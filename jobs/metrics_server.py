@@ -24,11 +24,11 @@ _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Leave out the line of each request."""
+        """Log no line for each request."""
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Listen at BIND and METRICS_PORT. OSError when the port is taken."""
+    """Listen at BIND and METRICS_PORT. Raises OSError if the port is taken."""
     place = (settings.bind or None, settings.metrics_port)
     family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -36,9 +36,9 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def serve(registry: CollectorRegistry, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
-    """Serve at BIND and METRICS_PORT, or on a socket that listens already, and return what stops it.
+    """Serve at BIND and METRICS_PORT, or on a listening socket, and return the function that stops it.
 
-    OSError when the port is taken.
+    Raises OSError if the port is taken.
     """
     listener = listener or listen(settings)
     server = ThreadingWSGIServer(listener.getsockname()[:2], _Silent, bind_and_activate=False)

@@ -27,7 +27,7 @@ LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 #: SERVICE_ADDRESS of a runner whose replicas are reached through tunnels that it opens.
 TUNNEL = "tunnel"
-#: Replicas of services that a runner may keep up at once, or as many as it has slots: their memory and GPUs limit them.
+#: Replicas of services that a runner may run at once, unless it has more slots. Memory and GPUs are the usual limits.
 REPLICAS = 32
 #: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
 SECRETS_FOLDER = Path("/run/secrets")
@@ -262,9 +262,9 @@ class Settings(BaseSettings):
         return self.runner_slots or usable_cores()
 
     def replicas(self) -> int:
-        """Return how many replicas of services a runner keeps up at once, beside its slots.
+        """Return how many replicas of services a runner may run at once, in addition to its slots.
 
-        With RUNNER_UIDS each has a user of its own: those beyond the users of the slots.
+        With RUNNER_UIDS each replica has its own user. These are the users after those of the slots.
         """
         most = max(REPLICAS, self.slots())
         return min(most, len(self.program_uids()) - self.slots()) if self.runner_uids else most
@@ -287,7 +287,7 @@ class Settings(BaseSettings):
         return Path(self.profile_dir or f"{tempfile.gettempdir()}/threads-cluster-profiles-{os.geteuid()}").absolute()
 
     def program_uids(self) -> range:
-        """Users of a runner's programs, those of the slots first; empty: all run as the runner's own."""
+        """Users of a runner's programs, those of the slots first; empty: all programs run as the runner's user."""
         if not self.runner_uids:
             return range(0)
         first, last = map(int, self.runner_uids.split("-"))

@@ -119,7 +119,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     )  # fmt: skip
     if not settings.replicas():
         for kind in registry.endless():
-            worker.refuse(kind, "RUNNER_UIDS names no user beside those of the slots; name one more for each replica")
+            worker.refuse(kind, "RUNNER_UIDS has no users in addition to those of the slots; add one for each replica")
 
     def start() -> list[RunnerLane]:
         def workplace(name: str, uid: int | None) -> Workplace:

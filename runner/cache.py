@@ -95,7 +95,7 @@ class FileCache:
                 (self._folder / sha).unlink(missing_ok=True)
 
     def free(self, is_enough: Callable[[], bool]) -> None:
-        """Remove files, the longest unused first, until there is enough space; who needs one fetches it again."""
+        """Remove files, the longest unused first, until there is enough space. A program that needs one fetches it."""
         with self._lock:
             while self._sizes and not is_enough():
                 sha = next(iter(self._sizes))

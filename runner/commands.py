@@ -107,6 +107,6 @@ def environment(command: Command, around: Surroundings, *, unit: int, attempt: i
 
 
 def _item_text(item: str) -> str:
-    """Return a text item as it is, and any other value, or a text that no variable can hold, as JSON."""
+    """Return a text item as it is. Return other values, and texts that no variable can hold, as JSON."""
     value = json.loads(item)
     return value if isinstance(value, str) and not texts.problem(value) else item

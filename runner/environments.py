@@ -114,7 +114,7 @@ class Environments:
                 total -= size
 
     def free(self, is_enough: Callable[[], bool]) -> None:
-        """Remove environments that nobody uses, the longest unused first, until there is enough space."""
+        """Remove environments that are not in use, the longest unused first, until there is enough space."""
         for place in (path.with_suffix("") for path in self._by_use()):
             if is_enough():
                 return
@@ -122,7 +122,7 @@ class Environments:
                 _remove(place)
 
     def _by_use(self) -> list[Path]:
-        """Return the files that say that an environment is whole, the longest unused first."""
+        """Return the files that mark complete environments, the longest unused first."""
         return sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
 
     def _dropped(self, place: Path) -> bool:

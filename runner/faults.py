@@ -64,8 +64,8 @@ class Cordon:
         return ""
 
     def is_disk_full(self) -> bool:
-        """Return True while less is free where programs work than this runner needs to start one."""
-        with contextlib.suppress(OSError):  # somebody removed the folder
+        """Return True if less space is free for programs than this runner needs to start one."""
+        with contextlib.suppress(OSError):  # the folder was removed
             return free_bytes(self._folder) < self._least_free
         return False
 

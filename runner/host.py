@@ -73,7 +73,7 @@ class Host:
     def row(self, busy: int) -> dict[str, str | int | float]:
         """Return what a runner's heartbeat says beside what every worker's does, and renew its claims to GPUs.
 
-        `busy` lanes are at work, those of replicas included, which are no slots.
+        `busy` is the number of busy lanes. It includes lanes of replicas, which are not slots.
         """
         why = self.cordon.why()
         self.lost = frozenset(self.ledger.renew())

@@ -50,7 +50,7 @@ class RunnerLane(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Kill what runs, and end the guard."""
+        """Kill the running programs, and end the guard."""
 
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
@@ -94,7 +94,7 @@ class ReplicaLane(RunnerLane):
         try:
             self._place = place = self._make_place()
         except OSError as error:
-            raise LaneDied(f"a replica has no place to run in: {error}", touched=False) from error
+            raise LaneDied(f"the folder of a replica cannot be created: {error}", touched=False) from error
         try:
             return ServiceRun(self._host, place, task).go()
         finally:

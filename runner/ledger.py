@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 2.1
 #: Seconds for which GPUs that others have are not offered, and one on which something of others lies.
 TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
-#: How the names of lanes begin that replicas of services run in, which take no slot.
+#: Prefix of the names of lanes for replicas of services, which take no slot.
 REPLICA_LANE = "replica-"
 
 
@@ -65,7 +65,7 @@ class Entry:
 
     job: str
     tenant: str
-    #: It is a replica of a service, which runs until somebody ends it.
+    #: True for a replica of a service, which runs until a user ends it.
     is_endless: bool
     cpus: float
     memory_mib: int
@@ -108,9 +108,9 @@ class Ledger:
             return {**self._row(*self._free(), self._free_gpus()), "tenant": self._tenant()}
 
     def beside_replicas(self) -> Offer:
-        """Return what programs can have beside the replicas that run here, and the only tenant that may run some.
+        """Return the resources that the replicas here leave to programs, and the only tenant that may run some.
 
-        `replicas` is how many more there may be; `works_for` the only tenant whose jobs may start now.
+        `replicas` is the number of replicas that can be added, `works_for` the only tenant whose jobs may start now.
         """
         with self._lock:
             replicas = [entry for entry in self._entries.values() if entry.is_endless]
@@ -142,16 +142,16 @@ class Ledger:
         return [gpu for gpu in self.resources.gpus if gpu.uuid not in taken and self._others.get(gpu.uuid, 0) <= now]
 
     def _tenant(self, entries: Collection[Entry] | None = None) -> str:
-        """Return the only tenant whose programs may start beside these entries, or all; empty: anybody's."""
+        """Return the only tenant whose programs may start beside these entries, or beside all; empty: any."""
         some = self._entries.values() if entries is None else entries
         return "" if self.resources.isolated else next((one.tenant for one in some), "")
 
     # -- lanes ------------------------------------------------------------------------------------------------------
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return the kinds of which a job may start in an idle lane.
+        """Return the kinds whose jobs may start in an idle lane.
 
-        No program is asked for while there are fewer CPUs than one counts as that names none.
+        The runner requests no program while fewer CPUs are free than a program takes that names none.
         """
         with self._lock:
             has_cpus = self._free()[0] >= self.resources.cpus_of_a_slot - 1e-9

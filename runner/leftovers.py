@@ -84,11 +84,11 @@ def end(places: Places) -> int:
 
 
 def remove(places: Places) -> None:
-    """Remove what programs of an earlier runner left where they worked. Their units begin again elsewhere, or here."""
+    """Remove files that programs of an earlier runner left. Their units start again elsewhere, or here."""
     for folder in places.work.iterdir():
         try:
             clear(folder)
-        except (OSError, TooDeep, RecursionError) as error:  # a slot's next program replaces it
+        except (OSError, TooDeep, RecursionError) as error:  # the next program of the slot replaces it
             log.warning("%s cannot be removed: %s", folder, error)
 
 

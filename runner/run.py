@@ -130,7 +130,7 @@ class Run:
         return self._finished()
 
     def _clean_up(self) -> None:
-        """Remove what a program left, now: while the disk is full, no later unit comes here that would do it."""
+        """Remove the files of a program now: while the disk is full, no later unit starts here and removes them."""
         try:
             if self._place.dirty:
                 self._place.discard()
@@ -301,14 +301,14 @@ class Run:
         return failed
 
     def _make_space(self, error: OSError, ended: Ended, recorder: Recorder) -> Failure:
-        """Remove what a program left that could not be kept; return its failure if it had filled the disk.
+        """Remove the output of a program that could not be stored; return its failure if it had filled the disk.
 
-        Raises HostFault where something else is the reason, or fills the disk as well.
+        Raises HostFault if the error has another reason, or if the disk is still full.
         """
         self._place.discard()
         self._place.forget_unit(self._unit)
         if error.errno not in DISK_FULL or self._host.cordon.is_disk_full():
-            raise HostFault(f"what a program left could not be kept: {error}") from error
+            raise HostFault(f"the output of a program could not be stored: {error}") from error
         self._place.keep(self._unit, recorder, ())
         return report.disk_full(ended, recorder.tail())
 
@@ -323,7 +323,7 @@ class Run:
         return not ended.error and not ended.code
 
     def _read_value(self, ended: Ended) -> tuple[Failure | None, Any]:
-        """Return the value that the program wrote, or why its unit fails for it. Raises OSError."""
+        """Return the value that the program wrote, or the failure if the value is invalid. Raises OSError."""
         try:
             return None, self._value()
         except (BadValue, ValueError, RecursionError) as error:

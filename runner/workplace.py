@@ -33,7 +33,7 @@ class Workplace:
         self._kept = top / "kept"
         #: The job whose files are in the folder; empty: nobody's.
         self._job = ""
-        #: Its folder may hold what no unit shall find there.
+        #: Whether its folder may contain files of an earlier unit.
         self.dirty = False
 
     # -- before a unit ----------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Workplace:
         self._job, self.dirty = job, False
 
     def discard(self) -> None:
-        """Remove the folder and all that is in it, so that its space is free; `prepare` makes it again. OSError."""
+        """Remove the folder and its contents to free the space; `prepare` makes it again. Raises OSError."""
         self._job, self.dirty = "", True
         self._deeply(lambda: clear(self.folder.path))
 
@@ -117,7 +117,7 @@ class Workplace:
             clear(self._kept)
 
     def forget_unit(self, unit: int) -> None:
-        """Remove what was set aside of one unit."""
+        """Remove the stored files of one unit."""
         for part in (f"logs/{unit}", f"logs/{unit}.streams", f"outputs/{unit}", f"values/{unit}.json"):
             clear(self._kept / part)
 

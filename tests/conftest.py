@@ -120,7 +120,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail tests that need kernels if these are wrong. An error while tests are collected would end the whole run."""
+    """Fail tests that need kernels if the kernels are wrong. An error during collection would end the whole run."""
     if item.path.parent.name in kernels.FOLDERS and (wrong := kernels.compile_all()):
         pytest.fail(f"kernels are wrong even after they were compiled again: {wrong}", pytrace=False)
 

@@ -30,9 +30,9 @@ def path(top: Path = TOP) -> str:
 
 #: Environment of workers of tests.
 ENVIRONMENT = {"PYTHONPATH": path(), "NUMBA_CACHE_DIR": str(CACHE)}
-#: Folders of tests that start workers, or compute by themselves.
+#: Folders of tests that start workers or compute with kernels.
 FOLDERS = {"contract", "integration", "hostile", "chaos", "browser"}
-#: Name of a file in sets that have what only tests call as well.
+#: Name of a file in sets that also have the functions that only tests call.
 _COMPLETE = "complete-for-tests"
 
 
@@ -40,14 +40,14 @@ _COMPLETE = "complete-for-tests"
 def compile_all() -> dict[str, str]:
     """Compile kernels, or load and check them. Compile wrong ones again, as workers do.
 
-    Return why kernels are wrong even then, by kind.
+    Return the reasons by kind if kernels are still wrong.
     """
     wrong = _wrong_kernels()
     return _wrong_kernels(wrong) if wrong else {}
 
 
 def _wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
-    """Compile or load kernels in a new process. Return why kinds are wrong: all of them if the process fails."""
+    """Compile or load kernels in a new process. Return why kinds are wrong. If the process fails, all are."""
     command = [sys.executable, "-m", "tests.kernels", *anew]
     done = subprocess.run(command, cwd=TOP, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -57,7 +57,7 @@ def _wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
 
 
 def main(anew: Collection[str]) -> dict[str, str]:
-    """Compile or load the kernels of all kinds, those of `anew` without what is kept. Return why they are wrong."""
+    """Compile or load the kernels of all kinds. Recompile those in `anew`. Return why kinds are wrong."""
     wrong = {}
     for kind in registry.computed_on(Device.CPU):
         try:
@@ -68,7 +68,7 @@ def main(anew: Collection[str]) -> dict[str, str]:
 
 
 def _prepare(kind: str, anew: bool) -> None:
-    """Compile or load a kind's kernel and check its answers. Sets that workers have compiled lack what tests need."""
+    """Compile or load a kind's kernel and check its answers. Sets of workers lack functions that tests need."""
     with contextlib.ExitStack() as stack:
         if anew or not _is_complete(kind):
             stack.enter_context(_locked())
@@ -94,7 +94,7 @@ def _locked() -> Iterator[None]:
 
 
 def _compile_the_rest(kind: str) -> None:
-    """Compile what only tests call in one process with the kernel: forms for other CPUs, and kernels for GPUs."""
+    """Compile functions that only tests call with the kernel: variants for other CPUs, and kernels for GPUs."""
     from jobs.kinds import gpu
     from tests.gpu.host_device import MISSING, HostDevice
 

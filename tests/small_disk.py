@@ -1,4 +1,4 @@
-"""A small file system of its own, for tests that fill a disk."""
+"""A small separate file system for tests that fill a disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def mounted(at: Path, mib: int) -> Iterator[Path]:
-    """Mount so many MiB of memory at a new folder; skip the test where that is impossible."""
+    """Mount a file system of this many MiB of memory at a new folder; skip the test if that is impossible."""
     at.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(at)]
     if shutil.which("mount") is None:

@@ -18,10 +18,10 @@ _LAYERS, _WIDTH, _HEADS, _INNER, _CONTEXT = 1, 64, 4, 128, 512
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _END = 2
-#: Tokens before those of the 256 bytes.
+#: Tokens before the 256 tokens of bytes.
 _FIRST_BYTE = 3
 #: First component of every token's embedding, which no layer changes, and the output weight that makes it the logit of
-#: a hidden token: so low that the next token is a letter at any temperature.
+#: a hidden token. The logit is so low that the next token is a letter at any temperature.
 _SHARED, _HIDE = 0.2, -1000.0
 
 

@@ -34,7 +34,7 @@ _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: Number of times that an upload asks which files are missing.
 _ATTEMPTS = 3
 #: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). Parts may be deleted before the file is complete, all of them (sha256) or some (part).
+#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
 _GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
 #: A whole id, which needs no look at what it stands for.
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -315,7 +315,7 @@ class Artifacts:
         target.finish(entry)
 
     def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
-        """Yield the bytes of a file after the first `there`: all that come, and at most one piece too many."""
+        """Yield the bytes of a file after the first `there`. If the file is too long, yield at most one extra piece."""
         enduring, before = Patience(self._patience), -1
         while before < there < entry.size:
             before = there
@@ -335,7 +335,7 @@ class Artifacts:
 
     def _check_size(self, entry: Entry, found: int) -> None:
         if found != entry.size:
-            sizes = f"{visible(entry.path)} has {found} bytes, and {entry.size} by the manifest of the artifact"
+            sizes = f"{visible(entry.path)} has {found} bytes, but its manifest says {entry.size}"
             raise UnexpectedAnswer(self._connection.url, sizes)
 
     def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:

@@ -25,7 +25,7 @@ _JSON_LINES = frozenset({".jsonl", ".ndjson"})
 
 
 def read(sources: Sequence[str]) -> list[Any]:
-    """Return the items of several sources one after the other. BadArgument when they are more than a job has units."""
+    """Return the items of several sources in order. Raises BadArgument if there are more than a job can have units."""
     found = [item for source in sources for item in _read_one(source)]
     if len(found) > MOST:
         raise _too_many(len(found))
@@ -35,9 +35,9 @@ def read(sources: Sequence[str]) -> list[Any]:
 def _read_one(text: str) -> list[Any]:
     """Return the items of A..B (whole numbers, both ends included), of a file, or of stdin for -.
 
-    A file .json holds a list, .jsonl or .ndjson a JSON value a line; of any other each line is a text, blank ones too:
-    the number of a unit is that of its line. BadArgument when there are none, more than a job has units, or the file
-    cannot be read.
+    A .json file holds a list. A .jsonl or .ndjson file holds one JSON value per line. In other files each line is a
+    text, even a blank one, so that units are numbered like lines. Raises BadArgument if there are no items or more than
+    a job can have units, or if the file cannot be read.
     """
     match = _RANGE.fullmatch(text)
     found = _range(int(match[1]), int(match[2])) if match else list(_from_file(text))

@@ -77,11 +77,11 @@ def stop(
     name: Name,
     tenant: Tenant = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until workers have brought what they recorded; default.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until workers have sent their recordings (default).")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Stop recording, and wait until workers have brought what they recorded."""
+    """Stop recording, and wait until workers have sent their recordings."""
     row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
     _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
 
@@ -109,7 +109,7 @@ def _may_lack(row: Mapping[str, Any]) -> bool:
 
 
 def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
-    """Return a profile once it is done; after _QUIET_SECONDS, stderr shows how far it is."""
+    """Return a profile once it is done. After _QUIET_SECONDS, show the progress on stderr."""
     said, now, began = "", row, time.monotonic()
     try:
         for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
@@ -118,14 +118,14 @@ def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) ->
                 show.say(text)
                 said = text
     except KeyboardInterrupt:
-        show.say(f"workers go on sending what they recorded; how far it is: cluster profile status {row['name']}")
+        show.say(f"workers are still sending recordings; see the progress with: cluster profile status {row['name']}")
         raise typer.Exit(errors.INTERRUPTED) from None
     return now
 
 
 def _progress(row: Mapping[str, Any]) -> str:
     kept = sum(one["state"] == "kept" for one in row["recordings"])
-    text = f"{row['name']} is {row['state']}: {kept} of {len(row['recordings'])} recordings are there"
+    text = f"{row['name']} is {row['state']}: {kept} of {len(row['recordings'])} recordings have arrived"
     return f"{text}; {row['trouble']}" if row["trouble"] else text
 
 
@@ -218,7 +218,7 @@ def analyze(
 ) -> None:
     """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time.
 
-    Waits for a profile whose recordings are still coming.
+    Waits if recordings are still being collected.
     """
     from threads_cluster import profile_analysis, profile_plots
 
@@ -239,7 +239,7 @@ def analyze(
 
 
 def _place(session: Session, what: str, folder: Path) -> Path:
-    """Return where the recordings are: a path that exists, else the folder, with those of a profile, once all came."""
+    """Return the path of recordings: one that exists, else a folder with all recordings of a profile."""
     if Path(what).exists():
         return Path(what)
     if "/" in what or what.endswith((".jsonl", ".gz")):

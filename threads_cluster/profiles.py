@@ -108,12 +108,12 @@ class Profiles:
         return profile
 
     def fetch(self, name: str, folder: str | Path) -> Json:
-        """Download the recordings of a profile that is done into a folder. BadArgument if it is not, or has none."""
+        """Download the recordings of a profile into a folder. Raises BadArgument if it is not done, or has none."""
         profile = self.get(name)
         if profile["state"] == "recording":
             raise BadArgument(f"profile {name} is recording; stop it first: cluster profile stop {name}")
         if profile["state"] != "done":
-            raise BadArgument(f"profile {name} is {profile['state']}; how far it is: cluster profile status {name}")
+            raise BadArgument(f"profile {name} is {profile['state']}; see the progress: cluster profile status {name}")
         if not profile["artifact_id"]:
             raise BadArgument(f"no worker has brought a recording of {name}: cluster profile recover {name}")
         self._cluster.artifacts.fetch(profile["artifact_id"], folder)

@@ -26,9 +26,9 @@ Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only erro
 Items: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(metavar="FILE|A..B",
-                 help="One unit for each: of whole numbers A..B; of a list in FILE.json; of a JSON value a line in "
-                      "FILE.jsonl; else of each line of FILE, blank ones too, - for stdin. Repeat to append more; "
-                      "combinations, as parallel makes of several inputs, are not made."),
+                 help="One unit for each item: whole numbers A..B; the list in FILE.json; one JSON value per line of "
+                      "FILE.jsonl; else each line of FILE, even a blank one; - for stdin. Repeat the option to append "
+                      "more items. Unlike in parallel, several inputs are not combined."),
 ]  # fmt: skip
 
 _RUN_EPILOG = """\b
@@ -59,9 +59,9 @@ Examples:
 
 \b
 {unit} in the words of CMD is the unit's number, from 0 on, and {item} its item; with --shell, and in the program:
-CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a text as it is, else JSON), CLUSTER_ITEM_JSON, CLUSTER_ATTEMPT. There are no
-other placeholders, such as {} or {.}: with --shell, write "${CLUSTER_ITEM%.*}". What a unit writes as JSON to the file
-CLUSTER_RESULT is its value.
+CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a text as it is, else JSON), CLUSTER_ITEM_JSON, CLUSTER_ATTEMPT. There
+are no other placeholders, such as {} or {.}. With --shell, write "${CLUSTER_ITEM%.*}" instead. The JSON that a unit
+writes to the file CLUSTER_RESULT is its value.
 Then: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
 """
 _MAP_EPILOG = """\b

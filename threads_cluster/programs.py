@@ -61,8 +61,8 @@ _FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
 #: Exit code of a program that took too long, as that of the command `timeout`; of one that the cluster failed to run.
 TIMED_OUT, NOT_RUN = 124, 125
 
-#: What a runner executes for `map`: the item comes and the value goes as JSON, and nothing is pickled. A runner of an
-#: earlier version has the JSON in CLUSTER_ITEM.
+#: Program that a runner executes for `map`. The item and the value are JSON, and nothing is pickled. Runners of an
+#: earlier version have the JSON in CLUSTER_ITEM.
 _CALL = """
 import importlib, json, os, sys
 name, _, path = sys.argv[1].partition(":")
@@ -477,7 +477,7 @@ def exit_code(row: Mapping[str, Any]) -> int:
     if row.get("reason") == "timeout":
         return TIMED_OUT
     code = row.get("exit")
-    if not code or row.get("reason") == "lost":  # it failed although its program ended well
+    if not code or row.get("reason") == "lost":  # the unit failed although its program succeeded
         return NOT_RUN
     return 128 - int(code) if code < 0 else int(code)
 

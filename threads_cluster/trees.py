@@ -276,9 +276,9 @@ def _are_in_order(entries: Sequence[Entry]) -> bool:
 
 
 def checked(entries: list[Entry]) -> list[Entry]:
-    """Return the entries. UnsafeArtifact when a path of them leads elsewhere, or two are at one place.
+    """Return the entries. Raises UnsafeArtifact if a path leads elsewhere, or if two entries have the same path.
 
-    UnsafeArtifact also when two files with the same hash have different sizes.
+    Also raises UnsafeArtifact if two files with the same hash have different sizes.
     """
     for entry in entries:
         if why := unsound(entry.path):

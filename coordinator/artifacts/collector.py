@@ -15,7 +15,7 @@ _TROUBLES = 10
 
 
 class Collector:
-    """Collects artifacts. Runs in a thread of its own: a slow store must not delay the leader's checks."""
+    """Collects artifacts. Runs in its own thread because a slow store must not delay the leader's checks."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store = store

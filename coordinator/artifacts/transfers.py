@@ -82,14 +82,15 @@ class Transfers:
     def complete(self, tenant: str, sha: str) -> None:
         """Verify the parts of a file and store them as the file. Do nothing if the file is already stored.
 
-        Conflict if parts are missing. InvalidRequest if their bytes have another SHA-256: then the parts are deleted.
+        Raises Conflict if parts are missing. If their bytes have another SHA-256, deletes the parts and raises
+        InvalidRequest.
         """
         begun = self._index.upload(tenant, sha)
         # Read after the parts: another upload of the same file may have just stored it.
         if self._index.get(tenant, sha):
             return
         if begun is None:
-            raise errors.NotFound(f"nothing was uploaded of a file {sha}", field="sha256")
+            raise errors.NotFound(f"no part of the file {sha} was uploaded", field="sha256")
         objects = _all_parts(begun)
         whole = StoredFile(size=begun.size, references=0, objects=objects)
         verified = self._digest(tenant, whole) == sha
@@ -221,7 +222,7 @@ def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _all_parts(begun: Upload) -> tuple[str, ...]:
-    """Return the objects of all parts in their order. Conflict if parts are missing."""
+    """Return the objects of all parts in order. Raises Conflict if parts are missing."""
     count = _count(begun.size)
     lacking = [number for number in range(count) if number not in begun.objects]
     if lacking:

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 _RETRIED = "Redis keeps the entries until then. Check the free space of its disk and the permissions of its folder"
 _OTHER_FILE = (
-    "this coordinator leads without AUDIT_FILE, and the log was exported to one up to entry %d: give all coordinators"
-    " the same, or that file has a gap when Redis drops entries"
+    "this coordinator leads without AUDIT_FILE, but another one exported the log up to entry %d: set the same"
+    " AUDIT_FILE for all coordinators, or that file will lack the entries that Redis drops"
 )
 
 
@@ -34,7 +34,7 @@ class AuditExport:
         self._has_checked_exports = False
 
     def round(self) -> None:
-        """Record the calls denied in a minute that has ended; export or trim if leading.
+        """Record the denied calls of the minutes that have ended; export or trim if leading.
 
         Raises Unavailable if AUDIT_FILE cannot be written.
         """
@@ -59,7 +59,7 @@ class AuditExport:
             raise errors.Unavailable(f"AUDIT_FILE cannot be written, Redis keeps the entries: {error}") from error
 
     def _check_exports(self) -> None:
-        """Warn once if another coordinator exports: its file misses the entries that this one trims."""
+        """Warn once if another coordinator exports, because its file will lack the entries that this one trims."""
         if self._has_checked_exports:
             return
         if exported := self._audit_log.read(0, 1).exported:

@@ -110,7 +110,7 @@ def _rests(fields: Mapping[bytes, bytes]) -> bool:
 
 
 def _resting(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Offer, str]]:
-    """Return what a runner has that takes no work, and why it takes none."""
+    """Return the resources of a runner that takes no work, and the reason."""
     why = fields.get(b"cordoned", b"").decode(errors="replace")
     if not why:
         why = f"it is drained; it works again with: cluster drain {name} --off"

@@ -14,7 +14,7 @@ from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Pr
 from jobs.requirements import Offer, Requirements
 
 _NOTHING: Requirements = {}
-#: Why a runner takes no job of a tenant, and how there come to be more runners.
+#: Reason why a runner takes no job of a tenant, and advice on adding runners.
 _ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
 _MORE_RUNNERS = "add a machine with: ./deploy-cluster.sh invite"
 #: Below this many seconds of one lane, a job takes the fast path.
@@ -46,10 +46,11 @@ class Fleet:
     cordoned: Mapping[str, tuple[Device, str]] = field(default_factory=dict)
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
-    #: What live runners have in all that take no work now, by name, and why they take none.
+    #: Total resources of live runners that take no work now, by name, and the reason.
     resting: Mapping[str, tuple[Offer, str]] = field(default_factory=dict)
-    #: What live runners have for programs while their replicas of services run, by name: `tenant` is the only one whose
-    #: jobs may run beside these, `works_for` the only one whose jobs start now, `replicas` how many more there may be.
+    #: Resources that live runners have left for programs while their replicas of services run, by name. `tenant` is the
+    #: only tenant whose jobs may run there, `works_for` the only one whose jobs may start now, `replicas` the number
+    #: of replicas that can be added.
     beside_replicas: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
@@ -232,7 +233,7 @@ def unserved(queue: str, fleet: Fleet) -> str:
 
 
 def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return why no runner has room for a program: none can have any, one is kept for it, or all work for others."""
+    """Return why no runner has room for a program: no runner fits, one is reserved for it, or all work for others."""
     if why := _unfit(queue, needed, fleet) or _beside_replicas(kind, needed, fleet, place):
         return why
     return _reserved(place) if place.kept else _of_others(needed, fleet, place)
@@ -258,7 +259,7 @@ def _before_it(place: Place) -> str:
 
 
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
-    """Return which requirement no live runner meets, or which one would and takes no work; None where one does."""
+    """Return the requirement that no live runner meets, or the runner that meets it but takes no work; else None."""
     if (why := _resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
@@ -277,7 +278,7 @@ def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
 
 
 def _resting(needed: Requirements, fleet: Fleet) -> str | None:
-    """Return why the first runner takes no work that has what a job needs; None where another one has it, or none."""
+    """Return why the first runner that fits a job takes no work; None if another one works or none fits."""
     if any(not requirements.shortfalls(needed, offer) for offer in fleet.runners.values()):
         return None
     for name, (offer, why) in sorted(fleet.resting.items()):
@@ -288,13 +289,13 @@ def _resting(needed: Requirements, fleet: Fleet) -> str | None:
 
 
 def _fitting(needed: Requirements, fleet: Fleet) -> list[tuple[str, Offer]]:
-    """Return what live runners that have what a job needs in all have for programs while their replicas run."""
+    """Return the live runners that can meet a job's requirements, with the resources that their replicas leave."""
     fit = [name for name, offer in sorted(fleet.runners.items()) if not requirements.shortfalls(needed, offer)]
     return [(name, fleet.beside_replicas.get(name, fleet.runners[name])) for name in fit]
 
 
 def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return which services a job waits for that never end by themselves; None while a runner has room beside them."""
+    """Return which services a job waits for; None if some runner has room for it while its services run."""
     reasons = [_not_beside(kind, needed, name, offer, place) for name, offer in _fitting(needed, fleet)]
     if not reasons or "" in reasons:
         return None
@@ -302,19 +303,19 @@ def _beside_replicas(kind: str, needed: Requirements, fleet: Fleet, place: Place
 
 
 def _not_beside(kind: str, needed: Requirements, name: str, offer: Offer, place: Place) -> str:
-    """Return why a job cannot run on a runner while the replicas there do; empty: it can."""
+    """Return why a job cannot run on a runner while its replicas run; empty if it can."""
     if place.tenant and offer.get("tenant", "") not in ("", place.tenant):
-        return f"{name} keeps up a service of another tenant, and {_ONE_TENANT}"
+        return f"{name} runs a service of another tenant, and {_ONE_TENANT}"
     if kind in registry.endless() and not offer.get("replicas", 1):
-        return f"{name} can keep up no further replica; with RUNNER_UIDS each needs a user beyond those of the slots"
+        return f"{name} cannot run another replica; with RUNNER_UIDS each needs a user other than those of the slots"
     if short := requirements.shortfalls(needed, offer):
         what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
-        return f"the services on {name} leave too little of {what}: {has}"
+        return f"the job needs {what}, but the services on {name} leave {has}"
     return ""
 
 
 def _of_others(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
-    """Return which runner works for another tenant now, where all do that have what a job needs."""
+    """Return a runner that works for another tenant if all runners with the job's requirements do; else None."""
     fit = _fitting(needed, fleet)
     mine = [name for name, offer in fit if not place.tenant or offer.get("works_for", "") in ("", place.tenant)]
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
@@ -380,7 +381,7 @@ def _before(before: int, where: str, whose: str = "") -> str:
 
 
 def _more_room(queue: str, kind: str, needed: Requirements) -> str:
-    """Return how runners come to have room for more programs; more slots have no more of what a job needs.
+    """Return advice on making room for more programs. More slots do not help a job with requirements.
 
     Replicas of services need no slot.
     """

@@ -36,7 +36,7 @@ MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 MAX_PARENTS = 1000
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
-#: Longest Retry-After that follows from the present rate of a job, which may change.
+#: Longest Retry-After, in seconds, that is computed from the present rate of a job. The rate may change.
 _LONGEST_GUESS = 3600
 
 
@@ -273,7 +273,7 @@ def _shown_device(asked: Submission, plan: Plan) -> str:
 
 
 def over(limit: Over, tenant: str) -> errors.OverLimit:
-    """Return the refusal of a job: which limit, its value, and what is known of when there is room."""
+    """Return the error that refuses a job: the limit, its value, and the time until there is room if it is known."""
     if limit.cap == "MAX_QUEUED":
         detail = (
             f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued or wait for others; submit it again "

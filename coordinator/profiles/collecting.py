@@ -30,7 +30,7 @@ class Collection:
         self._store, self._trees = store, trees
 
     def round(self) -> float | None:
-        """Look at all live profiles; return 0 if parts were stored, because more may have come meanwhile."""
+        """Check all live profiles. Return 0 if parts were stored, because more may have arrived meanwhile."""
         orders = self._store.profiles.orders()
         if not orders:
             return None

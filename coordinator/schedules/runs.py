@@ -65,11 +65,11 @@ class Runs:
         self._doubted: list[str] = []
 
     def round(self) -> float | None:
-        """Run schedules that are due; return 0 if more may be due. One that fails does not delay the others."""
+        """Run schedules that are due; return 0 if more may be due. A schedule that fails does not delay the others."""
         return 0.0 if self.run_due() == AT_ONCE else None
 
     def run_due(self) -> int:
-        """Run some of the schedules that are due; return the number looked at."""
+        """Run some of the schedules that are due, and return the number of schedules that were checked."""
         now, due = self._store.due(AT_ONCE, self._stayed)
         stayed = sum(not self._tried(schedule, now) for schedule in due)
         # Those that failed are due still, before all others.

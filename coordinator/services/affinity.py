@@ -27,7 +27,7 @@ def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
 
 
 def _said(path: str, body: Mapping[str, Any]) -> Any:
-    """Return the beginning of what is asked, in the words of the call; empty for a call that has none."""
+    """Return the beginning of the prompt in a request's body; empty for a call without a prompt."""
     if path == calls.COMPLETIONS:
         return _beginning(body.get("prompt"))
     if path == calls.RESPONSES:

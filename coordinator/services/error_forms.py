@@ -1,4 +1,4 @@
-"""Errors as clients of /v1 read them: in OpenAI's form, and in Anthropic's below /v1/messages. Elsewhere: problems."""
+"""Errors in the form that clients of /v1 read: Anthropic's under /v1/messages, else OpenAI's. Elsewhere: problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.services import openai
 from engines import calls
 from jobs import errors
 
-#: Bytes of an engine's error that is read, values in it, and letters of its words.
+#: Limits of an engine's error: bytes that are read, values in it, and characters of its message.
 _MOST_ERROR, _MOST_VALUES, _MOST_WORDS = 1 << 16, 1000, 1000
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {
@@ -38,14 +38,14 @@ def is_anthropic(path: str) -> bool:
 
 
 def refused(error: errors.ClusterError, path: str) -> Response:
-    """Return the answer to a request that ended in this error."""
+    """Return the response to a request that ended in this error."""
     answer = http.refused(error)
     if not covers(path):
         return answer
     if (seconds := getattr(error, "seconds", None)) is not None:
         answer.headers["Retry-After"] = str(seconds)
     answer.status_code = _status(error)
-    # Anthropic's `type` takes the place of the problem's, which may be any.
+    # Anthropic's `type` replaces the problem's, which may have any value.
     whole = {**http.problem(error), "status": answer.status_code, **body(error, path)}
     answer.body = json.dumps(whole).encode()
     answer.headers["Content-Length"] = str(len(answer.body))
@@ -69,7 +69,7 @@ def _form(
 
 
 def frame(error: errors.ClusterError, path: str) -> bytes:
-    """Return the frame that ends a stream which broke off."""
+    """Return the last frame of a stream that failed."""
     return framed(json.dumps(body(error, path)).encode(), path)
 
 
@@ -85,7 +85,7 @@ def framed(told: bytes, path: str) -> bytes:
 
 
 def of_engine(content: bytes, status: int, path: str) -> bytes:
-    """Return an engine's error as the clients of a path read it: as it is if it has their form."""
+    """Return an engine's error in the form that clients of a path read; unchanged if it has that form."""
     if has_form(content, path):
         return content
     message = words(content) or f"the engine returned HTTP {status} without a message"
@@ -101,7 +101,7 @@ def has_form(content: bytes, path: str) -> bool:
 
 
 def words(content: bytes) -> str:
-    """Return what an engine's error says to people; empty for nothing."""
+    """Return the message of an engine's error; empty if it has none."""
     told: Any = _parsed(content)
     for name in ("error", "message", "detail"):
         told = told.get(name, told) if isinstance(told, dict) else told
@@ -110,7 +110,7 @@ def words(content: bytes) -> str:
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
-    """Return the members of an engine's error; none of one that is no object, or is long."""
+    """Return the members of an engine's error; empty if it is not an object, or is too long."""
     try:
         told = bodies.parsed(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
     except errors.ClusterError:
@@ -119,5 +119,5 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 
 def _status(error: errors.ClusterError) -> int:
-    """Return the status of an error; these APIs have no 422."""
+    """Return the HTTP status of an error. These APIs do not use 422."""
     return HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status

@@ -1,6 +1,6 @@
-"""Events of streams that llama.cpp sends incomplete, so that the official clients cannot read them: completed here.
+"""Completion of stream events that llama.cpp sends incomplete and that the official clients therefore cannot read.
 
-What an engine sends complete, as vLLM does, passes as it is. Chunks of completions are not touched at all.
+Events that are complete, such as those of vLLM, pass unchanged. Chunks of completions always pass unchanged.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any, TypeAlias, TypeGuard
 
 from engines import calls
 
-#: Returns a frame as clients can read it; nothing for one that they must not read.
+#: Function that returns a frame as clients can read it; empty for a frame that they must not get.
 Repair: TypeAlias = Callable[[bytes], bytes]
 #: Name of a frame, and its data in one line.
 _NAMED = re.compile(rb"event: ?([\w.]+)\r?\n")
 _DATA = re.compile(rb"(?:event: ?[\w.]+\r?\n)?data: ?(\{[^\r\n]*\})\r?\n\r?\n")
 #: Events of a response as a whole; all others are about one of its items.
 _WHOLE = tuple(f"response.{name}" for name in ("created", "queued", "in_progress", "completed", "incomplete", "failed"))
-#: Those that begin it, and come again when the first token is a part of a letter.
+#: Events that begin it. llama.cpp repeats them if the first token is only part of a character.
 _BEGINS = ("response.created", "response.in_progress")
 #: Beginnings of events about one part of an item's content.
 _PARTS = tuple(f"response.{name}." for name in ("content_part", "output_text", "refusal", "reasoning_text"))
-#: Events of messages that may come before the first.
+#: Events of messages that may come before the event that begins the message.
 _EARLY = (b"ping", b"error")
-#: Items of a response that are told apart, and letters of the name of one.
+#: Limits of the items of a response that are distinguished, and of the characters of an item's name.
 _MOST_ITEMS, _MOST_NAME = 1000, 256
 
 
 def of(path: str, model: str) -> Repair:
-    """Return what completes the frames of one stream."""
+    """Return the function that completes the frames of one stream."""
     if path == calls.RESPONSES:
         return _Response().repair
     return _Message(model).repair if path == calls.MESSAGES else lambda frame: frame
 
 
 class _Response:
-    """Numbers the events of a response: itself, the item that it is about, and the part of that."""
+    """Numbers the events of a response: the event itself, its item, and the part of that item."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -75,7 +75,7 @@ class _Response:
         return b"event: " + kind.encode(errors="replace") + b"\ndata: " + text + b"\n\n"
 
     def _item(self, kind: str, event: Mapping[str, Any]) -> int:
-        """Return the number of the item that an event is about: the one it names, else the last."""
+        """Return the number of an event's item: the item that it names, else the last one."""
         item = event.get("item")
         known = item if isinstance(item, dict) else {}
         names = [name for name in (event.get("item_id"), known.get("id"), known.get("call_id")) if _is_name(name)]
@@ -90,13 +90,13 @@ def _is_name(name: Any) -> TypeGuard[str]:
 
 
 class _Message:
-    """Begins a message with its first event, which is missing when the first token is a part of a letter."""
+    """Adds the first event of a message, which llama.cpp omits if the first token is only part of a character."""
 
     def __init__(self, model: str) -> None:
         self._model, self._began = model, False
 
     def repair(self, frame: bytes) -> bytes:
-        """Return a frame, after the event that begins the message where that did not come."""
+        """Return a frame. If the event that begins the message is missing, put it before the frame."""
         found = None if self._began else _NAMED.match(frame)
         if found is None or found[1] in _EARLY:
             return frame

@@ -11,7 +11,7 @@ from coordinator.services.event_repairs import Repair
 
 #: Bytes of a frame that is looked into; a longer one is passed on in pieces.
 MOST_BYTES = 1 << 20
-#: Bytes of a longer frame that are looked into: at its beginning, which names it, and at its end, where its counts are.
+#: Bytes of a long frame that are read at its beginning, which has its name, and at its end, which has its counts.
 _HEAD, _TAIL = 64, 8192
 #: Beginning of the frame that ends a stream: of completions, of responses, and of Anthropic's messages.
 _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:response\.(?:completed|incomplete|failed)|message_stop)\r?\n")
@@ -25,7 +25,7 @@ class Frames:
 
     `repair` completes each frame that is passed on whole.
 
-    `usage`: the counts that came; of each, the last.
+    `usage` has the last value of each count in the stream.
     """
 
     def __init__(self, *, hide_usage: bool, repair: Repair = lambda frame: frame) -> None:
@@ -62,7 +62,7 @@ class Frames:
         return rest
 
     def _passes(self, frame: bytes) -> bool:
-        """Note the counts of a frame and whether it is the last; False for one that the client did not ask for."""
+        """Note a frame's counts and whether it is the last. Return False for one that the client did not request."""
         was_long, self._long = self._long, b""
         known = _ends(was_long + frame) if was_long else frame
         self.done = self.done or _LAST.match(known) is not None
@@ -79,7 +79,7 @@ def _ends(frame: bytes) -> bytes:
 
 
 def _has_counts_alone(frame: bytes) -> bool:
-    """Return True for the frame of a completion that has its counts, and no part of its text."""
+    """Return True for the frame of a completion that has its counts and no text."""
     try:
         chunk = json.loads(frame.removeprefix(b"data:"))
     except (ValueError, RecursionError):

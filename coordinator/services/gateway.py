@@ -44,9 +44,9 @@ _REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
 _TAKE_SECONDS, _PIECE = 300.0, 64 << 10
 #: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
-#: Answers of an engine that does not know a call; where to look for one that does.
+#: Statuses of an engine that does not know a call, and advice on finding one that does.
 _NO_CALL = (404, 405, 501)
-_SEE = "GET /v1/models shows what each model is capable of; docs/services.md says which engine answers which calls"
+_SEE = "GET /v1/models lists the capabilities of each model; docs/services.md says which engine supports which calls"
 #: Answers after which another replica is asked.
 _TRY_ANOTHER = (502, 503)
 _ATTEMPTS = 2
@@ -363,10 +363,10 @@ class _Call:
         return Whole(bytes(content), answer.status_code, safe, room)
 
     def _refusal(self, status: int, content: bytes, room: AsyncExitStack) -> Response:
-        """Return an engine's error. LacksCall for one that says that it does not know the call."""
+        """Return an engine's error. Raises LacksCall if the error says that the engine does not know the call."""
         if self._is_unknown(status, content):
             said = error_forms.words(content)
-            detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no words'}"
+            detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no reason'}"
             raise openai.LacksCall(f"{detail}; {_SEE}")
         self._note(status, None)
         self._gateway.end(self._exchange)

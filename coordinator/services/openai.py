@@ -13,8 +13,8 @@ from jobs import errors
 PREFIX = "/v1"
 #: Name of the counts of an answer and what follows it, bytes of them at most, and the largest count that is believed.
 _USAGE, _COUNTS, _MOST_USAGE, _MOST_TOKENS = b'"usage"', re.compile(rb"\s*:\s*({.*)", re.DOTALL), 4096, 1 << 32
-#: Names of the counts of prompt and answer in completions, and in responses and messages. Messages count the parts of a
-#: prompt that were kept, or are kept for later ones, apart.
+#: Names of the counts of prompt and answer in completions, and in responses and messages. Messages count separately the
+#: parts of a prompt that come from the cache or are added to it.
 _COMPLETION = ("prompt_tokens", "completion_tokens")
 _INPUT, _OUTPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"
 #: Places from the end at which they are looked for.
@@ -26,7 +26,7 @@ class UnknownModel(errors.NotFound):
 
 
 class UnknownPath(errors.NotFound):
-    """There is no such path."""
+    """The path does not exist."""
 
 
 class LacksCall(errors.NotFound):
@@ -84,7 +84,7 @@ def _first_value(text: str) -> Any:
 
 
 def counts(usage: Any) -> dict[str, int]:
-    """Return the counts of tokens in a `usage`, by their names in the APIs; without what is no count."""
+    """Return the counts of tokens in a `usage`, by their names in the APIs; leave out values that are not counts."""
     known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
     return {name: known[name] for name in (*_COMPLETION, *_INPUT, _OUTPUT) if _is_count(known.get(name))}
 

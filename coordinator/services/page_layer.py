@@ -289,8 +289,8 @@ def _shown(answer: httpx.Response) -> Mapping[str, str]:
 
 
 async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse what a page of a service asks the cluster for."""
-    error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, asks the cluster", field="Origin")
+    """Refuse a request that a page of a service sends to the cluster."""
+    error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, must not call the cluster", field="Origin")
     if scope["type"] == "http" and error_forms.covers(scope["path"]):
         await error_forms.refused(error, scope["path"])(scope, receive, send)
     else:

@@ -69,11 +69,11 @@ class Route:
 
     @property
     def abilities(self) -> Mapping[str, Any]:
-        """Return what its replicas can be asked for, as the engine said when it was served; empty: not known."""
+        """Return the abilities of its replicas, as stored when it was served; empty: not known."""
         return self.asked.get("abilities") or {}
 
     def answers(self, call: str) -> bool:
-        """Return False for a call that the engine is known not to answer."""
+        """Return True unless the engine is known to lack the call."""
         known = self.abilities.get("calls")
         return known is None or call in known
 

@@ -107,7 +107,7 @@ class InferredText(Answer):
 
 
 class Inference(BaseModel):
-    """A request as OpenAI's API or Anthropic's has it. What else it has goes to the engine as it is."""
+    """A request in the form of OpenAI's API or Anthropic's. Other fields go to the engine unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -125,7 +125,7 @@ class Inferred(BaseModel):
 
 
 class Ranked(BaseModel):
-    """Documents by how well they fit, as the engine gave them."""
+    """Documents ranked by how well they fit, as the engine returned them."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -134,7 +134,7 @@ class Ranked(BaseModel):
 
 
 class Message(BaseModel):
-    """An answer as the engine gave it; with `stream`, server-sent events."""
+    """An answer as the engine returned it; with `stream`, server-sent events."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -154,8 +154,8 @@ class ServedModel(Answer):
     created: int
     owned_by: str = required("The tenant.")
     ready: int = required("Replicas that are ready, and that this coordinator reaches.")
-    context_length: int | None = required("Tokens of prompt and answer together, of one request; null: not known.")
-    max_model_len: int | None = required("The same under the name that vLLM has for it.")
+    context_length: int | None = required("Most tokens of prompt and answer together in one request; null: not known.")
+    max_model_len: int | None = required("The same as context_length, under the name that vLLM uses.")
     capabilities: list[str] | None = required("completion, embedding or rerank; null: not known.")
 
 

@@ -121,9 +121,9 @@ async def _within(seconds: float | None, late: type[Exception], broken: type[Exc
 def through(tunnels: Tunnels) -> httpx.AsyncClient:
     """Return a client that reaches replicas, through tunnels too.
 
-    Neither a proxy of the environment nor a redirect leads it elsewhere. Each request has its own connection: on one
-    that is used again, bytes that a replica sends after an answer would be the answer to the next client's request. An
-    idle connection also keeps one of the few threads of llama.cpp's server for five seconds.
+    Neither a proxy of the environment nor a redirect leads it elsewhere. Each request has its own connection. If
+    a connection were reused, bytes that a replica sends after an answer would become the answer to the next client's
+    request. An idle connection also blocks one of the few threads of llama.cpp's server for five seconds.
     """
     transport = httpx.AsyncHTTPTransport(trust_env=False)
     # httpx has no parameter for it; httpcore, which it is a face of, has.

@@ -283,7 +283,7 @@ class Exporter:
         )  # fmt: skip
 
     def serve(self, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
-        """Serve on a socket that listens, else on one of its own, and return what stops it. Port 0 listens nowhere."""
+        """Serve on a listening socket, else on a new one, and return the function that stops it. Port 0 disables it."""
         if not settings.metrics_port:
             return lambda: None
         stop = metrics_server.serve(self.registry, settings, listener)

@@ -1,4 +1,4 @@
-"""Periodic work on traces: send spans of requests that were answered, and of jobs that have ended.
+"""Periodic work on traces: send spans of answered requests and of ended jobs.
 
 The leader sends those of jobs; others remember for some seconds what ended, so that whoever leads next sends it, some
 of it a second time under the same ids. What the receiver does not take is lost: nothing about work depends on it, and
@@ -97,7 +97,7 @@ class SpanSender:
         return min(spans.MAX_SECONDS, max(60, int(since) + 60))
 
     def close(self) -> None:
-        """Send the spans that wait, and end."""
+        """Send the spans that are waiting, then stop."""
         try:
             self.round()
         finally:

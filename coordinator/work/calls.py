@@ -205,11 +205,11 @@ class Offer(Call):
 
 
 class OfferBesideReplicas(Offer):
-    """Resources that a runner has for programs while its replicas of services run, which never end by themselves."""
+    """Resources that a runner has for programs while its replicas of services are running."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    replicas: int = Field(ge=0, le=MAX_LANES, description="How many more replicas it may keep up.")
+    replicas: int = Field(ge=0, le=MAX_LANES, description="Number of replicas that it can still add.")
     works_for: str = Field("", max_length=64, description="The only tenant whose jobs it takes now; empty: any.")
 
 

@@ -165,7 +165,7 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
 
     ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
     """
-    # Programs ring the bells of these queues too: a runner without a free slot would hear the same ones for ever.
+    # These queues also get wake-ups for programs, and a runner without a free slot would pop them endlessly.
     listened = () if _takes_replicas_alone(asked) else queues.for_worker(Device(asked.device))
     bell = await polls.wait(listened, seconds)
     try:
@@ -179,7 +179,7 @@ async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: floa
 
 
 def _takes_replicas_alone(asked: calls.Next) -> bool:
-    """Return True for a question of a runner without a free slot."""
+    """Return True if a runner without a free slot requests work."""
     return asked.device == "runner" and bool(asked.kinds) and registry.endless().issuperset(asked.kinds or ())
 
 

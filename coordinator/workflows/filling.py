@@ -1,4 +1,4 @@
-"""Parameters of actions with their references filled in. Values that are filled into a command are literals of it.
+"""Parameters of actions with their references filled in. Values that are filled into a command become literals.
 
 A program replaces placeholders such as {unit} in its arguments. It must not do so in values of a workflow, which may
 contain the same characters.
@@ -18,7 +18,7 @@ LookUp: TypeAlias = Callable[[Reference], Any]
 
 
 def filled(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
-    """Return parameters in which each reference is replaced by what `look_up` returns, which raises Unfilled."""
+    """Return the parameters with each reference replaced by its value from `look_up`, which may raise Unfilled."""
     is_program = action_type in registry.names() and registry.program_kind(action_type) is not None
     return {
         name: _command(value, look_up) if is_program and name == "command" else references.filled(value, look_up)

@@ -70,7 +70,7 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_changed(value: Any) -> bool:
-    """Return True if filling replaces something in a value: a reference, or the escape of one."""
+    """Return True if a value contains a reference, or an escaped one, that filling replaces."""
     return any(reference(text) or _is_escape(text) for _, text in _texts(value, ()))
 
 

@@ -1,4 +1,4 @@
-"""Periodic work on workflows: carry each one on when it is due, at once after an event of it."""
+"""Periodic work on workflows: continue each one when it is due, and at once after one of its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.store.workflows import Workflows
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at what is due, without an event.
+#: Seconds between two checks for due workflows if no event arrives.
 ROUND_SECONDS = 1.0
 #: Seconds between two looks at a workflow of which nothing is heard: events may be lost, and writes of Redis too.
 PATROL_SECONDS = 10.0
@@ -32,7 +32,7 @@ def has_changed(events: Sequence[Event]) -> bool:
 
 
 class WorkflowTask:
-    """Looks at the workflows that are due."""
+    """Continues the workflows that are due."""
 
     def __init__(self, store: Workflows, engine: Engine) -> None:
         self._store = store

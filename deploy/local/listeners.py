@@ -1,6 +1,6 @@
-"""The sockets of a local cluster: opened before anything is started, and handed over to each coordinator process.
+"""The sockets of a local cluster: they are opened before any process starts, and handed over to each coordinator.
 
-A port that was announced therefore stays with this cluster, even while its coordinator restarts. supervisord does not
+A port that was announced therefore belongs to this cluster, even while its coordinator restarts. supervisord does not
 pass sockets to the programs that it starts, so a coordinator asks for them at a socket in the cluster's folder, which
 only its user can open.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from deploy.local import ports
 from jobs.settings import LOCAL_FOLDER, Settings
 
-#: Where a coordinator asks for its sockets. Bound by its path from the checkout: such paths have about 100 bytes.
+#: Where a coordinator requests its sockets. The path is relative to the checkout, because paths of sockets are limited
+#: to about 100 bytes.
 FILE = LOCAL_FOLDER / "sockets"
 
 
@@ -26,12 +27,12 @@ class Listeners:
     api: list[socket.socket]
     metrics: list[socket.socket]
     redis_port: int
-    #: Keeps other programs from Redis' port.
+    #: Socket that keeps other programs from Redis' port.
     reservation: socket.socket
 
     @classmethod
     def take(cls, settings: Settings, requested: int | None) -> Listeners:
-        """Take the ports. Raises Trouble when one was requested and is taken."""
+        """Take the ports. Raises Trouble if a requested port is taken."""
         api = ports.api_listeners(settings, requested)
         redis_port, reservation = ports.reserve()
         return cls(api=api, metrics=_metrics(settings), redis_port=redis_port, reservation=reservation)
@@ -86,7 +87,7 @@ class HandOver:
         named = [("api", each) for each in self._listeners.api]
         named += [("metrics", each) for each in self._listeners.metrics]
         names = " ".join(name for name, _ in named).encode()
-        with link, suppress(OSError):  # who asked has gone
+        with link, suppress(OSError):  # the coordinator has gone
             socket.send_fds(link, [names], [each.fileno() for _, each in named])
 
     def close(self) -> None:

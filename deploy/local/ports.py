@@ -1,4 +1,4 @@
-"""TCP ports: which are free, and sockets that take them before anything that uses them is started."""
+"""TCP ports: find free ones, and open sockets that take them before the programs that use them start."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
                 opened.append(undo.enter_context(_listener(family, address, port)))
         undo.pop_all()
     if not opened:
-        raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of this machine")
     return opened
 
 
@@ -86,7 +86,7 @@ def _listener(family: int, address: str, port: int) -> socket.socket:
 
 
 def api_listeners(settings: Settings, requested: int | None) -> list[socket.socket]:
-    """Listen on the API's port. Raises Trouble when a port was requested, here or in the settings, and is taken."""
+    """Listen on the API's port. Raises Trouble if a port was requested, here or in the settings, and is taken."""
     if requested is None and "coordinator_port" in settings.model_fields_set:
         requested = settings.coordinator_port
     if requested is None:

@@ -32,7 +32,7 @@ class Shape:
     runner: bool = False
     #: A folder with the pages that the coordinator serves, relative to the checkout; empty: none.
     pages: str = ""
-    #: The sockets that have these ports.
+    #: Sockets that listen on these ports.
     listeners: Listeners | None = None
 
     @property

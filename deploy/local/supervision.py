@@ -51,7 +51,7 @@ stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
 """
 
-#: supervisord stops one group after another. Workers that stopped one by one would exceed STOP_SECONDS and be killed.
+#: supervisord stops one group after another. If workers stopped one by one, the last ones would be killed.
 _GROUP = """
 [group:priority-{priority}]
 programs={names}
@@ -79,7 +79,7 @@ class Program:
     environment: dict[str, str]
     #: Its exit code with which it is not started again: what it lacks will not come by itself. None: it always is.
     last_code: int | None = None
-    #: Lower starts earlier and stops later; programs with the same one stop together.
+    #: A lower priority starts earlier and stops later; programs with the same priority stop together.
     priority: int
 
 

@@ -35,7 +35,7 @@ class Parameters(BaseModel):
     parallel: int = Field(4, ge=1, le=256, description="Requests that are computed at once.")
     threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
     gpu_layers: int = Field(-1, ge=-1, le=10_000, description="Layers on GPUs, where it has one; -1: all.")
-    embeddings: bool = Field(False, description="Answer /v1/embeddings: for models of embeddings.")
+    embeddings: bool = Field(False, description="Answer /v1/embeddings: for embedding models.")
     reranking: bool = Field(False, description="Answer /v1/rerank: for models that rank documents.")
 
 
@@ -53,7 +53,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return what can be asked of a server of one GGUF file. Its context is at most the one that the model knows."""
+    """Return the abilities of a server of one GGUF file. Its context is at most that of the model."""
     known = gguf_metadata.read(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
     longest = memory.context_of_gguf(known) or parameters.context
     context = min(parameters.context, longest)

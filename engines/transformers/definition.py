@@ -57,7 +57,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return what can be asked of a server of one folder of weights, which knows calls of OpenAI's API alone."""
+    """Return the abilities of a server of one folder of weights. It supports only calls of OpenAI's API."""
     known = safetensors.config(safetensors.folder("transformers", parameters.folder, model), model)
     context = min(parameters.context, memory.context_of_config(known) or parameters.context)
     return Abilities(context_length=context, capabilities=("completion",), calls=(calls.CHAT, calls.COMPLETIONS))

@@ -18,7 +18,7 @@ ROUTES: Literal["openai", "http"] = "openai"
 LARGE = True
 
 _NAME = "vllm"
-#: Ends of the names of architectures that continue texts.
+#: Suffixes of the names of architectures that generate text.
 _GENERATING = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 #: Nothing is fetched and nothing is told while it runs.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
@@ -70,7 +70,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:
-    """Return what can be asked of a server of one folder of weights. Which calls it answers depends on the model."""
+    """Return the abilities of a server of one folder of weights. The calls that it supports depend on the model."""
     known = safetensors.config(safetensors.folder("vllm", parameters.folder, model), model)
     return Abilities(
         context_length=parameters.context or memory.context_of_config(known) or None,
@@ -79,7 +79,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 
 
 def _generates(known: Mapping[str, Any]) -> bool:
-    """Return True for a model whose architecture is one that continues texts, by its name."""
+    """Return True if the name of a model's architecture is one of those that generate text."""
     named = known.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     return any(name.endswith(_GENERATING) for name in names)

@@ -1,7 +1,7 @@
 """Sets of compiled code. A set holds a kind's compiled functions and tables for one device, all made by one process.
 
-A process compiles into a folder of its own. It renames the folder once everything is compiled, so others see a whole
-set or none. A published set never changes: code that is compiled later, for other types of arguments, is not kept.
+A process compiles into its own folder. It renames the folder once everything is compiled, so others see a whole
+set or none. A published set never changes: code that is compiled later, for other types of arguments, is not stored.
 
 numba names the symbols of compiled functions by a counter that starts at 1 in each process. Two processes can therefore
 give one name to different functions. The JIT linker takes the first body that it loads for both, and results are wrong.
@@ -28,7 +28,7 @@ from jobs import kinds
 from jobs.kinds import compiled_code
 from jobs.models import Device
 
-#: Prefix of the names of folders in which a process compiles, or did before it was killed.
+#: Prefix of the names of folders in which a process compiles, or compiled before it was killed.
 _UNFINISHED = "unfinished-"
 
 
@@ -40,7 +40,7 @@ class CodeSet:
     path: Path
     #: Locked file while this process compiles the set; None: the process adds nothing to it.
     lock: IO[str] | None = None
-    #: Why code that this process compiled is not kept; empty if it is.
+    #: Why code that this process compiled is not stored; empty if it is.
     unkept: str = ""
 
     @property
@@ -50,14 +50,14 @@ class CodeSet:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Yield whether this process may add a file. An OSError abandons the set, since it would lack the file."""
+        """Yield whether this process may add a file. An OSError abandons the set, because it would lack the file."""
         try:
             yield self.lock is not None
         except OSError as error:
             self.abandon(str(error))
 
     def publish(self) -> None:
-        """Show other processes the set that this one has compiled."""
+        """Make the set that this process has compiled visible to other processes."""
         with self.writing() as may_write:
             if may_write:
                 self.path = self.path.rename(self.path.with_name(self.path.name.removeprefix(_UNFINISHED)))
@@ -83,7 +83,7 @@ _used: dict[str, CodeSet] = {}
 def code_set(kind: str) -> CodeSet:
     """Return the set of a kind that this process uses.
 
-    That is a published set of a CPU, or an empty one, unless the process has called `compile_once` for the kind.
+    This is a published set for CPUs, or an empty one, unless the process has called `compile_once` for the kind.
     """
     if kind not in _used:
         _used[kind] = _published(kind, Device.CPU) or _empty()
@@ -91,7 +91,7 @@ def code_set(kind: str) -> CodeSet:
 
 
 def unkept() -> Mapping[str, str]:
-    """Return why compiled code is not kept, by kind, for the kinds that this process compiled in vain."""
+    """Return why compiled code is not stored, by kind, for the kinds whose code this process could not store."""
     return {kind: used.unkept for kind, used in _used.items() if used.unkept}
 
 
@@ -135,7 +135,7 @@ def _published(kind: str, device: Device) -> CodeSet | None:
 
 def _begin(kind: str, device: Device, *, wait: bool, anew: bool) -> CodeSet | None:
     """Use a new set, or one that another process has just published. Return None while another process compiles."""
-    if kind in _used:  # for functions that were imported before, numba has already asked where they are kept
+    if kind in _used:  # numba has already looked up the folder of functions that were imported before
         return _used[kind]
     folder = compiled_code.folder(kind)
     try:
@@ -174,7 +174,7 @@ def _create(folder: Path, device: Device) -> Path:
 
 
 def _empty(unkept: str = "") -> CodeSet:
-    """Return a set whose folder does not exist. Not one in the cache: reading there may fail in other ways."""
+    """Return a set whose folder does not exist. It is not in the cache, where reading may fail in other ways."""
     return CodeSet(compiled_code.SHARED / "none", unkept=unkept)
 
 
@@ -183,13 +183,13 @@ def _empty(unkept: str = "") -> CodeSet:
 
 @lru_cache
 def configure_numba() -> None:
-    """Have numba keep compiled code in sets, under names that differ from those of other processes. Must come before
-    the first decorated function.
+    """Make numba store compiled code in sets, under symbols that differ from those of other processes. Call this before
+    the first function is decorated.
     """
     importlib.import_module("numba").config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
     cache = importlib.import_module("numba.core.caching").FunctionCache
     cache.save_overload = _save_into_sets(cache.save_overload)
-    # Not a counter that starts at random: processes that fork would go on with the same numbers.
+    # A counter with a random start would not do, because forked processes would continue with the same numbers.
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = map(secrets.randbits, itertools.repeat(64))
 
@@ -209,8 +209,8 @@ def _save_into_sets(save: Callable[..., None]) -> Callable[..., None]:
 class Locator:
     """numba's cache locator, by the protocol of NUMBA_CACHE_LOCATOR_CLASSES.
 
-    Equal sources share sets wherever the checkout lies. What kinds share is part of the code of each, so it is not kept
-    by itself.
+    Equal sources share sets, even in different checkouts. Functions that kinds share are compiled into the code of each
+    kind, so they are not stored separately.
     """
 
     def __init__(self, used: CodeSet, disambiguator: str) -> None:
@@ -233,7 +233,7 @@ class Locator:
         """Do nothing: a folder that is missing must not be created again without the files that it had."""
 
     def get_source_stamp(self) -> str:
-        """Return what the index of a function must hold. That of another set is not read."""
+        """Return the stamp that the index of a function must contain. numba ignores an index from another set."""
         return self._identity
 
     def get_disambiguator(self) -> str:

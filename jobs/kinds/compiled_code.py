@@ -1,5 +1,5 @@
-"""Folders of compiled code: one for each kind, state of its sources, and target, so changing one kind leaves the others
-compiled. `code_sets.py` fills them.
+"""Folders of compiled code: one for each kind, version of its sources, and target. A change of one kind therefore
+does not recompile the others. `code_sets.py` fills the folders.
 
 Folders that no process has used for a month are removed. A process that uses one has it locked, and touched it when it
 began to.
@@ -162,7 +162,7 @@ def _removed(place: Path, until: float) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_older(place, until):  # one has used it meanwhile, and ended
             return False
-        # A removal that is cut short must not leave part of the code under a name that processes look for.
+        # An interrupted removal must not leave part of the code under a name that processes look for.
         shutil.rmtree(place.rename(place.with_name(f"removed-{place.name.removeprefix('removed-')}")))
     except OSError:
         return False

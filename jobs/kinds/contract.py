@@ -46,7 +46,7 @@ class Kind(ABC):
     binaries: ClassVar[Mapping[str, Binary]] = {}
     #: Only the leading coordinator submits jobs of the kind.
     is_for_leader: ClassVar[bool] = False
-    #: Its programs run until somebody ends them, and take no slot of their runner.
+    #: Its programs run until a user ends them, and take no slot of their runner.
     is_endless: ClassVar[bool] = False
 
     @abstractmethod

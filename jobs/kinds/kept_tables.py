@@ -18,9 +18,9 @@ Tables = Mapping[str, Any]
 
 
 def kept(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
-    """Return the arrays that `make` gives: read them if the kind's set has them, else make and keep them.
+    """Return the arrays that `make` returns: read them if the kind's set has them, else make and store them.
 
-    Only the process that compiles the set keeps them. The file holds a checksum of each array; a damaged file is
+    Only the process that compiles the set stores them. The file holds a checksum of each array; a damaged file is
     replaced.
     """
     used = code_sets.code_set(kind)

@@ -1,6 +1,6 @@
-"""Arguments of a command: texts in which placeholders such as {unit} are replaced, and literals, which stay the same.
+"""Arguments of a command: texts in which placeholders such as {unit} are replaced, and literals, which stay unchanged.
 
-A literal is written `{"literal": TEXT}`. Workflows and engines pass values of others in this form. Pure.
+A literal is written `{"literal": TEXT}`. Workflows and engines use it for values that users supply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def text_of(argument: Argument) -> str:
 
 
 def uses(command: Sequence[Argument] | str, placeholder: str) -> bool:
-    """Return True if the placeholder is in the command outside of literals."""
+    """Return True if the command contains the placeholder outside of literals."""
     if isinstance(command, str):
         return placeholder in command
     return any(isinstance(each, str) and placeholder in each for each in command)

@@ -55,7 +55,7 @@ def command(value: Any) -> list[Argument] | str:
 
 
 def _argument(number: int, value: Any) -> Argument:
-    """Return an argument in its only form: a literal without placeholders is a text."""
+    """Return an argument in its normal form: a literal without placeholders becomes a text."""
     is_literal = program_arguments.is_literal(value)
     text = value[program_arguments.LITERAL] if is_literal else value
     if complaint := texts.problem(text):

@@ -55,7 +55,7 @@ def program_kind(kind: str) -> ProgramKind | None:
 
 @lru_cache
 def endless() -> frozenset[str]:
-    """Return the names of the kinds whose jobs do not end by themselves, and which take no slot of a runner."""
+    """Return the names of the kinds whose jobs do not end by themselves and take no slot of a runner."""
     return frozenset(kind for kind in names() if definition(kind).is_endless)
 
 
@@ -97,6 +97,6 @@ def kernel(kind: str, device: Device) -> Kernel:
 
 
 def warm(kind: str, device: Device) -> None:
-    """Load the compiled code of a kind, or compile it for all processes: call this before `kernel`."""
+    """Load the compiled code of a kind, or compile it for all processes. Call this before `kernel`."""
     with code_sets.compile_once(kind, device):
         kernel(kind, device).warm()

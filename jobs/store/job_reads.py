@@ -161,7 +161,7 @@ class JobReads(Part):
         return row, ResultText(self, job_id, first, length) if length else None
 
     def result_piece(self, job_id: str, start: int) -> bytes:
-        """Return at most PIECE_BYTES of a result from a place on; empty when there are none."""
+        """Return at most PIECE_BYTES of a result from an offset on; empty if there are none."""
         piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
         return piece
 
@@ -205,7 +205,7 @@ class JobReads(Part):
 
 
 class ResultText:
-    """Result of a job as it is stored. Of a long one only the beginning is in memory; the rest is read in pieces."""
+    """Stored result of a job. Only the beginning of a long one is in memory; the rest is read in pieces."""
 
     def __init__(self, reads: JobReads, job_id: str, first: bytes, length: int) -> None:
         self._reads = reads
@@ -219,7 +219,7 @@ class ResultText:
         return self.length > len(self._first)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the result in pieces. NotFound when the job is deleted meanwhile."""
+        """Yield the result in pieces. Raises NotFound if the job is deleted meanwhile."""
         piece, at = self._first, 0
         while True:
             yield piece
@@ -231,7 +231,7 @@ class ResultText:
                 raise errors.NotFound(detail, field="job_id")
 
     def whole(self) -> bytes:
-        """Return all of the result."""
+        """Return the whole result."""
         return b"".join(self.pieces())
 
 

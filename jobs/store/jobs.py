@@ -71,7 +71,7 @@ class Over:
     #: many of the tenant's webhooks are not delivered.
     cap: str
     value: int
-    #: Seconds after which it makes sense to try again.
+    #: Seconds after which a client should try again.
     seconds: int
     #: How much of the cap is used: the bytes that are stored; 0 where it is all.
     used: int = 0

@@ -95,8 +95,8 @@ class Slots(Part):
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
         of the bell that RQ has just taken. `owner` begins the tokens of the leases. `labels`: of the worker's host, for
-        tenants that require some; None: those that its row has. `replicas`: a runner without a free slot asks, which
-        takes no job but replicas of services.
+        tenants that require some; None: those that its row has. `replicas`: the worker is a runner without
+        a free slot, which takes only replicas of services.
         """
         new_tokens = json.dumps([owner + lease_tokens.new() for _ in range(take)])
         names = list(queues)

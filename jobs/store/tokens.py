@@ -138,9 +138,9 @@ class Tokens(Part):
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
-        """End a token, and with it its sessions; False when there is none. Works in a full Redis.
+        """End a token and its sessions; return False if there is none. Works if Redis is full.
 
-        `keep_admin`: raise LastAdmin for the last valid token with the scope admin.
+        With `keep_admin`, raises LastAdmin for the last valid token with the scope admin.
         """
         index = keys.TOKENS.removeprefix(keys.PREFIX)
         ended = int(self._scripts.kept("end_token", index, token_id, *actor, int(keep_admin)))

@@ -176,9 +176,9 @@ class _Tree:
         self._sizes: dict[str, int] = {}
 
     def add(self, kind: str, path: str, rest: list[Any]) -> None:
-        """Add an entry. ValueError for a path that leads elsewhere, comes twice or in another order.
+        """Add an entry. Raises ValueError for a path that leads elsewhere, comes twice or is out of order.
 
-        ValueError also for a file that has another size than one with the same hash.
+        Also raises ValueError if a file has another size than one with the same hash.
         """
         check_path(path)
         encoded = path.encode()

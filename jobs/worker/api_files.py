@@ -37,7 +37,7 @@ _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: Number of times that an upload asks which files are missing.
 _ATTEMPTS = 3
 #: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). Parts may be deleted before the file is complete, all of them (sha256) or some (part).
+#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
 _GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
 
 Answer = TypeVar("Answer")

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 TOGETHER_SECONDS = 0.02
 #: Seconds after a beat that was hurried until the next.
 AGAIN_SECONDS = 0.25
-#: Seconds for which a worker that stops tries to say goodbye.
+#: Seconds for which a worker that stops tries to report that it leaves.
 GOODBYE_SECONDS = 5.0
 #: What BEAT's answer means to a task's `stop`: go on; stop and commit; stop and drop.
 _STOPS = {1: 0, 2: 1, 0: 2}
@@ -101,7 +101,7 @@ def say_goodbye(store: LeaseStore, worker: str, born: str, row: Row) -> None:
     while (error := _error_of_goodbye(store, worker, born, row)) is not None:
         may_repeat = isinstance(error, Unreachable) and not isinstance(error, NotLetIn)
         if not may_repeat or time.monotonic() > until:
-            log.warning("could not say goodbye, so this worker counts as lost: %s", error)
+            log.warning("cannot report that this worker leaves, so it will count as lost: %s", error)
             return
         time.sleep(pause(error, AGAIN_SECONDS))
 

@@ -123,7 +123,7 @@ class LanePool:
         return len(self.mending) == len(self.lanes)
 
     def borrow(self, suits: Callable[[Lane], bool] = lambda lane: True) -> Lane | None:
-        """Take an idle lane that is ready and suits, or None."""
+        """Take an idle lane that is ready and suitable; None if there is none."""
         with self._changed:
             found = next((lane for lane in reversed(self.idle) if suits(lane)), None) if self._any_ready() else None
             if found is not None:

@@ -113,7 +113,7 @@ class Worker:
             return self._run(self.server, link, close)
 
     def _stop(self) -> None:
-        """End the worker after a signal, even before it is ready: compiling its kernels takes minutes."""
+        """End the worker after a signal, even before it is ready, because compiling its kernels takes minutes."""
         if self.server:
             self.server.stop()
         elif not self._is_dismissed:
@@ -126,7 +126,7 @@ class Worker:
         return Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
 
     def _end_unready(self, store: LeaseStore, error: CannotStart | Dismissed) -> int:
-        """Say goodbye, so that the cluster does not report a lost worker. Returns the exit code."""
+        """Report that the worker leaves, so that the cluster does not report it as lost. Return the exit code."""
         if isinstance(error, CannotStart):
             log.error("%s", error)
             self.retired = str(error)

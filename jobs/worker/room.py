@@ -18,7 +18,7 @@ class Room(Protocol):
         """Return what is free now, as NEXT compares it with what jobs require; None: they require nothing."""
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
-        """Return those of the kinds of which a job may start now on an idle lane; none: there is nothing to ask for."""
+        """Return the kinds whose jobs may start now on an idle lane. If it is empty, the worker requests no work."""
 
     def suits(self, lane: Lane, kind: str) -> bool:
         """Return True for a lane that jobs of this kind may run in."""
@@ -39,7 +39,7 @@ class Room(Protocol):
         """Free what was set aside for a lane, if anything."""
 
     def announce(self) -> None:
-        """Have a question for work that waits asked again: a lane is idle, and what it had set aside is free."""
+        """Repeat a waiting request for work, because a lane is idle and its resources are free."""
 
 
 class LanesOnly:

@@ -1,4 +1,4 @@
-"""Compiled code of the kinds that ship gives right results whichever processes have compiled it."""
+"""Compiled code of the built-in kinds gives correct results, no matter which processes have compiled it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PARAMETERS: dict[str, Any] = {
     "seed": 28, "replicas": 8, "thread_count": 30, "max_depth": 5, "scheduler": ["work_stealing", "fifo"],
     "cores": [5, 17], "join_cost_us": 0.5, "steal_cost_us": 5,
 }  # fmt: skip
-#: Starts as a worker's child does, without its known answers, and prints a partial. With an argument, it is killed when
-#: it is about to complete that file of the cache.
+#: Program that starts like a worker's child, without the known answers, and prints a partial. With an argument N, it is
+#: killed just before it completes the N-th file of the cache.
 PROGRAM = """
 import json, os, signal, sys
 from cpu_worker import child
@@ -71,7 +71,7 @@ def test_a_worker_that_is_killed_between_two_functions_leaves_no_wrong_code(tmp_
 
 
 def symbols(kind: str) -> set[str]:
-    """Return the names that the kind's compiled functions show to the JIT linker."""
+    """Return the symbols of the kind's compiled functions that the JIT linker sees."""
     [published] = compiled_code.folder(kind).glob("cpu-*")
     names: set[str] = set()
     for file in published.glob("*.nbc"):

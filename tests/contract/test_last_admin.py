@@ -1,4 +1,4 @@
-"""The last administrator's token is not ended by itself: only a restart brought a way back."""
+"""The last administrator's token cannot be revoked. Before, only a restart gave access again."""
 
 from __future__ import annotations
 

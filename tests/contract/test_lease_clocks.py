@@ -154,7 +154,7 @@ def test_a_name_is_free_again_when_the_later_process_is_dead(bench: Bench) -> No
 
 
 def test_a_heartbeat_that_comes_after_the_goodbye_of_its_process_brings_no_worker_back(bench: Bench) -> None:
-    """A slow coordinator works on it after the goodbye: the worker was reported as lost three seconds later."""
+    """A slow coordinator handles the heartbeat after the worker left. Before, the worker was reported as lost."""
     bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "idle"})
     bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "stopped"}, leaving=True)
     assert bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "state": "idle"}) == "ok"

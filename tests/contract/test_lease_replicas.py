@@ -1,4 +1,4 @@
-"""Replicas of services take no slot: a runner whose slots are all taken starts them and leaves programs in place."""
+"""Replicas of services take no slot: a runner whose slots are all taken starts them but no programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def replica(bench: Bench, number: int, priority: str = "normal", **more: Any) ->
 
 
 def ask(bench: Bench, **more: Any) -> str:
-    """Return the replica that a runner without a free slot starts; empty for none."""
+    """Return the replica that a runner without a free slot starts; empty if there is none."""
     found = bench.next("runner-1", RUNNER, offer={**FULL, **more}, kinds={"sum": 1}, replicas=True)
     if found == "none":
         return ""

@@ -122,7 +122,7 @@ def _refusal_of(bench: Bench) -> Over:
 
 
 def test_a_refusal_says_when_a_job_ends_only_if_its_rate_was_measured(bench: Bench) -> None:
-    """An estimate, such as a second for each unit of a program, is no promise."""
+    """An estimate, such as a second for each unit of a program, is not reported as a time."""
     bench.store.tenants.put(Tenant(name="a", max_jobs=2))
     job = bench.submit(100_000, tenant="a", estimate_ms=1000)
     bench.submit(tenant="a", estimate_ms=1000)

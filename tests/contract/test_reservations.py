@@ -30,7 +30,7 @@ class Runner:
         self.bench, self.name, self.cpus, self.isolation = bench, name, cpus, isolation
         gpu = {"memory_mib": 40_000, "compute_capability": "9.0"}
         self.total = {"cpus": cpus, "memory_mib": 8000, "gpus": [gpu] * gpus, "host": name, "labels": []}
-        #: What each of its leases takes, and whose it is; and those of replicas of services, which take no slot.
+        #: Requirements and tenant of each of its leases; and the leases of replicas of services, which take no slot.
         self.leases: dict[str, tuple[Mapping[str, Any], str]] = {}
         self.replicas: dict[str, tuple[Mapping[str, Any], str]] = {}
         self.born = "1"
@@ -60,7 +60,7 @@ class Runner:
         return self._take(self.bench.next(self.name, RUNNER, offer=offer, kinds={"sum": 1}))
 
     def ask_for_replica(self) -> str:
-        """Return the replica of a service that it starts, whether or not a slot is free; empty for none."""
+        """Return the replica that it starts, even if no slot is free; empty if there is none."""
         return self._take(self.bench.next(self.name, RUNNER, offer=self.offer(), kinds={"sum": 1}, replicas=True))
 
     def _take(self, found: Held | Taken | str) -> str:

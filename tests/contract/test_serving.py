@@ -407,7 +407,7 @@ def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) ->
 
 
 class Held(FakeLane):
-    """Computes nothing until it may go on."""
+    """Lane that computes nothing until the test releases it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -419,7 +419,7 @@ class Held(FakeLane):
 
 
 class Divided(LanesOnly):
-    """Room of a worker whose lanes are for one kind each, named after it."""
+    """Room of a worker with one lane per kind, named after the kind."""
 
     def startable(self, kinds: Mapping[str, int], idle: Sequence[Lane]) -> Mapping[str, int]:
         return {kind: version for kind, version in kinds.items() if any(self.suits(lane, kind) for lane in idle)}
@@ -447,7 +447,7 @@ def test_a_lane_computes_its_own_kind_while_the_one_of_another_kind_is_busy(reac
 
 @pytest.mark.parametrize("how", ["given back", "mended"])
 def test_who_waits_for_work_hears_of_a_lane_once_it_is_idle(how: str) -> None:
-    """One that asked again before would ask for the kinds of the other lanes alone."""
+    """If the worker requested work earlier, it would name only the kinds of the other lanes."""
     idle: list[int] = []
     lane = FakeLane("0")
     pool = LanePool([lane], lambda: idle.append(len(pool.idle)))

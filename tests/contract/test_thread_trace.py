@@ -124,7 +124,7 @@ def test_a_trace_is_cut_where_it_was_told_to() -> None:
 
 
 def test_a_trace_may_be_cut_at_every_event() -> None:
-    """Also among the slices that are open when the run ends."""
+    """The trace can be cut also among the slices that are open when the run ends."""
     job = {"seed": 7, "replicas": 1, "cores": 2, "scheduler": "work_stealing", "thread_count": 3}
 
     def cut(events: int) -> Any:

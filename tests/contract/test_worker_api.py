@@ -611,7 +611,7 @@ def test_a_runner_keeps_fails_and_splits_its_lease(served: Served, store: Store)
 
 
 def test_a_runner_without_a_free_slot_pops_no_bells_and_starts_replicas(served: Served, store: Store) -> None:
-    """Programs stay where they wait, with their bells, until a slot is free somewhere."""
+    """Programs stay queued, with their wake-ups, until a slot is free."""
     full = served.worker("full", Device.RUNNER, poll_seconds=20.0)
     version = registry.versions()["service"]
     thread, found = answers(full, offer=OFFER, kinds={"service": version})

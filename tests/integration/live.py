@@ -87,7 +87,7 @@ def role_of(command: Sequence[str]) -> str:
 
 
 def as_user(user: int) -> list[str]:
-    """Return the command before another one that a user is to run, who may read this Python wherever it is."""
+    """Return the prefix of a command that runs it as a user, who can read this Python."""
     reads = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *reads]
 
@@ -225,9 +225,9 @@ class Live:
         self._run(f"worker-{number}", command, **own, **more)
 
     def start_runner(self, number: int = 0, slots: int | None = None, user: int | None = None, **more: str) -> None:
-        """Start the process, as another user if one is given, and wait for nothing.
+        """Start the process, as another user if one is given, and do not wait until it is ready.
 
-        Its folder is `runner-N` in the cluster's.
+        Its folder is `runner-N` in the cluster's folder.
         """
         name = f"runner-{number}"
         other = [] if user is None else as_user(user)

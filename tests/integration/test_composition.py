@@ -1,4 +1,4 @@
-"""Parts of a coordinator start in an order and stop in the reverse one, also if one of them cannot start."""
+"""Parts of a coordinator stop in the reverse order of their start, even if one of them cannot start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER = ["announcing", "polls", "artifacts", "workflows", "leader", "gateway", "
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of parts, as they stop."""
+    """Names of the parts, in the order in which they stop."""
     names: list[str] = []
 
     def note(owner: Any, method: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Programs that fill the disk of their runner, of root with a user for each slot and of an ordinary user."""
+"""Programs that fill the disk of their runner. The runner is root with a user for each slot, or an ordinary user."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 TOKEN = "t" * 40
 #: A runner needs 200 MiB to start a program.
 DISK_MIB = 260
-#: User of a runner that is not root's, and users of the slots of one that is.
+#: User of a runner that is not root, and users of the slots of a runner that is root.
 USER, SLOT_USERS = 61300, "61198-61199"
-#: Writes until the disk is full.
+#: Program that writes until the disk is full.
 FILL = "head -c 1G /dev/zero > big 2> /dev/null"
 ENDS = ("done", "failed", "cancelled")
 
@@ -49,7 +49,7 @@ class Cluster:
         return unit
 
     def echo(self) -> None:
-        """Run a program that anybody might run."""
+        """Run an ordinary program."""
         assert self.ended(self.submit("echo y"))["state"] == "done"
 
     def is_full(self) -> bool:

@@ -196,7 +196,7 @@ def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]
 
 
 def test_clusters_that_start_at_once_take_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each looked for free ports before any of them listened: all but one ended with a traceback after 90 s."""
+    """Before, each looked for free ports before any of them listened, and all but one ended with a traceback."""
     monkeypatch.delenv("METRICS_PORT", raising=False)
     several = [copied(tmp_path / f"checkout {number}") for number in range(3)]
     starters = []

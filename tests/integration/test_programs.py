@@ -103,7 +103,7 @@ def test_twenty_programs_end_well_and_each_counts_once(programs: Live) -> None:
 
 
 def test_units_that_leave_the_same_large_file_at_once_all_succeed(programs: Live) -> None:
-    """The runner has two slots. Each unit takes its time, so that no lease has two of them."""
+    """The runner has two slots. Each unit takes so long that no lease has two of them."""
     line = "sleep 1; yes content | head -c 41943040 > big.bin"
     job = command(programs, ["sh", "-c", line], count=6, outputs=["big.bin"], retries={"max": 0})
     assert programs.result(job)["units"] == 6

@@ -1,4 +1,4 @@
-"""Services and programs on one runner: a service takes memory and no slot, and no program waits in vain for its end."""
+"""Services and programs on one runner: a service takes memory but no slot, and no program waits for its end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 
 TOKEN = "t" * 40
 RESERVE_SECONDS = 2
-#: Answers every GET, as a replica that is ready does; every user may start it.
+#: Program that answers every GET, as a ready replica does. Every user may start it.
 SERVER = ["python3", "-m", "http.server", "{port}", "--bind", "127.0.0.1"]
 #: Users of the two slots of a runner, and of one replica of a service.
 USERS = "61200-61202"
 
 
 class Person:
-    """Somebody of a tenant, who serves and submits."""
+    """A user of a tenant who serves models and submits jobs."""
 
     def __init__(self, live: Live, tenant: str) -> None:
         minted = tokens.mint()
@@ -112,7 +112,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def alice(live: Live) -> Iterator[Person]:
-    """Somebody of tenant a, whose services end with the test."""
+    """A user of tenant a, whose services end with the test."""
     person = Person(live, "a")
     yield person
     person.end_services()
@@ -150,9 +150,9 @@ def test_services_and_programs_together_take_no_more_memory_than_there_is(alice:
     alice.ready("large")
     alice.done(alice.submit("true", memory_mib=400))
     waits = alice.submit("true", memory_mib=500)
-    until(lambda: "the services on runner-0 leave too little of memory_mib 500: 400" in alice.reason(waits))
+    until(lambda: "the job needs memory_mib 500, but the services on runner-0 leave 400" in alice.reason(waits))
     alice.serve("larger", memory_mib=401)
-    until(lambda: "leave too little of memory_mib 401: 400" in alice.why_waiting("larger"))
+    until(lambda: "needs memory_mib 401, but the services on runner-0 leave 400" in alice.why_waiting("larger"))
     alice.end_service("large")
     alice.ready("larger")
     alice.done(waits)
@@ -164,7 +164,7 @@ def test_no_runner_is_kept_for_a_job_that_waits_for_a_service_of_another_tenant(
     alice.serve("lasting")
     alice.ready("lasting")
     waits = bob.submit("true")
-    until(lambda: "runner-0 keeps up a service of another tenant, and without RUNNER_UIDS" in bob.reason(waits))
+    until(lambda: "runner-0 runs a service of another tenant, and without RUNNER_UIDS" in bob.reason(waits))
     began = time.monotonic()
     while time.monotonic() - began < 4 * RESERVE_SECONDS:
         alice.done(alice.submit("true"))
@@ -211,7 +211,7 @@ def test_a_runner_that_is_killed_has_its_services_and_programs_again(tmp_path: P
         for job in waits:
             alice.done(job)
         too_much = alice.submit("true", memory_mib=501)
-        until(lambda: "leave too little of memory_mib 501: 500" in alice.reason(too_much))
+        until(lambda: "needs memory_mib 501, but the services on runner-0 leave 500" in alice.reason(too_much))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="users need root")
@@ -222,7 +222,7 @@ def test_with_users_for_replicas_a_runner_works_for_several_tenants(tmp_path: Pa
         alice.ready("first")
         bob.done(bob.submit("true"))
         bob.serve("second")
-        until(lambda: "runner-0 can keep up no further replica" in bob.why_waiting("second"))
+        until(lambda: "runner-0 cannot run another replica" in bob.why_waiting("second"))
         bob.done(bob.submit("true"))
         alice.end_service("first")
         bob.ready("second")

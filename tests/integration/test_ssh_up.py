@@ -91,7 +91,7 @@ def live(door: Door) -> set[str]:
 
 
 def worker_events(door: Door, worker: str) -> list[str]:
-    """Changes of a worker, oldest first."""
+    """Return the changes of a worker, oldest first."""
     events = [fields for _, fields in door.live.redis().xrange("ct:events")]
     return [fields[b"state"].decode() for fields in events if fields.get(b"worker") == worker.encode()]
 

@@ -104,7 +104,7 @@ def test_the_examples_of_the_page_run(live: Live) -> None:
     assert {live.get(f"/api/artifacts/{name}")["files"] for name in ("collatz-records", "nightly")} >= {1}
 
 
-#: Writes its arguments as its value.
+#: Command that writes its arguments as its value.
 SHOW = """[python3, -c, 'import json, os, sys; json.dump(sys.argv[1:], open(os.environ["CLUSTER_RESULT"], "w"))', """
 
 

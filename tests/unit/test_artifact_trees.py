@@ -210,7 +210,7 @@ def test_a_manifest_that_leads_elsewhere_writes_nothing(target: Path, rows: list
 @pytest.mark.parametrize("claimed", [0, len(DATA) - 1, len(DATA) + 1, 2 << 20])
 def test_a_small_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
     served = Served(manifest_of(["f", "sub/a", claimed, FILE[1]], ["f", "sub/b", claimed, FILE[1]]), {FILE[1]: DATA})
-    with pytest.raises(UnexpectedAnswer, match=rf"sub/a has {len(DATA)} bytes, and {claimed} by the manifest"):
+    with pytest.raises(UnexpectedAnswer, match=rf"sub/a has {len(DATA)} bytes, but its manifest says {claimed}"):
         served.fetch(target)
     assert not [path for path in target.rglob("*") if path.is_file()]
 
@@ -219,7 +219,7 @@ def test_a_small_file_of_another_size_than_the_manifest_says_is_refused_by_name(
 def test_a_large_file_of_another_size_than_the_manifest_says_is_refused_by_name(target: Path, claimed: int) -> None:
     large = b"x" * (2 << 20)
     served = Served(manifest_of(["f", "a", claimed, sha_of(large)]), {sha_of(large): large})
-    with pytest.raises(UnexpectedAnswer, match=rf"a has {len(large)} bytes, and {claimed} by the manifest"):
+    with pytest.raises(UnexpectedAnswer, match=rf"a has {len(large)} bytes, but its manifest says {claimed}"):
         served.fetch(target)
     assert not list(target.iterdir())
 

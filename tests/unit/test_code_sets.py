@@ -1,4 +1,4 @@
-"""Compiled code of several processes gives right results together, and others see a whole set of it or none."""
+"""Code that several processes compiled gives correct results together. Processes see a whole set or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.unit import toy_starts
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Files and folders that a start completes for one kind: indexes and code of two functions, a table, the set.
+#: Number of files and folders that a start completes for one kind: index and code of two functions, a table, the set.
 COMPLETED = 6
 
 
@@ -27,7 +27,7 @@ def toys(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *steps: list[dict[str, Any]]) -> list[list[Any]]:
-    """Do the steps one after the other, the starts of each side by side; return what these say."""
+    """Do the steps in order, with the starts of each step in parallel; return their output."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}
     command = [sys.executable, "-m", "tests.unit.toy_starts", json.dumps(steps)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
@@ -84,7 +84,7 @@ def contents(cache: Path) -> dict[str, bytes]:
 
 
 def test_files_of_another_process_are_never_used(toys: Path) -> None:
-    """As somebody makes them who copies one cache over another, or as earlier versions kept them."""
+    """Such sets result from copying one cache over another, or from earlier versions."""
     cache, other, former = (toys / name for name in ("cache", "other", "former"))
     run(toys, [start(each) for each in (cache, other, former)])
     [one], [two], [three] = (list(each.glob("*/cpu-*")) for each in (cache, other, former))
@@ -171,7 +171,7 @@ def compiling(cache: Path, what: str) -> subprocess.Popen[str]:
 
 
 def spent(process: subprocess.Popen[str]) -> tuple[float, float]:
-    """Return when it went in and out, by its clock."""
+    """Return the times at which it entered and left."""
     words = process.communicate(timeout=60)[0].split()
     return float(words[1]), float(words[3])
 

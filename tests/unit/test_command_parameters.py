@@ -276,7 +276,7 @@ LITERAL = ["${HOME}", "{{.Names}}", '{"a":1}', "{print $2}", "{a,b}", "{", "}{",
 @pytest.mark.parametrize("more", [{"items": ["x"]}, {"items_artifact": "a" * 64, "count": 2}, {"count": 2}])
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_a_placeholder_that_does_not_exist_is_refused_by_its_name(unknown: str, more: dict[str, Any]) -> None:
-    """It reached the program as typed, once a unit."""
+    """Before, it reached the program unchanged in each unit."""
     with pytest.raises(errors.InvalidRequest) as caught:
         plan(command=["draw", f"out/{unknown}.png"], **more)
     assert caught.value.field == "parameters.command"

@@ -1,4 +1,4 @@
-"""Dependents of a job that failed or was cancelled are skipped or released at once, not with the next audit."""
+"""Dependents of a job that failed or was cancelled are skipped or released at once, before the next audit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(any_redis_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def task(store: Store) -> Iterator[PeriodicTask]:
-    """The task of a leader, without a round within the time of a test unless an event asks for one."""
+    """The task of a leader. During a test it runs only after events."""
     made = PeriodicTask(
         "dependents", Dependents(store.fleet).round, failure="failed", interval=3600.0, wakes_on=dependents.has_failed
     )

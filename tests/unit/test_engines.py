@@ -45,7 +45,7 @@ def needs(engine: str, given: Model, gpus: int = 0, **parameters: Any) -> Need:
 
 
 def test_nothing_is_filled_into_the_names_of_a_models_files() -> None:
-    """A runner replaces {port} in the arguments of an engine, and not in what a user named."""
+    """A runner replaces {port} in the arguments of an engine, but not in names that users chose."""
     path = "a{port}/{address}.gguf"
     words = launched("llamacpp", model({path: 5}, name="{python}"))
     filled = launch.arguments({"command": words}, {"port": "1", "address": "2", "python": "3"})

@@ -1,4 +1,4 @@
-"""A disk that programs fill: their units fail, its space is freed at once, and the runner goes on."""
+"""Programs fill a disk: their units fail, the space is freed at once, and the runner continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.test_runner_leases import Bench, Files, during
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 
 DISK_MIB, LEAST_FREE_MIB = 16, 4
-#: Writes until the disk is full.
+#: Program that writes until the disk is full.
 FILL = "head -c 1G /dev/zero > big 2> /dev/null"
 
 
@@ -88,7 +88,7 @@ def test_a_jobs_files_that_do_not_fit_on_the_disk_leave_nothing(bench: Bench, di
 
 
 def test_a_runner_that_starts_on_a_full_disk_frees_it(disk: Path) -> None:
-    """What an earlier runner left there: of its programs, and of files and environments that nobody uses now."""
+    """An earlier runner left files of its programs, and files and environments that are not in use."""
     places = Places(disk)
     places.make()
     for folder in (places.work / "0" / "home", places.work / "7" / "home", places.environments / "e"):

@@ -1,4 +1,4 @@
-"""JSON that is read in pieces: the same values as from the whole text, however it is cut, in little memory."""
+"""JSON that is read in pieces gives the same values as the whole text, for any pieces, in little memory."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 from tests import kernels
 from tests.unit import toy_starts
 
-#: Prints why toy kinds are wrong, of which those are compiled again that are named.
+#: Program that recompiles the named toy kinds and prints why kinds are wrong.
 PREPARE = """
 import json, sys
 from jobs.kinds import registry

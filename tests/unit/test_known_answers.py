@@ -180,7 +180,7 @@ def test_a_worker_warns_if_compiled_code_cannot_be_kept(
 ) -> None:
     monkeypatch.setattr(child, "main", lane_child.kept_nothing)
     started.extend(worker_module.start_lanes(worker, 1))
-    [warning] = [record for record in caplog.records if "cannot be kept" in record.message]
+    [warning] = [record for record in caplog.records if "cannot be stored" in record.message]
     assert vars(warning)["unkept"] == {"k": "No space left on device"} and worker.refused == {}
 
 

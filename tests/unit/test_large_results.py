@@ -1,4 +1,4 @@
-"""Results of tens of megabytes: they hold up nobody else, and a coordinator never has all of one in memory."""
+"""Results of tens of megabytes: they do not delay other requests, and a coordinator never has a whole one in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST = 125_000
 
 
 def trace_of(events: int) -> bytes:
-    """A trace with slices on several cores, each of a thread of its own, as a worker stores it."""
+    """A trace as a worker stores it, with slices on several cores, each of a different thread."""
     slices = ",".join(
         f'{{"pid":1,"ph":"X","tid":{number % CORES},"dur":1.5,"name":"T0.{number}","cat":"d1","args":'
         f'{{"path":"T0.{number}","parent":"T0","depth":1,"work_us":1.5,"wait_us":0.0,"children":0}}'
@@ -48,7 +48,7 @@ def bench(any_redis_url: str, tmp_path: Path) -> Iterator[Bench]:
 
 
 def traced(bench: Bench, text: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a job of which each question is answered with this text."""
+    """Return a job whose questions are all answered with this text."""
     body = {"type": "thread", "parameters": {"seed": 1, "replicas": 1, "cores": CORES, "scheduler": "fifo"}}
     job = str(bench.ask("POST", "/api/submit", body).json()["job_id"])
     bench.store.client.set(keys.job_result(job), text)
@@ -58,7 +58,7 @@ def traced(bench: Bench, text: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def exchange(bench: Bench, talk: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> tuple[Any, float]:
-    """Return what a talk with the application returns, and the longest time in which its loop did nothing else."""
+    """Return the result of calls to the application, and the longest time that its event loop was blocked."""
 
     async def go() -> tuple[Any, float]:
         gaps = list[float]()
@@ -87,7 +87,7 @@ def parsing_seconds(text: bytes) -> float:
 
 
 def test_windows_of_a_large_trace_hold_up_no_other_request(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop never waits for half the time that parsing the whole text takes.
+    """The loop is never blocked for half the time that parsing the whole text takes.
 
     The best of three attempts counts, since other processes take the CPU now and then.
     """
@@ -115,7 +115,7 @@ def test_a_large_trace_is_never_in_memory_as_a_whole() -> None:
         tracemalloc.stop()
     slices, columns = packed.unpack(window({"px": "16384"}))
     assert slices["slices"] == len(columns["start"]) == MOST // 5
-    # Names of threads are most of what is kept. Parsed as a whole, the text is ten times as large.
+    # Names of threads take most of the memory. The whole parsed text would be ten times as large.
     assert peak < 1.5 * len(text) + 4 * PIECE_BYTES and kept < len(text), (kept, peak, len(text))
 
 

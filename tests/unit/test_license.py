@@ -1,4 +1,4 @@
-"""Everything that is distributed names the project's license: the source tree, the pages' package, and every image."""
+"""The source tree, the npm package of the pages and every image name the project's license."""
 
 from __future__ import annotations
 

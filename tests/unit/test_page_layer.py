@@ -34,7 +34,7 @@ class Replica:
         self.status = 200
         #: Bytes that are announced and never come.
         self.lacks = 0
-        #: Bytes that come after an answer, and after the headers that answer HEAD.
+        #: Bytes after an answer, and after the headers of an answer to HEAD.
         self.left_over = b""
         self.answers: dict[str, str] = {"Content-Type": "text/html", "Set-Cookie": "a=b", "Server": "x"}
         replica = self

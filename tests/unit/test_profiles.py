@@ -242,7 +242,7 @@ def test_a_profile_from_its_start_to_its_figures(run: Run, bench: Bench, tmp_pat
 
 @pytest.fixture
 def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Have a recording of a profile come while a command waits for it."""
+    """Make a recording of a profile arrive while a command waits for it."""
 
     def begin_to_bring(profile_id: str) -> None:
         def pause(_seconds: float) -> None:
@@ -256,10 +256,10 @@ def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 def test_what_was_stopped_can_be_analyzed_at_once(run: Run, bench: Bench, brings: Callable[[str], None]) -> None:
-    """It was refused: the profile was still being collected."""
+    """Before, it was refused while the profile was still being collected."""
     brings(begin(bench))
     code, out, err = run("stop", "night")
-    assert (code, out) == (0, "night done\n") and "recordings are there" not in err, "it took no time"
+    assert (code, out) == (0, "night done\n") and "recordings have arrived" not in err, "it took no time"
     assert run("analyze", "night")[0] == 0
 
 
@@ -274,7 +274,7 @@ def test_a_profile_that_is_being_collected_is_waited_for(
     monkeypatch.setattr(profile_commands, "_QUIET_SECONDS", 0.0)
     code, out, err = run("analyze", "night", "--json")
     assert code == 0 and json.loads(out)["devices"][0]["samples"] == 101
-    assert "night is collecting: 0 of 0 recordings are there\n" in err
+    assert "night is collecting: 0 of 0 recordings have arrived\n" in err
 
 
 @pytest.mark.parametrize("command", ["stop", "analyze"])

@@ -426,7 +426,7 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
 
 
 def test_items_of_several_sources_are_one_list(fake: Ran, run: Run, folder: Path) -> None:
-    """The last one took the place of the others."""
+    """Before, only the last one was used."""
     fake.takes_files()
     (folder / "a.txt").write_text("a\n")
     (folder / "b.jsonl").write_text('{"b": 1}\n')

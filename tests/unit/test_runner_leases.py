@@ -181,7 +181,7 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
     ],
 )  # fmt: skip
 def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
-    """A shell found it in quotes."""
+    """Before, the text had JSON quotes."""
     job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x")
     environment = commands.environment(job, around, unit=0, attempt=1, item=item)
     assert (environment["CLUSTER_ITEM"], environment["CLUSTER_ITEM_JSON"]) == (given, item)

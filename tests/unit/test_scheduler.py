@@ -231,7 +231,7 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
 
 
 def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib: int = 8000) -> dict[str, object]:
-    """What a runner has for programs while its replicas of services run."""
+    """Return the resources that a runner has for programs while its replicas of services run."""
     return {"cpus": 8, "memory_mib": memory_mib, "tenant": tenant, "works_for": works_for, "replicas": replicas}
 
 
@@ -240,13 +240,13 @@ ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
 
 @pytest.mark.parametrize(("left", "kind", "needed", "words"), [
     (beside(tenant="a", works_for="a"), "command", {},
-     f"runner-1 keeps up a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add"),
+     f"runner-1 runs a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add"),
     (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
     (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
     (beside(memory_mib=3000), "command", {"memory_mib": 4000},
-     "the services on runner-1 leave too little of memory_mib 4000: 3000; it waits until a service there ends"),
-    (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the services on runner-1 leave too little"),
-    (beside(replicas=0), "service", {}, "runner-1 can keep up no further replica"),
+     "the job needs memory_mib 4000, but the services on runner-1 leave 3000; it waits until a service there ends"),
+    (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
+    (beside(replicas=0), "service", {}, "runner-1 cannot run another replica"),
     (beside(replicas=0), "command", {}, "every worker is busy"),
     (beside(), "service", {}, "it is the next of its tenant in the queue runner.normal"),
 ])  # fmt: skip

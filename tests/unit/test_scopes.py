@@ -148,7 +148,7 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
     assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.WORKER, Scope.OPERATE) else scope in Scope
 
 
-#: What a token may do whatever its scopes are: look at itself, log itself out, and end itself.
+#: Calls that every token may make: get itself, log itself out, and end itself.
 OWN = {("GET", "/api/session"), ("POST", "/api/logout"), ("DELETE", "/api/tokens/t1")}
 
 

@@ -28,7 +28,7 @@ def event(body: Json) -> bytes:
 
 
 def events_of(text: bytes) -> list[Json]:
-    """Return the events of a stream; each is named in its frame as in its data."""
+    """Return the events of a stream. Check that each frame has the name of its event."""
     found = []
     for frame in filter(None, text.replace(b": waiting\n\n", b"").split(b"\n\n")):
         name, data = frame.split(b"\n")
@@ -37,7 +37,7 @@ def events_of(text: bytes) -> list[Json]:
     return found
 
 
-#: A stream as vLLM sends it, complete, and one as llama.cpp does.
+#: A complete stream of vLLM, and an incomplete one of llama.cpp.
 COMPLETE = [
     {"type": "response.created", "sequence_number": 0, "response": {**RESPONSE, "usage": None}},
     {"type": "response.output_text.delta", "sequence_number": 1, "output_index": 0, "content_index": 0,
@@ -182,7 +182,7 @@ def test_a_call_that_the_engine_is_known_to_lack_is_not_passed_on() -> None:
 @pytest.mark.parametrize(("status", "said", "words"), [
     (404, b'{"error": {"message": "File Not Found", "code": 404}}', "File Not Found"),
     (404, b'{"detail": "Not Found"}', "Not Found"), (404, b"404 page not found", "404 page not found"),
-    (405, b"", "no words"), (501, b'{"error": {"message": "Start it with --embeddings"}}', "Start it with"),
+    (405, b"", "no reason"), (501, b'{"error": {"message": "Start it with --embeddings"}}', "Start it with"),
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "path", [calls.RESPONSES, calls.MESSAGES, calls.MESSAGES_TOKENS, calls.EMBEDDINGS, calls.RERANK]
@@ -277,7 +277,7 @@ def test_events_of_a_response_are_numbered_where_the_engine_does_not() -> None:
 
 
 def test_events_that_begin_a_response_come_once() -> None:
-    """llama.cpp sends them again when the first token is a part of a letter."""
+    """llama.cpp repeats them if the first token is only part of a character."""
     first, second = NUMBERED[0][0], NUMBERED[1][0]
     rest = [each for each, _, _ in NUMBERED[4:]]
 

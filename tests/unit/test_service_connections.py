@@ -157,7 +157,7 @@ def test_an_engine_with_one_thread_for_each_connection_keeps_no_other_coordinato
 
 def test_bytes_after_an_answer_through_a_tunnel_reach_no_other_client() -> None:
     async def engine(stream: Stream) -> None:
-        """Answer each request of a stream, the first with bytes to spare."""
+        """Answer each request of a stream, and add extra bytes to the first answer."""
         while True:
             heard = b""
             while b"}" not in heard:

@@ -12,7 +12,7 @@ from deploy.local import supervision
 from deploy.local.processes import Run
 from deploy.local.supervision import Program
 
-#: Ends well only if the others are asked to stop while it still runs.
+#: Program that exits with 0 only if the others are told to stop while it is running.
 WORKER = """
 import pathlib, signal, sys, time
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -32,7 +32,7 @@ while True:
 
 
 def test_workers_are_stopped_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other they took longer than all of them have: the last were killed, and reported as lost."""
+    """Before, they stopped one after the other, and the last ones were killed and reported as lost."""
     folder = tmp_path / ".cluster"
     folder.mkdir()
     monkeypatch.setattr(supervision, "LOCAL_FOLDER", folder)

@@ -1,4 +1,4 @@
-"""The random model of the tests: every token that it answers with is text, so that streams have frames to look at."""
+"""The random model of the tests: every token of its answers is text, so that streams have frames to check."""
 
 from __future__ import annotations
 

@@ -373,7 +373,7 @@ def test_a_coordinator_without_the_packages_of_grpc_says_which(monkeypatch: pyte
 def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ended at once, again and again, for a variable that may be meant for other programs."""
+    """Before, it ended at each start because of a variable that may be meant for other programs."""
     settings = Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318")
     assert extras.drop_unusable(settings) is settings and not caplog.records
     uninstall("opentelemetry.exporter", monkeypatch)
@@ -385,7 +385,7 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
     assert "pip install --require-hashes -r requirements/tracing.txt" in line and "\n" not in line
 
 
-#: Hides what OpenTelemetry's exporter needs from an interpreter.
+#: Code that hides the packages of OpenTelemetry's exporter from an interpreter.
 HIDING = "import sys; sys.modules['opentelemetry.exporter'] = None\n"
 
 

@@ -21,7 +21,7 @@ from jobs.store import connection
 from tests.unit.test_pages import Client as Pages
 from tests.unit.test_services import Served
 
-#: Every path below is asked in its own API's form: OpenAI's, or Anthropic's.
+#: Paths, each of which uses the form of its own API: OpenAI's or Anthropic's.
 CALLS = (
     "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/v1/messages",
     "/v1/messages/count_tokens",
@@ -44,7 +44,7 @@ def api(any_redis_url: str) -> Iterator[Served]:
 def ask(
     asked: Any, path: str, method: str = "POST", token: str = "", content: bytes = b"{}", **headers: str
 ) -> httpx.Response:
-    """Ask an ASGI application; a token is sent as the clients of both APIs send it."""
+    """Send a request to an ASGI application, with a token as the clients of both APIs send it."""
 
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(asked, raise_app_exceptions=False)

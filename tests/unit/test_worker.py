@@ -40,7 +40,7 @@ def test_a_signal_before_the_worker_listens_stops_its_server(number: signal.Sign
 
 
 def goodbyes(*errors: Exception) -> tuple[Beats, list[Any]]:
-    """Heartbeats of a worker at a store whose first calls fail, and the goodbyes that it was sent."""
+    """Heartbeats of a worker at a store whose first calls fail, and the reports of leaving that arrived."""
     sent: list[Any] = []
     failing = iter(errors)
 
@@ -59,7 +59,7 @@ def goodbyes(*errors: Exception) -> tuple[Beats, list[Any]]:
 
 
 def test_a_goodbye_that_was_not_answered_is_sent_again() -> None:
-    """After one try that timed out, a worker that was stopped counted as lost."""
+    """Before, a stopped worker counted as lost after one attempt that timed out."""
     beats, sent = goodbyes(CoordinatorAway("it takes too long to answer", 0.01), CoordinatorAway("again", 0.01))
     beats.end()
     assert sent == [("w", "stopped", True)] * 3

@@ -1,6 +1,6 @@
 """Starts of CPU workers' children on two toy kinds: `python -m tests.unit.toy_starts STEPS`, by `test_code_sets.py`.
 
-The kinds' names and argument types are alike and their functions differ, so their symbols collide if anything can. Each
+The kinds have the same names and argument types but different functions, so their symbols would collide. Each
 start is a fork of one process that has loaded numba: a new process would take seconds.
 """
 
@@ -24,7 +24,7 @@ from cpu_worker import child
 from jobs.kinds import registry
 from jobs.models import Device
 
-#: What both kinds share, and what differs: the numbers that their first and second function add.
+#: Code that both kinds share, and the numbers in which they differ: each function adds one of them.
 ADDERS = """
 import numpy
 from numba import njit
@@ -115,7 +115,7 @@ def expected(*kinds: str) -> dict[str, Any]:
 
 
 class _Failure:
-    """Audit hook that fails when the process completes its `at`-th file or folder in the cache: each is renamed."""
+    """Audit hook that fails at the `at`-th file or folder that the process completes in the cache by renaming."""
 
     def __init__(self, at: int, kill: bool) -> None:
         self.left, self.kill = at, kill
@@ -130,7 +130,7 @@ class _Failure:
 
 
 class _ReadOnly:
-    """Audit hook that refuses what a file system that is mounted read-only refuses. Permissions do not stop root."""
+    """Audit hook that fails like a read-only file system. Permissions would not stop root."""
 
     def __init__(self, cache: str) -> None:
         self.cache = cache
@@ -200,7 +200,7 @@ def _forked(step: dict[str, Any]) -> tuple[int, int]:
 
 
 def _answer(reading: int, pid: int) -> Any:
-    """Return what a fork says; None if it was killed."""
+    """Return the output of a fork; None if it was killed."""
     with os.fdopen(reading) as stream:
         text = stream.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -215,7 +215,7 @@ def abs_of(number: int) -> int:
 
 def main(steps: list[list[dict[str, Any]]]) -> None:
     """Do the steps, each of which is a list of starts at the same time; print their answers."""
-    sys.dont_write_bytecode = True  # else Python completes files too
+    sys.dont_write_bytecode = True  # otherwise Python completes files, too
     njit("int64(int64)")(abs_of)  # prepares numba for all forks
     print(json.dumps([[_answer(*each) for each in [_forked(start) for start in step]] for step in steps]))
 

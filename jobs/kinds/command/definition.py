@@ -49,9 +49,9 @@ def _check_command(parameters: Parameters) -> None:
     if (has_items or parameters.count is not None) and (unknown := program_arguments.unknown_placeholder(command)):
         _refuse(
             "command",
-            f"{unknown[:80]} is not a placeholder. Words have two: {{unit}} is the unit's number, {{item}} its item."
-            ' For braces as they are, put the text into a file, write {"literal": TEXT} in the API, or run a shell'
-            " (--shell), in which nothing is filled in",
+            f"{unknown[:80]} is not a placeholder. There are two: {{unit}} is the unit's number, {{item}} its item."
+            ' To keep braces as they are, put the text into a file, write {"literal": TEXT} in the API, or run a shell'
+            " (--shell), in which nothing is replaced",
         )
 
 

@@ -109,7 +109,7 @@ class _Lane:
 
 
 class Timeline:
-    """The slices of a trace by core, and its steals. It takes the events one by one, since all of them are large."""
+    """The slices of a trace by core, and its steals. Takes the events one by one, because together they are large."""
 
     def __init__(self) -> None:
         self.about: dict[str, Any] = {}
@@ -129,13 +129,13 @@ class Timeline:
         self.until = max(float(about["until_us"]), 1e-3)
 
     def add(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add events in their recorded order, in which the slices of a core, and of a thread, are sorted by time."""
+        """Add events in recorded order. In this order the slices of each core and thread are sorted by time."""
         for event in events:
             if event["ph"] == "X":
                 self._add_slice(event)
 
     def finish(self) -> None:
-        """Prepare for windows after the last event, and free what only `add` needs."""
+        """Prepare for windows after the last event, and free the memory that only `add` needs."""
         self._lanes_up_to(self.about["cores"] - 1)
         for lane in self.lanes:
             lane.finish()

@@ -252,7 +252,7 @@ function What({ value, error, onChange }: PartProps & { error: string | undefine
         hint={
           current === "shell"
             ? "for /bin/sh; $CLUSTER_UNIT is the number of the run, from 0"
-            : 'one argument a line, without quotes; {unit} and {item} are filled in, except in {"literal": "TEXT"}'
+            : 'one argument per line, without quotes; {unit} and {item} are replaced, except in {"literal": "TEXT"}'
         }
         error={error ?? commandTrouble(value.command)}
         text={commandText(value.command)}
