@@ -145,7 +145,7 @@ class Server:
                     slot.close("all of it is leased")
                 elif slot.cramped and not slot.lanes:
                     slot.close("its job does not fit now")
-                elif self.pool.all_mending():
+                elif self.pool.all_mending() or not (slot.lanes or self._wants_lane(slot)):
                     slot.close("no lane is ready")
             self._let_go(slot)
         finally:
@@ -170,12 +170,13 @@ class Server:
     def _let_go(self, slot: Slot) -> None:
         """Wait until a lane is free, and for a result being derived, or NEXT would derive it again.
 
-        Without a lane that is ready the job goes to others at once.
+        A job that no lane has begun, or none can go on with, goes to others at once.
         """
-        self.pool.wait_until(
-            lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_mending()), LET_GO_SECONDS
-        )
-        if self.pool.all_mending():
+        if slot.lanes:
+            self.pool.wait_until(
+                lambda: not slot.finishing and (bool(self.pool.idle) or self.pool.all_mending()), LET_GO_SECONDS
+            )
+        if not slot.lanes or self.pool.all_mending():
             self._leave()
 
     def _leave(self) -> None:

@@ -445,6 +445,35 @@ def test_a_lane_computes_its_own_kind_while_the_one_of_another_kind_is_busy(reac
             until(lambda job=job: state(store, job) == "done")
 
 
+def test_a_job_that_came_when_the_only_idle_lane_had_failed_goes_to_another_worker_at_once(
+    reach: Reach, store: Store
+) -> None:
+    """The other lane is at work for long, so that it takes no job meanwhile."""
+    busy, idle = Held("busy"), FakeLane("idle")
+    first = reach("w")
+    server = Server(first, "w", Device.CPU, [idle, busy], kinds={"sum": 1})
+    ask = first.slots.next
+
+    def fail_while_asking(*arguments: Any, **more: Any) -> Any:
+        found = ask(*arguments, **more)
+        if lanes_with_leases(store, "long") and not isinstance(found, str):
+            idle.die()
+        return found
+
+    first.slots.next = fail_while_asking  # type: ignore[method-assign]
+    with serving(server):
+        store.jobs.submit([new_job("long", 1, "cpu.normal", max_lease_seconds=600.0)])
+        until(lambda: lanes_with_leases(store, "long") == {"busy"})
+        store.jobs.submit([new_job("next", 1, "cpu.normal")])
+        until(lambda: not idle.ready)
+        began = time.monotonic()
+        with serving(Server(reach("x"), "x", Device.CPU, [FakeLane("x")], kinds={"sum": 1})):
+            until(lambda: state(store, "next") == "done")
+        assert time.monotonic() - began < 10
+        idle.healed.set()
+        busy.go_on.set()
+
+
 @pytest.mark.parametrize("how", ["given back", "mended"])
 def test_who_waits_for_work_hears_of_a_lane_once_it_is_idle(how: str) -> None:
     """If the worker requested work earlier, it would name only the kinds of the other lanes."""
