@@ -15,7 +15,7 @@ _RANGES = 1000
 def read(store: Store, kind: str, name: str) -> MarkRow:
     """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
-        raise errors.NotFound(f"nothing is at /api/{kind}/{name}; see /api/docs", field="kind")
+        raise errors.NotFound(f"there is no kind {kind}; see GET /api/job-types", field="kind")
     known = registry.definition(kind).mark_kinds
     if name not in known:
         have = ", ".join(known) or "none"

@@ -49,14 +49,21 @@ __all__ = ["Store"]
 class Store:
     """One Redis, by subject.
 
-    `replicas` of it must have a change before it counts as done. `clock` (Lua text defining now()) and `limits` are
+    `replicas` of it must have a change before it counts as done. `loads`: this process loads the functions that Redis
+    lacks; only coordinators do. `clock` (Lua text defining now()) and `limits` are
     replaced by tests only.
     """
 
     def __init__(
-        self, client: Client, *, replicas: int = 0, clock: str | None = None, limits: Limits = LIMITS
-    ) -> None:  # fmt: skip
-        self.scripts = Scripts(client, replicas=replicas, clock=clock, limits=limits)
+        self,
+        client: Client,
+        *,
+        replicas: int = 0,
+        loads: bool = True,
+        clock: str | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.scripts = Scripts(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
         #: For calls within an event loop; connects when the first one is made.
         self.wire = Wire(client)
         self.clock = Clock(self.scripts)

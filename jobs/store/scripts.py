@@ -53,10 +53,17 @@ class Scripts:
     """
 
     def __init__(
-        self, client: Client, *, replicas: int = 0, clock: str | None = None, limits: Limits = LIMITS
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        *,
+        replicas: int = 0,
+        loads: bool = True,
+        clock: str | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
         self.client = client
         self.replicas = replicas
+        self._loads = loads
         self.library: Library = make_library(_settings(limits), clock)
 
     def function(self, name: str) -> str:
@@ -64,7 +71,9 @@ class Scripts:
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the library, in the place of whatever has its name. LibraryMissing when this user may not."""
+        """Load the library and replace any other of its name. LibraryMissing if this process or its user may not."""
+        if not self._loads:
+            raise LibraryMissing(self.library.name)
         try:
             self.client.execute_command("FUNCTION LOAD", "REPLACE", self.library.text)
         except Denied as error:

@@ -61,7 +61,7 @@ class RedisLink:
         self._url = settings.redis_url
 
     def for_beats(self) -> Store:
-        return Store(connection.connect(self._url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+        return Store(connection.connect(self._url, retries=1, timeout=BEAT_TIMEOUT_SECONDS), loads=False)
 
     def hear_stops(self, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
         client = connection.connect(self._url, retries=1, timeout=None)
@@ -191,7 +191,7 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
 def wait_for_redis(settings: Settings) -> Store:
     """Return the store at REDIS_URL once it answers and has its bells; tries again each second."""
     url = settings.redis_url
-    store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait)
+    store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait, loads=False)
     while True:
         try:
             bells.place_bells(store)

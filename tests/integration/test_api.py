@@ -388,32 +388,32 @@ def test_a_question_that_nobody_answers_names_those_there_are(cluster: Live) -> 
 
 
 def test_a_mark_grows_with_finished_jobs_and_stops_at_holes(cluster: Live) -> None:
-    assert cluster.get("/api/faulty/summed")["up_to"] is None
+    assert cluster.get("/api/kinds/faulty/marks/summed")["up_to"] is None
     big = 2**80
     for start, small in ((1, True), (301, False), (101, True), (big, True)):
         cpu_seconds = 0.001 if small else 1
         cluster.result(cluster.submit("faulty", {"units": 100, "mark_from": str(start), "cpu_seconds": cpu_seconds}))
-    found = cluster.get("/api/faulty/summed")
+    found = cluster.get("/api/kinds/faulty/marks/summed")
     assert found["up_to"] == 200
     wide = {"first": str(big), "last": str(big + 99)}
     assert found["ranges"] == [{"first": 1, "last": 200}, {"first": 301, "last": 400}, wide]
     cancelled = cluster.submit("faulty", {"units": 100, "mark_from": 201, "seconds_per_unit": 1})
     cluster.post(f"/api/jobs/{cancelled}/cancel")
-    assert cluster.get("/api/faulty/summed")["up_to"] == 200
+    assert cluster.get("/api/kinds/faulty/marks/summed")["up_to"] == 200
     cluster.result(cluster.submit("faulty", {"units": 100, "mark_from": 201}))
-    assert cluster.get("/api/faulty/summed")["up_to"] == 400
+    assert cluster.get("/api/kinds/faulty/marks/summed")["up_to"] == 400
 
 
 def test_a_mark_outlives_its_job(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 7, "mark_from": 10**6})
     cluster.result(job)
     httpx.delete(f"{cluster.url()}/api/jobs/{job}").raise_for_status()
-    assert {"first": 10**6, "last": 10**6 + 6} in cluster.get("/api/faulty/summed")["ranges"]
+    assert {"first": 10**6, "last": 10**6 + 6} in cluster.get("/api/kinds/faulty/marks/summed")["ranges"]
 
 
 def test_an_unknown_mark_is_a_404_that_names_those_there_are(cluster: Live) -> None:
-    problem(httpx.get(f"{cluster.url()}/api/faulty/nonsense"), 404, "mark", "summed")
-    problem(httpx.get(f"{cluster.url()}/api/nonsense/summed"), 404, "kind", "/api/docs")
+    problem(httpx.get(f"{cluster.url()}/api/kinds/faulty/marks/nonsense"), 404, "mark", "summed")
+    problem(httpx.get(f"{cluster.url()}/api/kinds/nonsense/marks/summed"), 404, "kind", "/api/job-types")
 
 
 # -- the description --------------------------------------------------------------------------------------------------
