@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from jobs.store import keys
 from jobs.store.library import PREFIX
 from jobs.store.scripts import Part
 
@@ -19,6 +20,10 @@ class Libraries(Part):
     def load(self) -> None:
         """Load the library, whatever has its name: a backup carries functions, and whoever may load can replace one."""
         self._scripts.load()
+
+    def check(self) -> None:
+        """Raise LibraryMissing if the server lacks this version's functions and this process does not load them."""
+        self._scripts.read(("EXISTS", keys.LACKED))
 
     def names(self) -> list[str]:
         """Return the names of all libraries of this project that the server has."""

@@ -189,12 +189,13 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
 
 
 def wait_for_redis(settings: Settings) -> Store:
-    """Return the store at REDIS_URL once it answers and has its bells; tries again each second."""
+    """Return the store at REDIS_URL once it answers and a coordinator has loaded its functions; try each second."""
     url = settings.redis_url
     store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait, loads=False)
     while True:
         try:
             bells.place_bells(store)
+            store.libraries.check()
             return store
         except Unreachable as error:
             log.warning("waiting for redis at %s: %s", url.rpartition("@")[2].partition("?")[0], error)
