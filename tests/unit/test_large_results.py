@@ -109,7 +109,7 @@ def test_a_large_trace_is_never_in_memory_as_a_whole() -> None:
     pieces = (text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES))
     tracemalloc.start()
     try:
-        window = definition.binary("trace", JsonReader(pieces))
+        window = definition.KIND.binary("trace", JsonReader(pieces))
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -121,13 +121,13 @@ def test_a_large_trace_is_never_in_memory_as_a_whole() -> None:
 
 def test_a_trace_that_many_ask_for_at_once_is_prepared_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     job = traced(bench, trace_of(20_000), monkeypatch)
-    made, prepare = list[int](), definition.binary
+    made, prepare = list[int](), definition.KIND.binary
 
     def counted(name: str, answer: JsonReader) -> Any:
         made.append(threading.get_ident())
         return prepare(name, answer)
 
-    monkeypatch.setattr(definition, "binary", counted)
+    monkeypatch.setattr(definition.KIND, "binary", counted)
 
     async def talk(client: httpx.AsyncClient) -> list[httpx.Response]:
         return await asyncio.gather(*(client.get(f"/api/jobs/{job}/trace.bin?px={px}") for px in range(1, 9)))
