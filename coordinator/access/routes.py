@@ -21,8 +21,8 @@ routes = http.router()
 open_routes = http.open_router()
 
 _ANYBODY = [http.needs()]
-#: Scope that all pages need. Tokens of workers, invitations and keys of models open no page, so they log nobody in.
-_PAGES = Scope.READ
+#: Scopes of people, one of which a login needs. Tokens of workers and invitations have none of these.
+_PEOPLE = (Scope.READ, Scope.SUBMIT, Scope.RUN, Scope.INFER, Scope.OPERATE)
 
 #: Bytes of a login, which is read of strangers: so few that it takes no room from others' bodies.
 _MAX_LOGIN = 16 << 10
@@ -43,7 +43,7 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     cookies.check_origin(request)
     asked: Login = http.parsed(Login, await bodies.body(request, limit=_MAX_LOGIN))
     asker = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
-    asker.require(_PAGES)
+    asker.require(*_PEOPLE)
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
     await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)
     cluster.credentials.forget()
@@ -88,7 +88,7 @@ def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
 
 
-@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=[http.needs(_PAGES)],
+@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=[http.needs(*_PEOPLE)],
              **http.answers(schemas.LoginCode, 201))  # fmt: skip
 async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""
