@@ -39,6 +39,6 @@ class Dependents:
             calls.append(self._fleet.wake())
         if audit:
             self._audited = time.monotonic()
-        if notified := sum(call.told for call in calls):
+        if notified := sum(call.notified for call in calls):
             log.info("dependent jobs were released or skipped", extra={"jobs": notified})
         time.sleep(_REST_SECONDS)

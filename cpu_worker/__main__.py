@@ -24,15 +24,15 @@ log = logging.getLogger("cpu_worker")
 def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     """Start the children all at once; return them warm. One compiles: the others find its work in the cache.
 
-    The worker refuses kinds whose kernels do not know what they should, even compiled anew. Raises CannotStart, and
-    leaves no child behind then.
+    The worker refuses kinds whose kernels give wrong known answers after they are compiled again. Raises CannotStart,
+    and leaves no child behind then.
     """
     lanes: list[ChildLane] = []
     try:
         lanes.extend(ChildLane(str(number), worker.refused, worker.retire) for number in range(count))
         warmed = [lane.first_warm_up() for lane in lanes]
         if wrong := all_wrong(warmed):
-            warmed = compile_anew(lanes, wrong)
+            warmed = compile_again(lanes, wrong)
         log.info("kernels ready", extra={"seconds": warmed[0].seconds if warmed else {}})
     except BaseException as error:  # including one from a signal that stops the worker
         close(lanes)
@@ -58,9 +58,9 @@ def all_unkept(warmed: Iterable[Warmed]) -> dict[str, str]:
     return {kind: why for one in warmed for kind, why in one.unkept.items()}
 
 
-def compile_anew(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[Warmed]:
+def compile_again(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[Warmed]:
     """Have the first lane compile these kinds whatever the cache holds, then the others load them. Raises LaneDied."""
-    log.warning("compiled code is wrong and is compiled anew", extra={"wrong": wrong})
+    log.warning("compiled code is wrong and is compiled again", extra={"wrong": wrong})
     first, *others = lanes
     first.replace(wrong)
     warmed = first.warm_up()

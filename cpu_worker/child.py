@@ -38,16 +38,16 @@ class Warmed:
     unkept: dict[str, str] = field(default_factory=dict)
 
 
-def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
+def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] = ()) -> None:
     """Warm the kernels, say which are ready, then answer requests until the pipe closes. `shared`: see STOP and UPTO;
-    `anew`: kinds whose compiled code is wrong.
+    `recompile`: kinds whose compiled code is wrong.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small, "derive": _derive}
     try:
-        pipe.send(warm(anew))
+        pipe.send(warm(recompile))
         while True:
             what, *arguments = pipe.recv()
             pipe.send(answers[what](shared, *arguments))
@@ -55,17 +55,17 @@ def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ())
         return
 
 
-def warm(anew: Collection[str] = ()) -> Warmed:
+def warm(recompile: Collection[str] = ()) -> Warmed:
     """Compile every kernel or load it from the cache, and check it against what is known; remove what nothing uses.
 
-    What another process compiles comes last, so that several compile different kinds at the same time. Kinds of `anew`
-    are compiled whatever the cache holds of them.
+    Kinds that another process is compiling come last, so that several compile different kinds at the same time. Kinds
+    in `recompile` are compiled even if the cache has them.
     """
     warmed = Warmed()
     for wait in (False, True):
         for kind in registry.computed_on(Device.CPU):
             if kind not in warmed.seconds:
-                with code_sets.compile_once(kind, wait=wait, anew=kind in anew) as may_load:
+                with code_sets.compile_once(kind, wait=wait, recompile=kind in recompile) as may_load:
                     if may_load:
                         _warm(kind, warmed)
     warmed.removed.extend(compiled_code.remove_unused())

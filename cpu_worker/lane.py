@@ -48,7 +48,7 @@ class ChildLane:
     """A `jobs.worker.lanes.Lane` whose work happens in a spawned process.
 
     Its worker takes no work of the kinds `refused`. `retire` is told when a new child must refuse another one, and all
-    its siblings may be as wrong: a worker that starts anew finds out.
+    its siblings may be as wrong: a worker that is started again finds out.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ChildLane:
         """Place of the small job that its child is at, or was when it died."""
         return int(self._shared[child.UPTO])
 
-    def _start(self, anew: Collection[str] = ()) -> None:
+    def _start(self, recompile: Collection[str] = ()) -> None:
         """Raises OSError where no process can be had; the lane keeps the one that ended."""
         #: The child is warm and waits for work.
         self._free = False
@@ -83,7 +83,7 @@ class ChildLane:
         self._late_until = 0.0
         ours, theirs = _spawn.Pipe()
         shared = _spawn.RawArray("q", 2)
-        arguments = (theirs, shared, os.getpid(), tuple(anew))
+        arguments = (theirs, shared, os.getpid(), tuple(recompile))
         process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         with theirs:
             process.start()
@@ -111,7 +111,7 @@ class ChildLane:
         if not self._has_come_late():
             self.replace()
             if wrong := self._unknown(self.first_warm_up()):
-                log.warning("compiled code is wrong and is compiled anew", extra={"lane": self.name, "wrong": wrong})
+                log.warning("compiled code is wrong and is compiled again", extra={"lane": self.name, "wrong": wrong})
                 self.replace(wrong)
                 self._refuse(self._unknown(self.warm_up()))
 
@@ -122,7 +122,7 @@ class ChildLane:
     def _refuse(self, wrong: Mapping[str, str]) -> None:
         for kind, why in wrong.items():
             self._free = False
-            self._retire(f"the kernel of {kind} is wrong though compiled anew: {why}")
+            self._retire(f"the kernel of {kind} is wrong though it was compiled again: {why}")
         if wrong:
             raise LaneDied(f"lane {self.name}: wrong kernels: {', '.join(sorted(wrong))}", touched=False)
 
@@ -180,13 +180,13 @@ class ChildLane:
             self._free = True
         return self.ready
 
-    def replace(self, anew: Collection[str] = ()) -> None:
-        """Ends the child and starts another, which compiles the kinds `anew` whatever the cache holds of them."""
+    def replace(self, recompile: Collection[str] = ()) -> None:
+        """Ends the child and starts another, which compiles the kinds `recompile` whatever the cache holds of them."""
         with self._replacing:
             if self._closed:
                 raise LaneDied(f"lane {self.name}: the worker ends")
             self._end()
-            self._start(anew)
+            self._start(recompile)
 
     def _receive(
         self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False

@@ -46,9 +46,9 @@ def compile_all() -> dict[str, str]:
     return _wrong_kernels(wrong) if wrong else {}
 
 
-def _wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
+def _wrong_kernels(recompile: Collection[str] = ()) -> dict[str, str]:
     """Compile or load kernels in a new process. Return why kinds are wrong. If the process fails, all are."""
-    command = [sys.executable, "-m", "tests.kernels", *anew]
+    command = [sys.executable, "-m", "tests.kernels", *recompile]
     done = subprocess.run(command, cwd=TOP, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         return dict.fromkeys(registry.computed_on(Device.CPU), f"{' '.join(command)} ended with {done.returncode}")
@@ -56,24 +56,24 @@ def _wrong_kernels(anew: Collection[str] = ()) -> dict[str, str]:
     return wrong
 
 
-def main(anew: Collection[str]) -> dict[str, str]:
-    """Compile or load the kernels of all kinds. Recompile those in `anew`. Return why kinds are wrong."""
+def main(recompile: Collection[str]) -> dict[str, str]:
+    """Compile or load the kernels of all kinds. Recompile those in `recompile`. Return why kinds are wrong."""
     wrong = {}
     for kind in registry.computed_on(Device.CPU):
         try:
-            _prepare(kind, kind in anew)
+            _prepare(kind, kind in recompile)
         except Exception as error:  # whatever it is, it may be gone after the next compilation
             wrong[kind] = f"{type(error).__name__}: {error}"
     return wrong
 
 
-def _prepare(kind: str, anew: bool) -> None:
+def _prepare(kind: str, recompile: bool) -> None:
     """Compile or load a kind's kernel and check its answers. Sets of workers lack functions that tests need."""
     with contextlib.ExitStack() as stack:
-        if anew or not _is_complete(kind):
+        if recompile or not _is_complete(kind):
             stack.enter_context(_locked())
-        lacks = anew or not _is_complete(kind)
-        stack.enter_context(code_sets.compile_once(kind, anew=lacks))
+        lacks = recompile or not _is_complete(kind)
+        stack.enter_context(code_sets.compile_once(kind, recompile=lacks))
         registry.kernel(kind, Device.CPU).warm()
         known_answers.check(kind, Device.CPU)
         if lacks:

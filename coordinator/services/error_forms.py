@@ -73,15 +73,15 @@ def frame(error: errors.ClusterError, path: str) -> bytes:
     return framed(json.dumps(body(error, path)).encode(), path)
 
 
-def framed(told: bytes, path: str) -> bytes:
+def framed(content: bytes, path: str) -> bytes:
     """Return an error in its path's form as a frame of a stream that has begun."""
     if path.removeprefix(openai.PREFIX) == calls.RESPONSES:
-        form = json.loads(told)
+        form = json.loads(content)
         named = {name: form["error"].get(name) for name in ("code", "message", "param")}
-        told = json.dumps({"type": "error", **named, "error": form["error"]}).encode()
+        content = json.dumps({"type": "error", **named, "error": form["error"]}).encode()
     elif not is_anthropic(path):
-        return b"data: " + told.replace(b"\n", b" ") + b"\n\n"
-    return b"event: error\ndata: " + told.replace(b"\n", b" ") + b"\n\n"
+        return b"data: " + content.replace(b"\n", b" ") + b"\n\n"
+    return b"event: error\ndata: " + content.replace(b"\n", b" ") + b"\n\n"
 
 
 def of_engine(content: bytes, status: int, path: str) -> bytes:
@@ -94,28 +94,28 @@ def of_engine(content: bytes, status: int, path: str) -> bytes:
 
 def has_form(content: bytes, path: str) -> bool:
     """Return True for an engine's error that the clients of a path can read."""
-    told = _parsed(content)
-    error = told.get("error")
+    parsed = _parsed(content)
+    error = parsed.get("error")
     is_named = isinstance(error, dict) and isinstance(error.get("message"), str)
-    return is_named and (told.get("type") == "error" or not is_anthropic(path))
+    return is_named and (parsed.get("type") == "error" or not is_anthropic(path))
 
 
 def words(content: bytes) -> str:
     """Return the message of an engine's error; empty if it has none."""
-    told: Any = _parsed(content)
+    parsed: Any = _parsed(content)
     for name in ("error", "message", "detail"):
-        told = told.get(name, told) if isinstance(told, dict) else told
-    text = told if isinstance(told, str) else content[: 4 * _MOST_WORDS].decode(errors="replace")
+        parsed = parsed.get(name, parsed) if isinstance(parsed, dict) else parsed
+    text = parsed if isinstance(parsed, str) else content[: 4 * _MOST_WORDS].decode(errors="replace")
     return text[:_MOST_WORDS].strip()
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
     """Return the members of an engine's error; empty if it is not an object, or is too long."""
     try:
-        told = bodies.parsed(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
+        parsed = bodies.parsed(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
     except errors.ClusterError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _status(error: errors.ClusterError) -> int:

@@ -428,7 +428,7 @@ class _Call:
 
 
 async def _unsent(asked: asyncio.Future[Response]) -> None:
-    """Let go of an answer that nobody may have taken. Its error was told, or nobody is there any more."""
+    """Let go of an answer that may have no reader. Its error was sent, or the client has left."""
     if asked.exception() is None and isinstance(answer := asked.result(), Whole):
         await answer.let_go()
 
@@ -436,12 +436,12 @@ async def _unsent(asked: asyncio.Future[Response]) -> None:
 async def _pieces(answer: Response, path: str) -> AsyncGenerator[bytes, None]:
     """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
     if isinstance(answer, Whole):
-        told = bytes(answer.body)
+        content = bytes(answer.body)
         try:
             if answer.status_code >= http.FIRST_ERROR:
-                yield error_forms.framed(told, path)
+                yield error_forms.framed(content, path)
             else:
-                yield b"data: " + told.replace(b"\n", b" ") + b"\n\n"
+                yield b"data: " + content.replace(b"\n", b" ") + b"\n\n"
         finally:
             await answer.let_go()
         return

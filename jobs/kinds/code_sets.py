@@ -96,15 +96,17 @@ def unkept() -> Mapping[str, str]:
 
 
 @contextmanager
-def compile_once(kind: str, device: Device = Device.CPU, *, wait: bool = True, anew: bool = False) -> Iterator[bool]:
+def compile_once(
+    kind: str, device: Device = Device.CPU, *, wait: bool = True, recompile: bool = False
+) -> Iterator[bool]:
     """Yield True when this process may load the kind's kernel for the device, or compile it.
 
     One process compiles and publishes the set; others wait and then load it. Without `wait`, yield False while another
-    process compiles. If `anew`, drop published sets first. The kernel must not be imported before.
+    process compiles. If `recompile`, drop published sets first. The kernel must not be imported before.
     """
     configure_numba()
-    used = None if anew else _load(kind, device)
-    used = used or _begin(kind, device, wait=wait, anew=anew)
+    used = None if recompile else _load(kind, device)
+    used = used or _begin(kind, device, wait=wait, recompile=recompile)
     if used is None:
         yield False
         return
@@ -133,7 +135,7 @@ def _published(kind: str, device: Device) -> CodeSet | None:
     return next((CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))), None)
 
 
-def _begin(kind: str, device: Device, *, wait: bool, anew: bool) -> CodeSet | None:
+def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
     """Use a new set, or one that another process has just published. Return None while another process compiles."""
     if kind in _used:  # numba has already looked up the folder of functions that were imported before
         return _used[kind]
@@ -144,7 +146,7 @@ def _begin(kind: str, device: Device, *, wait: bool, anew: bool) -> CodeSet | No
             lock = stack.enter_context((folder / f"lock-{device}").open("a"))
             if not _is_locked(lock, wait=wait):
                 return None
-            if not anew and (found := _load(kind, device)):
+            if not recompile and (found := _load(kind, device)):
                 return found
             _used[kind] = CodeSet(_create(folder, device), lock)
             stack.pop_all()

@@ -31,9 +31,9 @@ class Swept(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """Count of jobs that heard that one which they wait for, or were skipped for, has moved."""
+    """Dependent jobs that were released, skipped or brought back."""
 
-    told: int
+    notified: int
     #: There is more to do.
     more: bool
 
@@ -96,5 +96,5 @@ class Fleet(Part):
 
     def wake(self, *, audit: bool = False) -> Woken:
         """Tell jobs of those that they come after, a limited amount a call; `audit`: also some that nobody told."""
-        told, more = self._scripts.run("wake", int(audit))
-        return Woken(told, bool(more))
+        notified, more = self._scripts.run("wake", int(audit))
+        return Woken(notified, bool(more))

@@ -521,10 +521,10 @@ class Bench:
     def wake(self, *, audit: bool = True) -> int:
         """Tell jobs of those before them until nobody is left to be told, as the leader does; return how many."""
         woken = self.store.fleet.wake(audit=audit)
-        count = woken.told
+        count = woken.notified
         while woken.more:
             woken = self.store.fleet.wake()
-            count += woken.told
+            count += woken.notified
         return count
 
     # -- an honest worker -------------------------------------------------------------------------------------------

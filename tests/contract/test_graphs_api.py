@@ -88,7 +88,7 @@ def test_what_a_failure_skipped_is_told_by_the_root(api: Api) -> None:
     child = api.submit(after=[root])["job_id"]
     last = api.submit(after=[child])["job_id"]
     api.ask("POST", f"/api/jobs/{root}/cancel")
-    while api.app.state.coordinator.cluster.store.fleet.wake().told:
+    while api.app.state.coordinator.cluster.store.fleet.wake().notified:
         pass
     assert api.job(last)["root"] == root and api.job(last)["state"] == "skipped"
     assert api.job(last)["error"] == f"job {root}, after which it comes, was cancelled"

@@ -226,7 +226,7 @@ def test_children_of_a_job_that_nobody_told_are_found(bench: Bench) -> None:
     after, needs_it = bench.submit(1, after_any=(root,)), bench.submit(1, after=(root,))
     bench.client.hdel(keys.job(root), "ties")
     bench.store.jobs.cancel(root)
-    assert bench.store.fleet.wake().told == 0
+    assert bench.store.fleet.wake().notified == 0
     bench.wake(audit=True)
     assert [bench.job(job).state for job in (after, needs_it)] == ["queued", "skipped"]
 
@@ -279,8 +279,8 @@ def test_many_children_are_released_a_bounded_number_at_once(bench: Bench) -> No
     bench.serve(root, "w")
     assert bench.client.zcard(keys.in_state("queued")) == 64, "in the step that ends it"
     told = [64]
-    while (woken := bench.store.fleet.wake()).told or woken.more:
-        told.append(woken.told)
+    while (woken := bench.store.fleet.wake()).notified or woken.more:
+        told.append(woken.notified)
     assert sum(told) == 300 and max(told) == 64
     assert bench.client.zcard(keys.in_state("queued")) == 300
 

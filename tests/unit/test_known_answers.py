@@ -1,4 +1,4 @@
-"""Compiled code that gives wrong answers is found out before it gets work, compiled anew once, and else refused."""
+"""Compiled code that gives wrong answers is found out before it gets work, compiled once more, and else refused."""
 
 from __future__ import annotations
 
@@ -230,8 +230,8 @@ def test_a_child_that_turns_wrong_later_has_its_worker_end(
     os.kill(lane.pid or 0, 9)
     with pytest.raises(LaneDied, match="wrong kernels: k"):
         lane.mend()
-    assert why == ["the kernel of k is wrong though compiled anew: wrong sum"] and not lane.ready
-    assert lane.restarts == 2, "it was compiled anew before"
+    assert why == ["the kernel of k is wrong though it was compiled again: wrong sum"] and not lane.ready
+    assert lane.restarts == 2, "it was compiled again before"
     monkeypatch.setattr(lanes.child, "main", lane_child.main)
     lane.mend()
     assert lane.ready
