@@ -27,10 +27,10 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
-from jobs.store import keys, lease_tokens
-from jobs.store.connection import connect
+from jobs.store import Store, keys, lease_tokens
+from jobs.store.connection import LibraryMissing, connect
 from jobs.store.leases import BEAT_SECONDS
-from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS, Scripts
+from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
 from jobs.worker.execution import FOLD_AT, GATHERED
 from jobs.worker.turns import LINGER_SECONDS
 
@@ -232,11 +232,16 @@ class SimulatedWorker:
             self._fleet.did["jobs"] += 1
 
 
-def _load_functions(url: str) -> dict[str, str]:
-    """Load the library into Redis, and return the names by which Redis knows the functions that workers call."""
-    scripts = Scripts(connect(url))
-    scripts.load()
-    return {name: scripts.function(name) for name in FUNCTIONS}
+def _functions(url: str) -> dict[str, str]:
+    """Wait until a coordinator has loaded the library, and return the names of the functions that workers call."""
+    store = Store(connect(url), loads=False)
+    while True:
+        try:
+            store.libraries.check()
+        except LibraryMissing:
+            time.sleep(0.1)
+        else:
+            return {name: store.scripts.function(name) for name in FUNCTIONS}
 
 
 async def _connected(url: str) -> Redis:
@@ -251,7 +256,7 @@ async def _connected(url: str) -> Redis:
 
 async def main(url: str, workers: int, lease_seconds: float) -> None:
     """Run this number of workers until stdin ends."""
-    fleet = Fleet(_load_functions(url), lease_seconds)
+    fleet = Fleet(_functions(url), lease_seconds)
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), fleet.read_pace)
     tasks = [asyncio.create_task(fleet.ended.wait()), asyncio.create_task(fleet.report())]
     connections = [await _connected(url) for _ in range(workers)]  # first: a busy loop is slow to make them
