@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.services import error_forms
 from jobs import errors, exposure
-from jobs.numbers import short
 from jobs.settings import Settings
+from threads_protocol.numbers import short
 
 #: Probes ask by an address, and learn nothing.
 _PROBED = frozenset({"/health", "/ready"})

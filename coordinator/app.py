@@ -34,9 +34,9 @@ from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.request_spans import RequestSpans
 from jobs import VERSION, errors, logs
 from jobs.models import Actor
-from jobs.numbers import short
 from jobs.settings import Settings
 from jobs.store import connection
+from threads_protocol.numbers import short
 
 log = structlog.get_logger("coordinator")
 

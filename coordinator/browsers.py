@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import HTTPConnection
 
 from jobs import errors, exposure
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 
 def is_tls(connection: HTTPConnection) -> bool:

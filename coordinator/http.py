@@ -26,9 +26,9 @@ from coordinator.services.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors
-from jobs.numbers import short
 from jobs.store import tenants
 from jobs.store.job_reads import ResultText
+from threads_protocol.numbers import short
 
 MAX_WAIT_SECONDS = 30.0
 #: Statuses from here on are errors.

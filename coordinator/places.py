@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.numbers import short
 from jobs.store.artifacts import Artifact, Artifacts
+from threads_protocol.numbers import short
 
 _PLACE = re.compile(r"(?:(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,47}):)?(?P<device>disk|dram|cpu|gpu(?:0|[1-9][0-9]?))")
 #: Devices that keep files, and devices on which an engine computes.

@@ -1,61 +1,13 @@
-"""Integers in JSON: exact, as a number or a decimal string, never a float, never a bool."""
+"""Fields of requests that are integers: a number or a decimal string, never a float, never a bool."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-#: Largest integer that every JSON reader keeps exactly.
-JSON_SAFE = 2**53 - 1
-#: Decimal digits read or written at most; Python's own limit of 4,300 would refuse long trajectories.
-MAX_DIGITS = 100_000
-
-sys.set_int_max_str_digits(MAX_DIGITS)
-
-
-def exact(value: int) -> int | str:
-    """Return the integer itself where JSON keeps it exactly, else its decimal string."""
-    return value if -JSON_SAFE <= value <= JSON_SAFE else str(value)
-
-
-def short(value: object, limit: int = 40) -> str:
-    """Return the value for an error message, cut to about `limit` characters; what is cut off costs nothing."""
-    text = ""
-    for piece in _pieces(value, limit):
-        text += piece
-        if len(text) > limit:
-            return f"{text[: limit - 12]}… ({_size(value, text)})"
-    return text
-
-
-def _pieces(value: object, limit: int) -> Iterator[str]:
-    """Yield the value's repr in pieces; of a text only its beginning."""
-    if isinstance(value, int) and value.bit_length() > 10_000:
-        yield f"an integer of {value.bit_length()} bits"
-    elif isinstance(value, str):
-        yield repr(value[: limit + 1])
-    elif isinstance(value, list | tuple | dict):
-        opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-        yield opening
-        for number, each in enumerate(value):
-            yield ", " if number else ""
-            yield from _pieces(each, limit)
-            if isinstance(value, dict):
-                yield ": "
-                yield from _pieces(value[each], limit)
-        yield closing
-    else:
-        yield repr(value)
-
-
-def _size(value: object, text: str) -> str:
-    if isinstance(value, list | tuple | dict):
-        return f"{type(value).__name__} of {len(value)}"
-    return f"{len(value if isinstance(value, str) else text)} characters"
+from threads_protocol.numbers import JSON_SAFE, MAX_DIGITS, short
 
 
 def _is_decimal(text: str) -> bool:

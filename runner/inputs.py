@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
 from runner.cache import FileCache
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
 
 #: Jobs whose inputs are remembered.
 MOST_JOBS = 8

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.store.slots import Facts
-from jobs.trees.manifest import Entry
 from runner.cache import Damaged, FileCache
 from runner.commands import Command
 from runner.folders import Folder, TooDeep, clear
@@ -16,6 +15,7 @@ from runner.orders import Order
 from runner.places import Places
 from runner.recorder import Recorder
 from runner.slot import Slot
+from threads_protocol.manifest import Entry
 
 #: How often a job's files are fetched anew where some went from the cache meanwhile.
 _ATTEMPTS = 3

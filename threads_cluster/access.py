@@ -8,8 +8,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, numbers, show
+from threads_cluster import errors, show
 from threads_cluster.session import as_json_option
+from threads_protocol import numbers
 
 tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
 

@@ -28,7 +28,7 @@ from urllib import parse
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from threads_cluster import answers, bodies, logins, numbers, settings
+from threads_cluster import answers, bodies, logins, settings
 from threads_cluster.artifacts import Artifacts
 from threads_cluster.attachments import Attachment
 from threads_cluster.connection import Connection, Patience, shown_address
@@ -48,6 +48,7 @@ from threads_cluster.programs import Ended, Mapped, Program, Programs
 from threads_cluster.services import Services
 from threads_cluster.sse import Reader
 from threads_cluster.workflows import Workflows
+from threads_protocol import numbers
 
 Json: TypeAlias = dict[str, Any]
 

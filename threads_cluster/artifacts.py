@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,8 +19,11 @@ from threads_cluster import answers, trees
 from threads_cluster.connection import Connection, Patience
 from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
 from threads_cluster.terminal import visible
-from threads_cluster.trees import Entry, Tree
 from threads_cluster.writing import Target
+from threads_protocol import bundles, folders, manifest
+from threads_protocol.errors import Malformed
+from threads_protocol.folders import Tree
+from threads_protocol.manifest import Entry
 
 Json: TypeAlias = dict[str, Any]
 #: Is given the bytes that are done and those that there are, now and then.
@@ -119,9 +121,8 @@ class Artifacts:
             for path, entry in named.values()
             if path is not None and (entry.kind != "l" or _leads_along(entry, path, rename))
         ]
-        return self._fetch_into(
-            folder, trees.checked([*trees.with_sound_links(entries)]), _silent, replace=replace
-        )  # fmt: skip
+        sound = trees.parsed(manifest.written(folders.with_sound_links(entries)))
+        return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
         """Return the file at a path of an artifact; None where there is none."""
@@ -197,7 +198,7 @@ class Artifacts:
         total, done = sum(entry.size for entry in missing), 0
         progress(0, total)
         small = [entry for entry in missing if entry.size <= min(_SMALL, bounds["bundle_bytes"])]
-        for bundle in _bundles(small, bounds):
+        for bundle in bundles.grouped(small, bounds["bundle_files"], bounds["bundle_bytes"]):
             self._send_bundle(tree.root, bundle)
             sent.update((entry.sha, entry.size) for entry in bundle)
             done += sum(entry.size for entry in bundle)
@@ -210,9 +211,7 @@ class Artifacts:
                 sent[entry.sha] = entry.size
 
     def _send_bundle(self, root: Path, bundle: Sequence[Entry]) -> None:
-        held = [(entry, _read(root, entry)) for entry in bundle]
-        head = json.dumps([[entry.sha, entry.size] for entry, _ in held], separators=(",", ":"))
-        octets = b"".join([head.encode(), b"\n", *(data for _, data in held)])
+        octets = bundles.packed([(entry.sha, _read(root, entry)) for entry in bundle])
         self._ask("PUT", "/api/file-bundle", octets=octets, extra_seconds=_STORING_SECONDS)
 
     def _send_parts(self, root: Path, entry: Entry, there: Sequence[int], size: int) -> Iterator[int]:
@@ -270,27 +269,17 @@ class Artifacts:
         left = list(shas)
         while left:
             body = self._connection.ask_octets(
-                "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[:1000]},
+                "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[: bundles.MAX_FILES]},
                 extra_seconds=_STORING_SECONDS,
             )  # fmt: skip
-            files = self._unpacked(body)
+            try:
+                files = bundles.unpacked(body)
+            except Malformed as error:
+                raise UnexpectedAnswer(self._connection.url, str(error)) from None
             if not files or list(files) != left[: len(files)]:
                 raise UnexpectedAnswer(self._connection.url, "it sends other files than were asked for")
             yield from files.items()
             left = left[len(files) :]
-
-    def _unpacked(self, body: bytes) -> dict[str, bytes]:
-        line, _, rest = body.partition(b"\n")
-        files, at = dict[str, bytes](), 0
-        try:
-            for sha, size in json.loads(line):
-                data = rest[at : at + size]
-                if hashlib.sha256(data).hexdigest() != sha:
-                    raise ValueError
-                files[sha], at = data, at + size
-        except (ValueError, TypeError):
-            raise UnexpectedAnswer(self._connection.url, "the bytes of a file are not those of its hash") from None
-        return files
 
     def _download(self, target: Target, entry: Entry) -> Iterator[int]:
         """Fetch one large file from where it was broken off; yield the bytes of each step."""
@@ -353,19 +342,6 @@ def _batches(several: Sequence[str], most: int) -> Iterator[Sequence[str]]:
     """Yield them in batches."""
     for at in range(0, len(several), most):
         yield several[at : at + most]
-
-
-def _bundles(small: Iterable[Entry], bounds: Mapping[str, int]) -> Iterator[list[Entry]]:
-    bundle: list[Entry] = []
-    size = 0
-    for entry in small:
-        if bundle and (len(bundle) == bounds["bundle_files"] or size + entry.size > bounds["bundle_bytes"]):
-            yield bundle
-            bundle, size = [], 0
-        bundle.append(entry)
-        size += entry.size
-    if bundle:
-        yield bundle
 
 
 def _read(root: Path, entry: Entry) -> bytes:

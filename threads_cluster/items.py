@@ -10,9 +10,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from threads_cluster import bodies, numbers
+from threads_cluster import bodies
 from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
+from threads_protocol import numbers
 
 #: Bytes of JSON, and values, that a job holds itself: less than the API's bounds, as the program has its part in them.
 INLINE_BYTES, INLINE_VALUES = 30 << 10, 10_000

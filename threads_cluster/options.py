@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from threads_cluster import bodies, numbers
+from threads_cluster import bodies
+from threads_protocol import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 

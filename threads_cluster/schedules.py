@@ -8,8 +8,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, numbers, show, workflow_commands
+from threads_cluster import errors, show, workflow_commands
 from threads_cluster.session import Session, as_json_option
+from threads_protocol import numbers
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,

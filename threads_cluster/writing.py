@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from threads_cluster.errors import BadArgument
 from threads_cluster.terminal import visible
-from threads_cluster.trees import Entry
+from threads_protocol.manifest import Entry
 
 _PIECE = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW

@@ -11,8 +11,8 @@ from fastapi import Request, Response
 
 from coordinator import browsers
 from jobs import errors, exposure
-from jobs.numbers import short
 from jobs.store.tokens import SESSION_MS
+from threads_protocol.numbers import short
 
 CSRF_HEADER = "X-CSRF-Token"
 

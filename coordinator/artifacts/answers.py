@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coordinator.artifacts import threads
 from coordinator.artifacts.trees import Trees
 from jobs.store.files import MAX_ASKED, PART_BYTES
-from jobs.trees import bundles, manifest
+from threads_protocol import bundles, manifest
 
 #: Numbers of missing parts that an answer has at most.
 _PARTS_SHOWN = 1000

@@ -17,11 +17,11 @@ from coordinator.artifacts import weights
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import Actor
-from jobs.numbers import short
 from jobs.store.artifacts import Artifact, Artifacts
 from jobs.store.files import PART_BYTES
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
+from threads_protocol.numbers import short
 
 #: Endings of files whose weights are code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")

@@ -11,7 +11,7 @@ from coordinator.artifacts.routes import gives_octets, takes_octets
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs.store.files import PART_BYTES
-from jobs.trees import bundles
+from threads_protocol import bundles
 
 routes = http.router()
 

@@ -11,7 +11,7 @@ from coordinator.artifacts import queries, rows, schemas, threads
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs.store import artifacts
-from jobs.trees import manifest
+from threads_protocol import manifest
 
 routes = http.router()
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from coordinator.artifacts.blobs import Blobs, Lost
 from jobs import errors
 from jobs.store import files
 from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch, Upload
-from jobs.trees import bundles, manifest
+from threads_protocol import bundles, manifest
+from threads_protocol.errors import Malformed, TooLarge
+
+Body = TypeVar("Body")
 
 #: Bytes that are read at once for a download, and to verify a file.
 _PIECE = 1 << 20
@@ -53,7 +57,7 @@ class Transfers:
 
     def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
         """Store the files of a bundle; return how many were new, and their bytes."""
-        sent = bundles.unpacked(body)
+        sent = parsed(bundles.unpacked, body)
         lacked = set(self._index.missing(tenant, list(sent)))
         rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
         added = self._add(tenant, rows)
@@ -244,6 +248,16 @@ def _check_part(size: int, number: int, length: int) -> None:
     if length != wanted:
         detail = f"part {number} of a file of {size} bytes has {wanted} bytes; {length} came; send it again"
         raise errors.InvalidRequest(detail, field="body")
+
+
+def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
+    """Return the body of a request as `parse` reads it. InvalidRequest or TooLarge says what is wrong with it."""
+    try:
+        return parse(body)
+    except TooLarge as error:
+        raise errors.TooLarge(str(error), field="body") from None
+    except Malformed as error:
+        raise errors.InvalidRequest(str(error), field="body") from None
 
 
 def _over(tenant: str, limit: TooMuch) -> errors.OverLimit:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from coordinator import places
 from coordinator.artifacts import weights
 from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
-from coordinator.artifacts.transfers import Transfers
+from coordinator.artifacts.transfers import Transfers, parsed
 from jobs import errors
 from jobs.models import Actor
 from jobs.settings import Settings
 from jobs.store import Store, artifacts, files
 from jobs.store.artifacts import Artifact, NewArtifact
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Trees:
 
         Whatever else `commit` answers is returned, and nothing is left of the manifest.
         """
-        tree, stored = manifest.parsed(text), files.new_object()
+        tree, stored = parsed(manifest.parsed, text), files.new_object()
         transfers = self.transfers
         self._store.files.begin(tenant, [stored])
         transfers.blobs.write(tenant, {stored: text})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from coordinator.jobs.rows import MarkRow
 from jobs import errors, marks
 from jobs.kinds import registry
-from jobs.numbers import exact
 from jobs.store import Store
+from threads_protocol.numbers import exact
 
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000

@@ -14,10 +14,10 @@ from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Place
-from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
 from jobs.store.job_reads import ResultText
+from threads_protocol.numbers import exact
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100

@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from coordinator import decoding, destinations, tracing
 from coordinator.jobs import scheduler, titles
 from jobs.models import DeadRange, JobState, Place
-from jobs.numbers import exact
+from threads_protocol.numbers import exact
 
 #: A rate older than this many seconds says nothing about now.
 _STALE_SECONDS = 15

@@ -20,9 +20,9 @@ from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
-from jobs.numbers import short
 from jobs.settings import Settings
 from jobs.store.jobs import NewJob, Over
+from threads_protocol.numbers import short
 
 #: Jobs in one batch.
 MAX_BATCH = 1000

@@ -13,8 +13,8 @@ from coordinator.profiles import rows
 from jobs import errors
 from jobs.store import Store
 from jobs.store.profiles import PART_BYTES, SILENT_MS, KnownRecording, Order, Profile
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from engines import registry
 from engines.contract import Launch, Model
 from jobs import errors, requirements
 from jobs.kinds.service.parameters import NAME
-from jobs.numbers import short
 from jobs.store.services import Service
+from threads_protocol.numbers import short
 
 #: Replicas of a service at most.
 MAX_REPLICAS = 100

@@ -26,7 +26,7 @@ from coordinator.state import shared_state
 from engines import calls, registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 routes_of_llm = http.router()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from jobs import errors, exposure
-from jobs.numbers import short
 from jobs.store.services import Service
+from threads_protocol.numbers import short
 
 #: A domain whose names are of the browser's own machine.
 LOCAL = "localhost"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from coordinator.telemetry.rows import BinsRow, HistoryRow
 from jobs import errors
-from jobs.numbers import short
 from jobs.store import Store, skipped
+from threads_protocol.numbers import short
 
 #: Samples of a block, and blocks that are kept: an hour and what is not full.
 BLOCK, MOST_BLOCKS = 60, 61

@@ -8,10 +8,10 @@ from itertools import chain, groupby
 from typing import Any, TypeAlias
 
 from coordinator.telemetry.rows import SpanLaneRow, SpanRow, SpansRow
-from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.fleet_reads import LastHeard
 from jobs.store.telemetry import StoredSpans
+from threads_protocol.numbers import exact
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
 #: A worker beats each second; nobody knows what one computes that was silent for longer than this.

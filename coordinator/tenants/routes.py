@@ -14,8 +14,8 @@ from coordinator.http import shown
 from coordinator.tenants import queries, schemas
 from jobs import errors, labels
 from jobs.kinds import registry
-from jobs.numbers import short
 from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
+from threads_protocol.numbers import short
 
 routes = http.router()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from jobs.numbers import exact
 from jobs.store.tenants import Tenant, Use
+from threads_protocol.numbers import exact
 
 
 class TenantRow(TypedDict):

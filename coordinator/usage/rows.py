@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from jobs.numbers import exact
 from jobs.store.usage import Used
+from threads_protocol.numbers import exact
 
 
 class TenantUsageRow(TypedDict):

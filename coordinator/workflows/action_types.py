@@ -16,8 +16,8 @@ from coordinator.workflows.references import Path
 from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.program_fields import Requirements
-from jobs.numbers import short
 from jobs.store import artifacts
+from threads_protocol.numbers import short
 
 #: Waits until a person lets it go on.
 APPROVE = "approve"

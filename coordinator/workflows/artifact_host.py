@@ -10,8 +10,8 @@ from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import Actor
 from jobs.store.files import PART_BYTES
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
 
 #: File that holds a value.
 VALUE_FILE = "value.json"

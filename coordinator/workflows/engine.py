@@ -41,11 +41,11 @@ from coordinator.workflows.results import Results
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Actor
-from jobs.numbers import short
 from jobs.settings import Settings
 from jobs.store import Store, connection, workflows
 from jobs.store.files import PART_BYTES
 from jobs.store.workflows import Course, StoredWorkflow
+from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)
 

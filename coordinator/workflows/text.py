@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import yaml
 from pydantic_core import from_json
 
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 #: Bytes of a text, levels of its lists and mappings, and its keys, values, lists and mappings: in memory each takes
 #: many times what it takes in the text.

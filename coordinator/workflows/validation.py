@@ -20,7 +20,7 @@ from coordinator.workflows.document import (
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
 from coordinator.workflows.text import short_name
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 #: Ids that stand for something else in references.
 _RESERVED = (ITEM, INDEX)

@@ -21,7 +21,7 @@ from deploy.local.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
 from jobs import labels
 from jobs.settings import Settings, load
-from threads_cluster import numbers
+from threads_protocol import numbers
 
 #: The door's port, unless another was chosen or this one is taken.
 PORT = 3443

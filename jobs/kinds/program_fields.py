@@ -11,7 +11,8 @@ from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
 from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_texts import wrong
-from jobs.numbers import ExactInt, short
+from jobs.numbers import ExactInt
+from threads_protocol.numbers import short
 
 #: Units of a job: rows of all of them are kept.
 MAX_UNITS = 100_000

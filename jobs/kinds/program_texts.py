@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 

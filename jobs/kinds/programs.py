@@ -9,7 +9,7 @@ from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
 from jobs.kinds.program_arguments import Argument
 from jobs.models import Partial, Spec
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 #: Most bytes of one argument, with the NUL at its end, as Linux has it; and of all of them.
 MAX_WORD, MAX_WORDS = 128 << 10, 1 << 20

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from jobs import VERSION, exposure
-from jobs.numbers import short
 from jobs.store.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
+from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)
 

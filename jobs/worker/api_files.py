@@ -17,14 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobs import errors
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.files import MAX_ASKED, PART_BYTES
 from jobs.store.live_output import MOST_CHUNKS
-from jobs.trees import bundles, folders, manifest
-from jobs.trees.folders import Tree
-from jobs.trees.manifest import Entry
+from jobs.worker import folders
 from jobs.worker.api_calls import Api, NotLetIn
+from threads_protocol import bundles
+from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.folders import Tree, opened
+from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class JobFiles:
     # -- down -------------------------------------------------------------------------------------------------------
 
     def manifest(self, which: str = "files") -> bytes:
-        """Return the manifest of the job's files, or of its `items`. `jobs.trees.manifest.entries` reads it."""
+        """Return the manifest of the job's files, or of its `items`. `threads_protocol.manifest.entries` reads it."""
         return self._octets("GET", "manifest", which=which)
 
     def fetch(self, entries: Iterable[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None:
@@ -93,8 +94,8 @@ class JobFiles:
         answer = self._once("POST", "file-bundle", body, seconds=_STORING_SECONDS)
         try:
             files = bundles.unpacked(answer)
-        except errors.ClusterError as error:
-            raise self._api.away(f"the bundle that it sent is damaged: {error.detail}") from None
+        except Malformed as error:
+            raise self._api.away(f"the bundle that it sent is damaged: {error}") from None
         if not files or list(files) != list(shas[: len(files)]):
             raise self._api.away("it sends other files than were asked for")
         return files
@@ -120,11 +121,11 @@ class JobFiles:
         """
         try:
             tree = folders.scan(folder)
-        except (OSError, errors.ClusterError) as error:
+        except (OSError, TooLarge) as error:
             raise CoordinatorRejects(f"what the program left cannot be kept: {error}") from None
         if tree.left_out:
             log.warning("%d paths are not kept, the first is %s", len(tree.left_out), tree.left_out[0])
-        text = manifest.written(tree.entries)
+        text = tree.manifest
         for attempt in range(_ATTEMPTS):
             try:
                 self._send_missing(tree)
@@ -143,7 +144,7 @@ class JobFiles:
             answer = json.loads(self._octets("POST", "missing-files", asked, seconds=_STORING_SECONDS))
             missing += [files[sha] for sha in answer["missing"] if sha in files]
             parts |= answer["parts"]
-        for bundle in _bundles(entry for entry in missing if entry.size <= SMALL):
+        for bundle in bundles.grouped(entry for entry in missing if entry.size <= SMALL):
             packed = bundles.packed([(entry.sha, self._read(tree, entry, 0, entry.size)) for entry in bundle])
             self._octets("PUT", "file-bundle", packed, seconds=_STORING_SECONDS)
         for entry in missing:
@@ -162,7 +163,9 @@ class JobFiles:
 
     def _read(self, tree: Tree, entry: Entry, start: int, size: int) -> bytes:
         try:
-            return tree.read(entry, start, size)
+            with opened(tree.root, entry.path) as file:
+                file.seek(start)
+                return file.read(size)
         except OSError as error:
             raise CoordinatorRejects(f"{entry.path} cannot be read: {error.strerror}") from None
 
@@ -251,16 +254,3 @@ def _fewer(chunks: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     size = -(-len(chunks) // MOST_CHUNKS)
     groups = (chunks[at : at + size] for at in range(0, len(chunks), size or 1))
     return [(group[0][0], b"".join(data for _, data in group)) for group in groups]
-
-
-def _bundles(small: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Yield files in the order that they have, as many at once as a bundle holds."""
-    bundle, size = list[Entry](), 0
-    for entry in small:
-        if bundle and (len(bundle) == bundles.MAX_FILES or size + entry.size > bundles.MAX_BYTES):
-            yield bundle
-            bundle, size = [], 0
-        bundle.append(entry)
-        size += entry.size
-    if bundle:
-        yield bundle

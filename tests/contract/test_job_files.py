@@ -21,12 +21,12 @@ from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.files import PART_BYTES, StoredFile
 from jobs.store.leases import Grant
 from jobs.store.tenants import Tenant
-from jobs.trees import bundles, manifest
-from jobs.trees.manifest import Entry
 from jobs.worker.api_files import Stale, ranges
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written
 from tests.unit.artifact_bench import manifest_of, sha_of
+from threads_protocol import bundles, manifest
+from threads_protocol.manifest import Entry
 
 SECRET = "0123456789abcdef0123456789abcdef"
 TREE: dict[str, bytes] = {"logs/3": b"hello\n", "outputs/3/sub/a.csv": b"1,2\n", "outputs/3/b.csv": b"1,2\n"}

@@ -15,11 +15,11 @@ import httpx
 import psutil
 import pytest
 
-from jobs.trees import manifest
 from tests.integration.live import Live, until
 from tests.integration.test_cli import run
 from tests.integration.test_coming_from import PROFILED, PYTHON_PROFILED
 from threads_cluster import Cluster
+from threads_protocol import manifest
 
 HZ = 10
 

@@ -152,11 +152,11 @@ def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
 @pytest.mark.parametrize(
     ("service", "folders"),
     [
-        ("coordinator", {"jobs", "engines", "coordinator"}),
-        ("cpu_worker", {"jobs", "cpu_worker"}),
-        ("gpu_worker", {"jobs", "gpu_worker"}),
+        ("coordinator", {"threads_protocol", "jobs", "engines", "coordinator"}),
+        ("cpu_worker", {"threads_protocol", "jobs", "cpu_worker"}),
+        ("gpu_worker", {"threads_protocol", "jobs", "gpu_worker"}),
         # Engines are in its build alone, for their lists of packages.
-        ("runner", {"jobs", "engines", "runner"}),
+        ("runner", {"threads_protocol", "jobs", "engines", "runner"}),
     ],
 )
 def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.trees import folders
+from jobs.worker import folders
 from tests.unit.artifact_bench import sha_of
 
 DATA = b"what was left"

@@ -269,6 +269,7 @@ def test_ruff_lets_the_owners_and_tests_do_it(path: str, source: str) -> None:
 
 #: One violation of every import contract: where it is written, what it imports, and the chain that must be reported.
 VIOLATIONS = {
+    "The protocol package never imports": ("threads_protocol/probe_part.py", "jobs"),
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
     "A service never imports another": ("threads_cluster/probe_service.py", "cpu_worker"),
     "An engine imports what every part shares": ("engines/probe_service.py", "runner"),

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from jobs.numbers import ExactInt, exact, short
+from jobs.numbers import ExactInt
+from threads_protocol.numbers import exact, short
 
 
 class Sample(BaseModel):

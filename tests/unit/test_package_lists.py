@@ -33,16 +33,25 @@ def test_types_and_imports_are_checked_in_every_package() -> None:
 def test_contracts_name_every_service() -> None:
     assert set(contract("The shared package")["forbidden_modules"]) == set(SERVICES)
     assert set(contract("A service never imports another")["modules"]) == set(SERVICES)
-    assert set(contract("What runs never imports tests")["source_modules"]) == {"jobs", "engines", *SERVICES}
+    assert set(contract("What runs never imports tests")["source_modules"]) == {
+        "jobs",
+        "engines",
+        "threads_protocol",
+        *SERVICES,
+    }
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_an_image_is_built_of_what_may_be_copied(server: str) -> None:
     copied = set(re.findall(r"^COPY ([a-z_]+) ", (TOP / server / "Dockerfile").read_text(), re.MULTILINE))
-    assert copied == {"jobs", server} | ({"engines"} if server in ("coordinator", "runner") else set())
+    assert copied == {"jobs", "threads_protocol", server} | (
+        {"engines"} if server in ("coordinator", "runner") else set()
+    )
     let_through = {line[1:] for line in (TOP / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied <= let_through, "an empty folder would be copied"
-    assert let_through & set(ALL) == {"jobs", "engines", *SERVERS}, "what no image copies is not sent to the engine"
+    assert let_through & set(ALL) == {"jobs", "threads_protocol", "engines", *SERVERS}, (
+        "what no image copies is not sent to the engine"
+    )
 
 
 def test_compose_runs_every_server() -> None:

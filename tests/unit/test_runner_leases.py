@@ -18,8 +18,6 @@ from jobs.kinds.command.definition import KIND
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
-from jobs.trees import manifest
-from jobs.trees.manifest import Entry
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
 from runner.cache import FileCache
@@ -36,6 +34,8 @@ from runner.recorder import Recorder
 from runner.slot import Slot
 from runner.workplace import Workplace
 from runner.workspaces import Workspaces
+from threads_protocol import manifest
+from threads_protocol.manifest import Entry
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import models, numbers
+from jobs import models
 from threads_cluster import api
-from threads_cluster import numbers as client_numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -28,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for package in ("threads_cluster", "jobs"):
+    for package in ("threads_cluster", "threads_protocol", "jobs"):
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=copy, check=True)
     return next((copy / "dist").glob("*.whl"))
@@ -54,7 +53,7 @@ def run(installed: Path, *arguments: str) -> str:
 
 def test_the_wheel_holds_the_client_and_nothing_of_the_servers(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster"}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster", "threads_protocol"}
 
 
 def test_the_wheel_carries_its_license(wheel: Path) -> None:
@@ -91,10 +90,5 @@ def test_a_kind_is_unknown_without_a_cluster_and_says_so(installed: Path) -> Non
         run(installed, "bin/cluster", "--url", "http://127.0.0.1:9", "submit", "collatz", "--start-number", "1")
 
 
-def test_client_and_server_agree_on_integers_and_states() -> None:
-    assert (client_numbers.JSON_SAFE, client_numbers.MAX_DIGITS) == (numbers.JSON_SAFE, numbers.MAX_DIGITS)
-    for value in (0, 2**53 - 1, 2**53, -(2**53), 10**90):
-        assert client_numbers.exact(value) == numbers.exact(value)
-    for text in ("short", "x" * 39, "x" * 400, "'" * 41):
-        assert client_numbers.short(text) == numbers.short(text)
+def test_client_and_server_agree_on_states() -> None:
     assert {state.value for state in models.TERMINAL} == api.TERMINAL

@@ -20,6 +20,7 @@ from threads_cluster.ssh.hosts import Hosts
 from threads_cluster.ssh.refusals import HostTrouble
 from threads_cluster.ssh.remote import Program, Remote
 from threads_cluster.ssh.sync import Sender, Synced
+from threads_protocol.folders import Tree
 
 #: Starts of a program in all, where connections are lost; seconds before the second, doubled for each further one.
 _STARTS, _BACKOFF_SECONDS = 3, 1.0
@@ -75,7 +76,7 @@ class _Started:
     """A program that is started until a host has run it to its end."""
 
     def __init__(
-        self, opened: Hosts, tree: trees.Tree | None, words: Sequence[str], env: Mapping[str, str],
+        self, opened: Hosts, tree: Tree | None, words: Sequence[str], env: Mapping[str, str],
         timeout_seconds: float, say: Callable[[str], None], *, quiet: bool,
     ) -> None:  # fmt: skip
         self._hosts, self._tree, self._words, self._env = opened, tree, words, env

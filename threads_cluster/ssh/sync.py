@@ -29,6 +29,8 @@ from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool
 from threads_cluster.ssh.refusals import HostTrouble
 from threads_cluster.terminal import visible
+from threads_protocol import manifest
+from threads_protocol.folders import Tree
 
 #: Beside the folders: what was sent.
 _LISTS = ".cluster-sent"
@@ -62,7 +64,7 @@ class Sender:
     """Sends one folder to one host."""
 
     def __init__(
-        self, pool: Pool, node: Node, tree: trees.Tree, progress: Progress, *, rsync: bool = True, name: str = ""
+        self, pool: Pool, node: Node, tree: Tree, progress: Progress, *, rsync: bool = True, name: str = ""
     ) -> None:
         """`name`: of the folder there; default: that of the one here."""
         self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
@@ -118,7 +120,7 @@ class Sender:
             async with self._sftp.open(self._list, "rb") as file:
                 kept = json.loads(await file.read(_MOST_LIST))
             origin, rows = kept["from"], kept["sent"]
-            rows = {path: row for path, row in rows.items() if not trees.unsound(path) and isinstance(row, list)}
+            rows = {path: row for path, row in rows.items() if _is_sound(path) and isinstance(row, list)}
         except asyncssh.SFTPNoSuchFile:
             return {}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -309,3 +311,11 @@ async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterab
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_sound(path: str) -> bool:
+    try:
+        manifest.check_path(path)
+    except ValueError:
+        return False
+    return True

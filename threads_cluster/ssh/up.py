@@ -22,6 +22,7 @@ from threads_cluster.ssh.refusals import HostTrouble
 from threads_cluster.ssh.remote import Program, Remote, shell_path
 from threads_cluster.ssh.sync import Sender, Synced
 from threads_cluster.terminal import visible
+from threads_protocol.folders import Tree
 
 #: The checkout of this client.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ class Outcome:
     advice: str = ""
 
 
-def checkout() -> trees.Tree:
+def checkout() -> Tree:
     """Return the files of this checkout, as git lists them. ClientError where this is none."""
     if not (CHECKOUT / "deploy-cluster.sh").is_file():
         error = errors.Misconfigured("up needs a checkout of the cluster, which is sent to the hosts")
@@ -99,7 +100,7 @@ async def all_of(nodes: Sequence[Node], work: Callable[[Node], Awaitable[Outcome
 class Installer:
     """Installs and joins hosts. Used in the pool's event loop."""
 
-    def __init__(self, pool: Pool, tree: trees.Tree, say: Say, invite: Callable[[Sequence[str]], str]) -> None:
+    def __init__(self, pool: Pool, tree: Tree, say: Say, invite: Callable[[Sequence[str]], str]) -> None:
         self._pool, self._tree, self._say, self._invite = pool, tree, say, invite
         self._inviting = asyncio.Lock()
 

@@ -25,7 +25,8 @@ from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
 from jobs.kinds.contract import Kind
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
-from jobs.numbers import ExactInt, exact, short
+from jobs.numbers import ExactInt
+from threads_protocol.numbers import exact, short
 
 #: Where a range ends at the latest: start_number + number_count is at most this.
 END = 2**96

@@ -14,7 +14,7 @@ from typing import Any
 
 from jobs.kinds.collatz.statistics_columns import Layout
 from jobs.models import Partial, Spec
-from jobs.numbers import exact
+from threads_protocol.numbers import exact
 
 #: (n, value): a record candidate.
 Record = list[int]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from time import monotonic
 
-from jobs import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
 from jobs.kinds.collatz.trajectory_curve import leading, log2
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
+from threads_protocol import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
 
 #: Shortcut steps between looks at the clock.
 CHUNK = 2048

@@ -24,7 +24,7 @@ from jobs.kinds.program_fields import (
     Workspace,
 )
 from jobs.kinds.program_texts import wrong
-from jobs.numbers import short
+from threads_protocol.numbers import short
 
 
 def _items(value: Any) -> list[Any] | None:

@@ -12,7 +12,7 @@ from jobs.kinds.thread import rows, theory
 from jobs.kinds.thread.partials import Histogram, pairs
 from jobs.kinds.thread.report_estimates import figure
 from jobs.models import Partial, Spec
-from jobs.numbers import exact
+from threads_protocol.numbers import exact
 
 _MICRO = Fraction(1, 1000)
 _RATIO = Fraction(1, 2**rows.RATIO_BITS)

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jobs.kinds.contract import Kind
 from jobs.models import Device, Mark, MarkKind, Partial, Plan, Spec
-from jobs.numbers import ExactInt, exact
+from jobs.numbers import ExactInt
+from threads_protocol.numbers import exact
 
 
 class Parameters(BaseModel):

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from jobs import errors
-from jobs.numbers import short
-from jobs.trees.links import Links
+from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.links import Links
+from threads_protocol.numbers import short
 
 #: Largest manifest in bytes, most lines, longest path and part of a path in bytes, largest file.
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
@@ -74,7 +74,7 @@ class Manifest:
 
 
 def parsed(text: bytes) -> Manifest:
-    """Return the manifest. InvalidRequest names the line and what is wrong with it; TooLarge beyond the bounds."""
+    """Return the manifest. Malformed names the line and what is wrong with it; TooLarge beyond the bounds."""
     sizes, paths, total = dict[str, int](), list[str](), 0
     for kind, path, *rest in _checked(text):
         if kind in "fx":
@@ -106,9 +106,9 @@ def _made(kind: str, path: str, *rest: Any) -> Entry:
 def _checked(text: bytes) -> list[list[Any]]:
     """Return the fields of each line but the first. Errors as `parsed`."""
     if len(text) > MAX_BYTES:
-        raise errors.TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder", field="body")
+        raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder")
     if text.count(b"\n") - 1 > MAX_ENTRIES:
-        raise errors.TooLarge(f"the manifest has over {MAX_ENTRIES} paths; divide the folder, or pack it", field="body")
+        raise TooLarge(f"the manifest has over {MAX_ENTRIES} paths; divide the folder, or pack it")
     lines = _lines(text)
     tree, rows = _Tree(), list[list[Any]]()
     for number, line in enumerate(lines[1:], 2):
@@ -122,8 +122,8 @@ def _checked(text: bytes) -> list[list[Any]]:
     return rows
 
 
-def _wrong(number: int, why: object) -> errors.InvalidRequest:
-    return errors.InvalidRequest(f"line {number} of the manifest: {why}", field="body")
+def _wrong(number: int, why: object) -> Malformed:
+    return Malformed(f"line {number} of the manifest: {why}")
 
 
 def hashes(text: bytes) -> list[str]:
@@ -136,9 +136,9 @@ def _lines(text: bytes) -> list[str]:
     try:
         lines = text.decode().split("\n")
     except UnicodeDecodeError:
-        raise errors.InvalidRequest("the manifest is no UTF-8 text", field="body") from None
+        raise Malformed("the manifest is no UTF-8 text") from None
     if lines[0] != HEAD or lines[-1] != "":
-        raise errors.InvalidRequest(f"the manifest must begin with the line {HEAD} and end a line", field="body")
+        raise Malformed(f"the manifest must begin with the line {HEAD} and end a line")
     return lines[:-1]
 
 
@@ -193,23 +193,23 @@ class _Tree:
             raise ValueError(f"{short(path)} has another size than a file with the same hash")
 
     def check(self) -> None:
-        """Raise InvalidRequest for an entry below another, and for a link that leads to no path of the tree."""
+        """Raise Malformed for an entry below another, and for a link that leads to no path of the tree."""
         # In this order a path comes right before those below it.
         for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
             if after.startswith(f"{path}/"):
                 detail = f"the manifest has {short(after)} below {short(path)}, which is an entry itself"
-                raise errors.InvalidRequest(detail, field="body")
+                raise Malformed(detail)
         links = Links(self._links, self._paths)
         for path, target in self._links.items():
             if links.end(path) is None:
                 detail = f"the link {short(path)} leads to {short(target)}, which is no path of this artifact"
-                raise errors.InvalidRequest(detail, field="body")
+                raise Malformed(detail)
 
 
 def check_target(path: str, target: str) -> None:
     """Raise ValueError for a target that no link has."""
     if not target or "\0" in target or len(target.encode()) >= MAX_PATH:
-        raise ValueError(f"the link {short(path)} has a target that is empty, too long or has a NUL")
+        raise ValueError(f"the link {short(path, 200)} has a target that is empty, too long or has a NUL")
 
 
 def check_path(path: str) -> None:
@@ -217,9 +217,10 @@ def check_path(path: str) -> None:
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{short(path)} is no Unicode text") from None
+        raise ValueError(f"{short(path, 200)} is no Unicode text") from None
     if not path or path.startswith("/") or "\0" in path or "\\" in path or len(encoded) > MAX_PATH:
-        raise ValueError(f"{short(path)}: a path is relative, of at most {MAX_PATH} bytes, without NUL and backslash")
+        rule = f"a path is relative, of at most {MAX_PATH} bytes, without NUL and backslash"
+        raise ValueError(f"{short(path, 200)}: {rule}")
     for name in path.split("/"):
         if name in ("", ".", "..") or len(name.encode()) > MAX_NAME:
-            raise ValueError(f"{short(path)}: parts of a path are names of 1 to {MAX_NAME} bytes, not . and ..")
+            raise ValueError(f"{short(path, 200)}: parts of a path are names of 1 to {MAX_NAME} bytes, not . and ..")

@@ -1,7 +1,6 @@
 """Links of a tree: where each one ends when it is followed as a file system does, through other links too. Pure.
 
-To look at the text of a target alone is not enough: where `up` is a link to the top, `up/../x` is beside the tree.
-`threads_cluster/links.py` has the same rule for folders that are put and fetched.
+To look at the text of a target alone is not enough: if `up` is a link to the top, `up/../x` is outside the tree.
 """
 
 from __future__ import annotations

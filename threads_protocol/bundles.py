@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from jobs import errors
-from jobs.trees.manifest import SHA256
+from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.manifest import SHA256, Entry
 
 #: Most files, and most bytes of all of them.
 MAX_FILES, MAX_BYTES = 1000, 8 << 20
@@ -20,21 +20,19 @@ _SHA = re.compile(SHA256)
 
 
 def unpacked(body: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle by their SHA-256. InvalidRequest for one that has another, or another length."""
+    """Return the files of a bundle by their SHA-256. Malformed for one that has another, or another length."""
     line, _, rest = body.partition(b"\n")
     rows = _rows(line)
     if len(rows) > MAX_FILES:
-        raise errors.TooLarge(f"the bundle has over {MAX_FILES} files; send several", field="body")
+        raise TooLarge(f"the bundle has over {MAX_FILES} files; send several")
     if sum(size for _, size in rows) != len(rest):
         detail = f"the bundle names {sum(size for _, size in rows)} bytes and has {len(rest)}; send it again"
-        raise errors.InvalidRequest(detail, field="body")
+        raise Malformed(detail)
     files, at = dict[str, bytes](), 0
     for sha, size in rows:
         data = rest[at : at + size]
         if hashlib.sha256(data).hexdigest() != sha:
-            raise errors.InvalidRequest(
-                f"the file {sha} of the bundle has another SHA-256; send it again", field="body"
-            )
+            raise Malformed(f"the file {sha} of the bundle has another SHA-256; send it again")
         files[sha], at = data, at + size
     return files
 
@@ -52,7 +50,7 @@ def _rows(line: bytes) -> list[tuple[str, int]]:
     except (ValueError, RecursionError):
         sound = False
     if not sound:
-        raise errors.InvalidRequest('the bundle must begin with a line [["SHA-256", bytes], ...]', field="body")
+        raise Malformed('the bundle must begin with a line [["SHA-256", bytes], ...]')
     return [(sha, size) for sha, size in rows]
 
 
@@ -61,3 +59,16 @@ def _is_row(row: Any) -> bool:
         return False
     sha, size = row
     return isinstance(sha, str) and bool(_SHA.fullmatch(sha)) and type(size) is int and size >= 0
+
+
+def grouped(entries: Iterable[Entry], max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Iterator[list[Entry]]:
+    """Yield files in the order that they have, as many at once as a bundle holds."""
+    bundle, size = list[Entry](), 0
+    for entry in entries:
+        if bundle and (len(bundle) == max_files or size + entry.size > max_bytes):
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(entry)
+        size += entry.size
+    if bundle:
+        yield bundle

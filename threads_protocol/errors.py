@@ -1,0 +1,11 @@
+"""Errors of texts from another process. Whoever reads one turns them into errors of its own."""
+
+from __future__ import annotations
+
+
+class Malformed(ValueError):
+    """The text does not have the form that both sides agreed on; the message says where it differs."""
+
+
+class TooLarge(Malformed):
+    """The text is larger than both sides agreed on."""
