@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
 from threads_cluster import errors, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 from threads_protocol import numbers
 
 tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
-
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 
 
 @tokens.command()

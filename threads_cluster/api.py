@@ -23,7 +23,6 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, overload
-from urllib import parse
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -32,7 +31,6 @@ from threads_cluster import answers, bodies, logins, settings
 from threads_cluster.artifacts import Artifacts
 from threads_cluster.attachments import Attachment
 from threads_cluster.connection import Connection, Patience, shown_address
-from threads_cluster.data import Data
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
@@ -42,9 +40,10 @@ from threads_cluster.errors import (
     TimedOut,
     UnexpectedAnswer,
 )
-from threads_cluster.models import Models
+from threads_cluster.models import Data, Models
 from threads_cluster.profiles import Profile, Profiles
 from threads_cluster.programs import Ended, Mapped, Program, Programs
+from threads_cluster.resource import pages, quoted
 from threads_cluster.services import Services
 from threads_cluster.sse import Reader
 from threads_cluster.workflows import Workflows
@@ -58,8 +57,6 @@ TERMINAL = frozenset({"done", "failed", "cancelled", "skipped"})
 LONG_POLL_SECONDS = 30.0
 #: Seconds between two looks at a job at least, whatever the other side answers.
 _LEAST_STEP = 0.1
-#: Pages without a job that may follow each other; each looked through thousands of jobs.
-_EMPTY_PAGES = 1000
 
 
 class Cluster:
@@ -110,7 +107,7 @@ class Cluster:
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
         """A shell beside a unit of a job; what is typed goes over another connection, from another thread."""
-        return Attachment(self._connection, typing._connection, quote(job_id))
+        return Attachment(self._connection, typing._connection, quoted(job_id))
 
     @cached_property
     def workflows(self) -> Workflows:
@@ -298,7 +295,7 @@ class Cluster:
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
-        return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
+        return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
 
     def queue(self) -> dict[str, int]:
         """Jobs that are kept, by state."""
@@ -324,7 +321,7 @@ class Cluster:
             left = patience if until is None else min(patience, until - began)
             patience = step
             job = self._get(
-                f"jobs/{quote(job_id)}",
+                f"jobs/{quoted(job_id)}",
                 wait_seconds=max(left, 0.0),
                 patience=self.wait_patience,
                 shape=answers.State,
@@ -347,7 +344,7 @@ class Cluster:
         `partial` gives what is there so far, marked, with the units it covers.
         """
         return self._get(
-            f"jobs/{quote(job_id)}/result",
+            f"jobs/{quoted(job_id)}/result",
             wait_seconds=wait_seconds,
             partial="true" if partial else None,
             shape=answers.Result,
@@ -371,60 +368,53 @@ class Cluster:
 
     def _stream(self, job_id: str, reader: Reader) -> Iterator[Json]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
-        with self._connection.stream(f"/api/jobs/{quote(job_id)}/events", headers) as chunks:
+        with self._connection.stream(f"/api/jobs/{quoted(job_id)}/events", headers) as chunks:
             for message in reader.messages(chunks):
                 yield answers.checked(answers.Event, bodies.parse(message), self.url)
         raise httpx.RemoteProtocolError("the stream ended before the job")
 
     def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
         """Jobs, newest first, page by page as they are read."""
-        left, cursor, empty = limit, None, 0
-        while left is None or left > 0:
-            size = 100 if left is None else min(left, 100)
-            page = self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=answers.Page)
-            yield from page["jobs"][:size]
-            left = None if left is None else left - len(page["jobs"])
-            empty = 0 if page["jobs"] else empty + 1
-            if (cursor and page.get("cursor") == cursor) or empty > _EMPTY_PAGES:
-                raise UnexpectedAnswer(self.url, "its list of jobs never ends")
-            cursor = page.get("cursor")
-            if not cursor:
-                return
+
+        def ask(cursor: str | None, size: int) -> Json:
+            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=answers.Page)
+
+        return pages(self.url, ask, "jobs", limit)
 
     def cancel(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quote(job_id)}/cancel")
+        return self._post(f"jobs/{quoted(job_id)}/cancel")
 
     def pause(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quote(job_id)}/pause")
+        return self._post(f"jobs/{quoted(job_id)}/pause")
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
         """A paused job goes on. `hold`: where a cap of its tenant refuses it, it is queued until there is room."""
-        return self._post(f"jobs/{quote(job_id)}/resume", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/resume", hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
         """A failed or cancelled job goes on where it stopped, and what was skipped because of it waits for it again.
 
         `hold`: as in `resume`.
         """
-        return self._post(f"jobs/{quote(job_id)}/retry", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/retry", hold=hold)
 
     def relations(self, job_id: str) -> Json:
         """Jobs that it comes after (`parents`), that wait for it (`children`), and that were skipped because of it."""
-        return self._get(f"jobs/{quote(job_id)}/relations", shape=answers.Relations)
+        return self._get(f"jobs/{quoted(job_id)}/relations", shape=answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
         """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
-        path = "dead" if job_id is None else f"jobs/{quote(job_id)}/dead"
+        path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
         jobs: list[Json] = self._get(path, shape=answers.DeadJobs)["jobs"]
         return jobs
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
         """One range that was given up, the one that begins at `first`, is tried again; the others stay."""
-        return self._post(f"jobs/{quote(job_id)}/dead/{first}/retry", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", hold=hold)
 
     def delete(self, job_id: str) -> None:
         """Forgets a job that has ended, with its result, or one that is blocked. Not while others wait for it."""
-        self._ask("DELETE", f"/api/jobs/{quote(job_id)}", shape=None)
+        self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
         return self._get("status")
@@ -441,7 +431,7 @@ class Cluster:
 
     def tenant(self, name: str) -> Json:
         """Return one tenant."""
-        return self._get(f"tenants/{quote(name)}", shape=answers.Tenant)
+        return self._get(f"tenants/{quoted(name)}", shape=answers.Tenant)
 
     def put_tenant(
         self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None,
@@ -456,12 +446,12 @@ class Cluster:
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
         body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
         body |= {} if requires is None else {"requires": list(requires)}
-        answer: Json = self._ask("PUT", f"/api/tenants/{quote(name)}", body=body, shape=answers.Tenant)
+        answer: Json = self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=answers.Tenant)
         return answer
 
     def delete_tenant(self, name: str) -> None:
         """Forget a tenant none of whose jobs waits or runs."""
-        self._ask("DELETE", f"/api/tenants/{quote(name)}", shape=None)
+        self._ask("DELETE", f"/api/tenants/{quoted(name)}", shape=None)
 
     def workers(self) -> list[Json]:
         """Return the workers that live, and those lost within the hour."""
@@ -475,7 +465,7 @@ class Cluster:
 
     def host(self, name: str) -> Json:
         """Return one machine with the rows of its workers."""
-        host: Json = self._get(f"hosts/{quote(name)}", shape=answers.HostDetail)
+        host: Json = self._get(f"hosts/{quoted(name)}", shape=answers.HostDetail)
         return host
 
     def best_host(self, config: str | Path | None = None) -> str:
@@ -496,7 +486,7 @@ class Cluster:
 
     def drain(self, worker: str, on: bool = True) -> Json:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
-        return self._post(f"workers/{quote(worker)}/drain", {"on": on})
+        return self._post(f"workers/{quoted(worker)}/drain", {"on": on})
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
         """Return usage by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
@@ -513,7 +503,7 @@ class Cluster:
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker something about a job, such as `trace` of a thread job; return its answer when it is there."""
-        answer = self._get(f"jobs/{quote(job_id)}/{quote(question)}.json", **choice)
+        answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
         answers.checked(answers.Asked, answer, self.url)
@@ -525,7 +515,7 @@ class Cluster:
 
     def mark(self, kind: str, name: str) -> Json:
         """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
-        return self._get(f"kinds/{quote(kind)}/marks/{quote(name)}")
+        return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}")
 
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""
@@ -560,7 +550,7 @@ class Cluster:
 
     def revoke_token(self, token_id: str) -> None:
         """End a token; needs the scope admin."""
-        self._ask("DELETE", f"/api/tokens/{quote(token_id)}", None)
+        self._ask("DELETE", f"/api/tokens/{quoted(token_id)}", None)
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
         """Secrets of one's tenant, without their values; needs the scope run, for another tenant admin."""
@@ -570,12 +560,12 @@ class Cluster:
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
         """Set a secret; returns it without its value, which the cluster never shows again."""
         body = {"value": value}
-        answer: Json = self._ask("PUT", f"/api/secrets/{quote(name)}", answers.Secret, body=body, tenant=tenant)
+        answer: Json = self._ask("PUT", f"/api/secrets/{quoted(name)}", answers.Secret, body=body, tenant=tenant)
         return answer
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a secret."""
-        self._ask("DELETE", f"/api/secrets/{quote(name)}", None, tenant=tenant)
+        self._ask("DELETE", f"/api/secrets/{quoted(name)}", None, tenant=tenant)
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
         """Schedules of one's tenant, by name."""
@@ -584,7 +574,7 @@ class Cluster:
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """One schedule, with its job and its `next_runs`."""
-        answer: Json = self._get(f"schedules/{quote(name)}", shape=answers.Schedule, tenant=tenant)
+        answer: Json = self._get(f"schedules/{quoted(name)}", shape=answers.Schedule, tenant=tenant)
         return answer
 
     def add_schedule(
@@ -608,24 +598,24 @@ class Cluster:
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let it run no more until it is resumed."""
-        answer: Json = self._ask("POST", f"/api/schedules/{quote(name)}/pause", answers.Schedule, tenant=tenant)
+        answer: Json = self._ask("POST", f"/api/schedules/{quoted(name)}/pause", answers.Schedule, tenant=tenant)
         return answer
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let a paused one run again."""
-        answer: Json = self._ask("POST", f"/api/schedules/{quote(name)}/resume", answers.Schedule, tenant=tenant)
+        answer: Json = self._ask("POST", f"/api/schedules/{quoted(name)}/resume", answers.Schedule, tenant=tenant)
         return answer
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
         """Submit its job or workflow now, beside its times; the id of that."""
         # A second attempt would submit a second one.
-        path = f"/api/schedules/{quote(name)}/run"
+        path = f"/api/schedules/{quoted(name)}/run"
         started = self._ask("POST", path, answers.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule; what it has submitted goes on."""
-        self._ask("DELETE", f"/api/schedules/{quote(name)}", None, tenant=tenant)
+        self._ask("DELETE", f"/api/schedules/{quoted(name)}", None, tenant=tenant)
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
         """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
@@ -634,7 +624,7 @@ class Cluster:
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
         """Try a delivery at once, one that was given up anew; returns it."""
-        path = f"/api/webhooks/{quote(delivery_id)}/retry"
+        path = f"/api/webhooks/{quoted(delivery_id)}/retry"
         answer: Json = self._ask("POST", path, answers.Delivery, tenant=tenant)
         return answer
 
@@ -689,13 +679,6 @@ def environment() -> settings.Settings:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"])).upper()
         raise Misconfigured(f"the variable {name} cannot be used: {first['msg']}") from None
-
-
-def quote(name: str) -> str:
-    """A name as one step of a path. BadArgument for those that would name another path."""
-    if name in ("", ".", ".."):
-        raise BadArgument(f"no id can be {name!r}" if name else "the id is empty")
-    return parse.quote(name, safe="", errors="surrogateescape")
 
 
 def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:

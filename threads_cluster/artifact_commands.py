@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import figures, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 if TYPE_CHECKING:
     from threads_cluster.artifacts import Progress
@@ -21,7 +21,6 @@ app = typer.Typer(
     help="Artifacts: folders and files that are kept in the cluster, each file once.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Artifact: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")
 ]

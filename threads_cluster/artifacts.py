@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib import parse
 
 import httpx
 from pydantic import BaseModel
@@ -18,6 +17,7 @@ from pydantic import BaseModel
 from threads_cluster import answers, trees
 from threads_cluster.connection import Connection, Patience
 from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
+from threads_cluster.resource import pages, quoted
 from threads_cluster.terminal import visible
 from threads_cluster.writing import Target
 from threads_protocol import bundles, folders, manifest
@@ -82,13 +82,11 @@ class Artifacts:
 
     def list(self) -> Iterator[Json]:
         """Artifacts, newest first, page by page as they are read."""
-        cursor = None
-        while True:
-            page = self._ask("GET", "/api/artifacts", answers.ArtifactPage, cursor=cursor)
-            yield from page["artifacts"]
-            if not page.get("cursor") or page["cursor"] == cursor:
-                return
-            cursor = page["cursor"]
+
+        def ask(cursor: str | None, size: int) -> Json:
+            return self._ask("GET", "/api/artifacts", answers.ArtifactPage, cursor=cursor, limit=size)
+
+        return pages(self._connection.url, ask, "artifacts")
 
     def info(self, artifact: str) -> Json:
         """One artifact, by its id, the first digits of it, or its name."""
@@ -240,7 +238,7 @@ class Artifacts:
     # -- down -------------------------------------------------------------------------------------------------------
 
     def _entries(self, artifact_id: str) -> Sequence[Entry]:
-        path = f"/api/artifacts/{_step(artifact_id)}/manifest"
+        path = f"/api/artifacts/{quoted(artifact_id)}/manifest"
         text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=_STORING_SECONDS)
         if hashlib.sha256(text).hexdigest() != artifact_id:
             raise UnexpectedAnswer(self._connection.url, "the manifest is not that of the artifact")
@@ -333,9 +331,7 @@ class Artifacts:
 
 
 def _step(artifact: str) -> str:
-    if artifact in ("", ".", ".."):
-        raise BadArgument("no artifact has this id or name")
-    return parse.quote(artifact, safe="", errors="surrogateescape")
+    return quoted(artifact, "id or name of an artifact")
 
 
 def _batches(several: Sequence[str], most: int) -> Iterator[Sequence[str]]:

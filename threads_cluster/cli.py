@@ -35,7 +35,7 @@ from threads_cluster import (
     webhooks,
     workflow_commands,
 )
-from threads_cluster.session import Session, as_json_option
+from threads_cluster.session import AsJson, Session
 from threads_cluster.ssh import commands as ssh_commands
 from threads_cluster.submitting import Kinds
 
@@ -82,7 +82,6 @@ app.add_typer(
     epilog="cluster submit KIND --help lists the flags of a kind.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 

@@ -8,14 +8,13 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import figures, places, show, workflow_commands
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
     help="Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's id, chunk-...")]
 Target: TypeAlias = Annotated[
     str, typer.Option("--to", metavar="PLACE", help="HOST:disk, HOST:dram; disk: the cluster's store alone.")
@@ -46,7 +45,7 @@ def create(
     """Have a runner read a source into a chunk, whose id is printed at once."""
     row = ctx.obj.cluster.data.create(source, device=places.on(host, device), secrets=secret or ())
     show.json_line(row) if as_json else show.line(row["chunk_id"])
-    _follow(ctx, row["task_id"], wait=wait, as_json=as_json)
+    workflow_commands.followed(ctx, row["task_id"], wait=wait, as_json=as_json)
 
 
 @app.command("list")
@@ -88,7 +87,7 @@ def move(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:  # fmt: skip
     """Bring a chunk to another place; it leaves those before, but the cluster's store."""
-    _begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
+    workflow_commands.begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
 
 
 @app.command()
@@ -96,7 +95,9 @@ def transfer(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
 ) -> None:  # fmt: skip
     """Bring a chunk to another host; it leaves the one before."""
-    _begun(ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json)
+    workflow_commands.begun(
+        ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json
+    )
 
 
 @app.command()
@@ -104,16 +105,3 @@ def delete(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
     """Delete a chunk; jobs that have it keep its files until they go."""
     ctx.obj.cluster.data.delete(chunk)
     show.json_line({"chunk_id": chunk, "deleted": True}) if as_json else show.line(f"{chunk} deleted")
-
-
-def _begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
-    show.json_line(row) if as_json else show.line(row["task_id"])
-    _follow(ctx, row["task_id"], wait=wait, as_json=as_json)
-
-
-def _follow(ctx: typer.Context, task: str, *, wait: bool, as_json: bool) -> None:
-    """Follow a workflow to its end where that is asked for; else say how."""
-    if wait:
-        workflow_commands.follow(ctx, task, as_json=as_json)
-    elif not as_json:
-        show.say(f"follow it: cluster workflow status {task} --wait")

@@ -8,14 +8,13 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import figures, places, show, workflow_commands
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
     help="Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
 Source: TypeAlias = Annotated[
     str, typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...")
@@ -75,7 +74,7 @@ def download(
     """Have a runner download a model. What broke off goes on where it stopped; GGUF and safetensors alone."""
     to = places.on(host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
-    _begun(ctx, row, wait=wait, as_json=as_json)
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
     if not as_json:
         show.say(f"then: cluster serve {name}")
 
@@ -88,7 +87,7 @@ def copy(
     """Bring a model to another place as well, before something there needs it."""
     models = ctx.obj.cluster.models
     row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
-    _begun(ctx, row, wait=wait, as_json=as_json)
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
 
 
 @app.command()
@@ -100,17 +99,7 @@ def move(
     """Bring a model to another place, and let it leave the one before; the cluster's store keeps every model."""
     to, of = places.on(host, target), places.on(host, source, store=True)
     row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
-    _begun(ctx, row, wait=wait, as_json=as_json)
-
-
-def _begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
-    """Print the workflow that was begun, and follow it to its end where that is asked for."""
-    task = row["task_id"]
-    show.json_line(row) if as_json else show.line(task)
-    if wait:
-        workflow_commands.follow(ctx, task, as_json=as_json)
-    elif not as_json:
-        show.say(f"follow it: cluster workflow status {task} --wait")
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
 
 
 @app.command("list")

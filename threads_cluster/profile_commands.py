@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import errors, figures, show
-from threads_cluster.session import Session, as_json_option
+from threads_cluster.session import AsJson, Session
 from threads_protocol import numbers
 
 app = typer.Typer(
@@ -25,7 +25,6 @@ _KEPT_SECONDS = 3600
 #: Seconds of waiting for recordings after which progress is shown; most come sooner.
 _QUIET_SECONDS = 3.0
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")

@@ -12,21 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib import parse
+from typing import Any, Self
 
 from threads_cluster import answers
 from threads_cluster.errors import BadArgument, TimedOut
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from pydantic import BaseModel
-
-    from threads_cluster.artifacts import Artifacts
-    from threads_cluster.connection import Connection
-
-Json: TypeAlias = dict[str, Any]
+from threads_cluster.resource import Json, Resource, Rows, quoted
 
 #: Seconds between two looks at a profile.
 _STEP = 0.5
@@ -34,22 +24,10 @@ _STEP = 0.5
 _COLLECTED_SECONDS = 300.0
 
 
-class Patient(Protocol):
-    """Cluster, as far as profiles use it."""
-
-    url: str
-    patience: float
-
-    @property
-    def artifacts(self) -> Artifacts: ...
-
-
-class Profiles:
+class Profiles(Resource):
     """Profiles of one connection."""
 
-    def __init__(self, connection: Connection, cluster: Patient) -> None:
-        self._connection = connection
-        self._cluster = cluster
+    path = "/api/profiles"
 
     def start(
         self, name: str, *, hz: int | None = None, seconds: int | None = None, hosts: Sequence[str] = (),
@@ -63,28 +41,24 @@ class Profiles:
         given = {"hz": hz, "seconds": seconds, "hosts": list(hosts) or None, "job_id": job}
         body = {"name": name, **{field: value for field, value in given.items() if value is not None}}
         # A second attempt would find the profile of the first.
-        answer: Json = self._ask("POST", "", answers.Profile, body=body, patience=0)
-        return answer
+        return self._ask("POST", "", answers.Profile, body=body, patience=0)
 
-    def list(self, *, tenant: str | None = None) -> list[Json]:
+    def list(self, *, tenant: str | None = None) -> Rows:
         """Profiles of one's tenant, newest first."""
-        rows: list[Json] = self._ask("GET", "", answers.ProfileList, tenant=tenant)["profiles"]
+        rows: Rows = self._ask("GET", "", answers.ProfileList, tenant=tenant)["profiles"]
         return rows
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
         """One profile with its `recordings`: how far each is."""
-        answer: Json = self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
-        return answer
+        return self._ask("GET", f"/{_quoted(name)}", answers.Profile, tenant=tenant)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
         """Stop recording; workers bring what they recorded in the next seconds."""
-        answer: Json = self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
-        return answer
+        return self._ask("POST", f"/{_quoted(name)}/stop", answers.Profile, tenant=tenant)
 
     def recover(self, name: str, *, tenant: str | None = None) -> Json:
         """Collect once more what workers have of a profile that is done."""
-        answer: Json = self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
-        return answer
+        return self._ask("POST", f"/{_quoted(name)}/recover", answers.Profile, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a profile with what was recorded."""
@@ -127,19 +101,9 @@ class Profiles:
             self.fetch(name, folder)
             return profile_analysis.summary(profile_analysis.read(Path(folder)))
 
-    def _ask(
-        self, method: str, path: str, shape: type[BaseModel] | None, *, patience: float | None = None, **how: Any
-    ) -> Any:
-        limit = self._cluster.patience if patience is None else patience
-        answer = self._connection.ask(method, f"/api/profiles{path}", patience=limit, **how)
-        return answer if shape is None else answers.checked(shape, answer, self._cluster.url)
-
 
 def _quoted(name: str) -> str:
-    """Return a name as one step of a path. BadArgument for those that would name another path."""
-    if name in ("", ".", ".."):
-        raise BadArgument(f"no profile can be named {name!r}")
-    return parse.quote(name, safe="", errors="surrogateescape")
+    return quoted(name, "name of a profile")
 
 
 class Profile:

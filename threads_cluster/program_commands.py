@@ -14,13 +14,12 @@ import typer
 
 from threads_cluster import artifact_commands, errors, figures, show
 from threads_cluster import program_options as options
-from threads_cluster.session import Session, as_json_option
+from threads_cluster.session import AsJson, Session
 
 if TYPE_CHECKING:
     from threads_cluster.api import Json
     from threads_cluster.programs import Program
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, beside what the program writes.")]
 Items: TypeAlias = Annotated[

@@ -37,6 +37,7 @@ from threads_cluster.errors import (
     UnitFailed,
 )
 from threads_cluster.output import Piece, Shown, Stream
+from threads_cluster.resource import quoted
 from threads_cluster.sse import Reader
 from threads_cluster.terminal import visible
 
@@ -272,7 +273,7 @@ class Programs:
 
     def _page(self, job_id: str, first: int, limit: int, state: str | None) -> Json:
         query = {"from": first, "limit": limit, "state": state}
-        page: Json = self._ask(f"/api/jobs/{_quoted(job_id)}/units", answers.UnitPage, **query)
+        page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", answers.UnitPage, **query)
         numbers = [row["unit"] for row in page["units"]]
         if numbers != sorted(set(numbers)) or (numbers and numbers[0] < first):
             raise UnexpectedAnswer(self._cluster.url, "its list of units is out of order")
@@ -312,7 +313,7 @@ class Programs:
         `tick` is called now and then meanwhile, and may raise.
         """
         reader, enduring = Reader(), Patience(self._cluster.wait_patience)
-        path = f"/api/jobs/{_quoted(job_id)}/logs/{unit}/follow"
+        path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
         while True:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
             try:
@@ -547,9 +548,3 @@ def _ticking(chunks: Iterable[bytes], tick: Callable[[], None], enduring: Patien
         enduring.succeeded()
         tick()
         yield chunk
-
-
-def _quoted(job_id: str) -> str:
-    from threads_cluster.api import quote  # which imports this module
-
-    return quote(job_id)

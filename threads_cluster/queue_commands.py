@@ -7,13 +7,12 @@ from typing import Annotated, TypeAlias
 import typer
 
 from threads_cluster import show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Jobs as a queue of tasks; the same as: cluster jobs, cancel."
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=500, metavar="COUNT", help="Most jobs shown, newest first.")]
 
 

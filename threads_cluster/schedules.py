@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import errors, show, workflow_commands
-from threads_cluster.session import Session, as_json_option
+from threads_cluster.session import AsJson, Session
 from threads_protocol import numbers
 
 app = typer.Typer(
@@ -17,7 +17,6 @@ app = typer.Typer(
     help="Schedules: jobs and workflows that the cluster submits again and again.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")

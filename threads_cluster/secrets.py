@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, TypeAlias
 import typer
 
 from threads_cluster import errors, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -23,7 +23,6 @@ MAX_BYTES = 64 << 10
 #: The API's pattern of a name.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name: that of the environment variable.")]
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")

@@ -11,13 +11,12 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import artifact_commands, engine_commands, errors, model_files, program_commands, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib import parse
+from typing import Any
 
 from threads_cluster import answers
-from threads_cluster.errors import BadArgument, ClientError, TimedOut
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from threads_cluster.connection import Connection
-    from threads_cluster.workflows import Patient
-
-Json: TypeAlias = dict[str, Any]
-Rows: TypeAlias = list[Json]
+from threads_cluster.errors import ClientError, TimedOut
+from threads_cluster.resource import Json, Resource, Rows, quoted
 
 #: Seconds between two looks.
 _STEP = 0.5
@@ -35,12 +26,10 @@ class Died(ClientError):
     exit_code = 1
 
 
-class Services:
+class Services(Resource):
     """Services of one connection."""
 
-    def __init__(self, connection: Connection, cluster: Patient) -> None:
-        self._connection = connection
-        self._cluster = cluster
+    path = "/api/services"
 
     def serve(
         self, name: str, engine: str = "", *, model: str | None = None, replicas: int | None = None,
@@ -139,14 +128,6 @@ class Services:
         *_, row = self.follow(name, timeout)
         return row
 
-    def _ask(self, method: str, path: str, shape: type[BaseModel] | None, **how: Any) -> Json:
-        how.setdefault("patience", self._cluster.patience)
-        answer: Json = self._connection.ask(method, f"/api/services{path}", **how)
-        return answer if shape is None else answers.checked(shape, answer, self._cluster.url)
-
 
 def _quoted(name: str) -> str:
-    """A name as one step of a path. BadArgument for those that would name another path."""
-    if name in ("", ".", ".."):
-        raise BadArgument(f"no service can be called {name!r}")
-    return parse.quote(name, safe="", errors="surrogateescape")
+    return quoted(name, "name of a service")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 def as_json_option(help: str) -> Any:
     """The --json flag, the same everywhere."""
     return Annotated[bool, typer.Option("--json", help=help)]
+
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
 
 
 class Session:

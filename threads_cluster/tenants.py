@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster import errors, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -52,7 +52,6 @@ def _labels(text: str) -> frozenset[str]:
     return frozenset(labels)
 
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 Weight: TypeAlias = Annotated[
     int | None, typer.Option(min=1, metavar="NUMBER", help="Its share of the lanes, relative to other tenants'.")

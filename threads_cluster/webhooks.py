@@ -7,14 +7,13 @@ from typing import Annotated, TypeAlias
 import typer
 
 from threads_cluster import errors, show
-from threads_cluster.session import Session, as_json_option
+from threads_cluster.session import AsJson, Session
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
     help="Webhooks: what was sent to the URLs of --notify, and what could not be.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")
 ]

@@ -11,14 +11,13 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from threads_cluster import errors, show
-from threads_cluster.session import as_json_option
+from threads_cluster.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
     help="Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.",
 )  # fmt: skip
 
-AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
 
@@ -172,6 +171,20 @@ def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stder
         write(f"{file}:{row.get('line')}:{row.get('column')}: {f'{of}: ' if of else ''}{row.get('detail')}")
     if total > _PROBLEMS:
         show.say(f"and {total - _PROBLEMS} more")
+
+
+def begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+    """Print the workflow that does what was asked for, and see `followed`."""
+    show.json_line(row) if as_json else show.line(row["task_id"])
+    followed(ctx, row["task_id"], wait=wait, as_json=as_json)
+
+
+def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
+    """Follow a workflow to its end if that is asked for; else say how."""
+    if wait:
+        follow(ctx, workflow, as_json=as_json)
+    elif not as_json:
+        show.say(f"follow it: cluster workflow status {workflow} --wait")
 
 
 def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:

@@ -1,25 +1,104 @@
-"""Routes of models: list, register, download, copy, move, delete."""
+"""Routes of models and of data: what there is, and the tasks that bring it to another place."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 
 from coordinator import http, places
 from coordinator.artifacts import threads
+from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.models import bodies, queries, schemas, tasks
-from coordinator.models.bodies import Download, Move, Registration
+from coordinator.models.bodies import Download, Move, MoveData, NewData, Registration
 from jobs import errors
 from jobs.store import artifacts
 
 routes = http.router()
 
-_SUBMIT, _RUN = [http.needs(Scope.SUBMIT)], [http.needs(Scope.RUN)]
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+_DIGITS = 12
+_ID = rf"^{CHUNK}[0-9a-f]{{{_DIGITS}}}$"
+Chunk = Annotated[str, Path(pattern=_ID, description="A chunk's id.")]
 Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name.")]
+
+
+# -- data: chunks are artifacts that a source was read into, or that a model answered ---------------------------------
+
+
+@routes.get("/v1/data", tags=["models"], **http.answers(schemas.ChunkList))
+async def list_data(
+    cluster: http.ClusterDep, asker: http.AskerDep,
+    cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Response:  # fmt: skip
+    """List chunks of data by their ids."""
+    rows, last = await threads.run(lambda: queries.chunks(cluster, asker.tenant, cursor, limit))
+    return shown({"chunks": rows, **({"cursor": last} if last else {})})
+
+
+@routes.post("/v1/data", **tasks.described(NewData, schemas.ChunkBegun))
+async def create_data(
+    request: Request, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+) -> Response:  # fmt: skip
+    """Have a runner read a source into a chunk, by a workflow that can be followed, cancelled and retried."""
+    asked = await bodies.read(request, NewData, "source", pickled=True)
+    drawn = hashlib.sha256(f"{asker.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
+    chunk = f"{CHUNK}{drawn[:_DIGITS]}"
+    fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
+    fields |= {} if asked.secrets is None else {"secrets": asked.secrets}
+    task = await threads.run(lambda: tasks.begin(cluster, asker, "data_create", chunk, key, fields))
+    return shown({"chunk_id": chunk, "task_id": task}, 202)
+
+
+@routes.get("/v1/data/{chunk}", tags=["models"], **http.answers(schemas.Chunk))
+async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Show a chunk and where it lies. 404 until it is there."""
+    return shown(await threads.run(lambda: queries.chunk(cluster, asker.tenant, chunk)))
+
+
+@routes.delete("/v1/data/{chunk}", status_code=204, tags=["models"], dependencies=_SUBMIT)
+async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Delete a chunk; jobs that have it keep its files until they go."""
+
+    def work() -> None:
+        row = queries.chunk(cluster, asker.tenant, chunk)
+        cluster.artifacts.delete(asker.tenant, row["artifact_id"], asker.actor, beside_jobs=True, name=chunk)
+
+    await threads.run(work)
+    return Response(status_code=204)
+
+
+@routes.post("/v1/data/{chunk}/move", **tasks.described(MoveData))
+async def move_data(
+    request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+) -> Response:  # fmt: skip
+    """Bring a chunk to another place, and to no other besides the cluster's store, by a workflow."""
+    return await _moved(request, "data_move", chunk, cluster, asker, key)
+
+
+@routes.post("/v1/data/{chunk}/transfer", **tasks.described(MoveData))
+async def transfer_data(
+    request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+) -> Response:  # fmt: skip
+    """Bring a chunk to another host, as a move does."""
+    return await _moved(request, "data_transfer", chunk, cluster, asker, key)
+
+
+async def _moved(
+    request: Request, action: str, chunk: str, cluster: http.ClusterDep, asker: http.AskerDep, key: str | None
+) -> Response:  # fmt: skip
+    asked = await bodies.read(request, MoveData)
+    fields = {"data_id": chunk, "target_device": asked.target_device}
+    return await tasks.begun(cluster, asker, action, chunk, key, fields, queries.chunk)
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
 
 
 @routes.get("/v1/models", tags=["models"], **http.answers(schemas.ModelPage))
@@ -97,10 +176,7 @@ def _held(row: artifacts.Artifact, device: str) -> str:
     return f"{places.HOLDER}{device}"
 
 
-@routes.post(
-    "/v1/models/{model}/download", status_code=202, tags=["models"], dependencies=_RUN,
-    openapi_extra=http.describes(Download), **http.answers(schemas.TaskBegun, 202),
-)  # fmt: skip
+@routes.post("/v1/models/{model}/download", **tasks.described(Download))
 async def download_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
 ) -> Response:  # fmt: skip
@@ -109,39 +185,29 @@ async def download_model(
     if asked.source is None and not cluster.models.find(asker.tenant, model).source:
         detail = f"source: no source of {model} is known; give it, or register it with POST /api/v1/models"
         raise errors.InvalidRequest(detail, field="source")
-    return await _begun(cluster, asker, "download", model, key, asked.model_dump(exclude_none=True))
+    fields = {"model_name": model, **asked.model_dump(exclude_none=True)}
+    return await tasks.begun(cluster, asker, "download", model, key, fields)
 
 
-@routes.post(
-    "/v1/models/{model}/copy", status_code=202, tags=["models"], dependencies=_RUN, openapi_extra=http.describes(Move),
-    **http.answers(schemas.TaskBegun, 202),
-)  # fmt: skip
+@routes.post("/v1/models/{model}/copy", **tasks.described(Move))
 async def copy_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
 ) -> Response:  # fmt: skip
     """Bring a model to another place, by a workflow."""
     asked = await bodies.read(request, Move)
-    return await _begun(cluster, asker, "copy", model, key, asked.model_dump(exclude={"keep_source"}))
+    fields = {"model_name": model, **asked.model_dump(exclude={"keep_source"})}
+    return await tasks.begun(cluster, asker, "copy", model, key, fields, _find)
 
 
-@routes.post(
-    "/v1/models/{model}/move", status_code=202, tags=["models"], dependencies=_RUN, openapi_extra=http.describes(Move),
-    **http.answers(schemas.TaskBegun, 202),
-)  # fmt: skip
+@routes.post("/v1/models/{model}/move", **tasks.described(Move))
 async def move_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
 ) -> Response:  # fmt: skip
     """Bring a model to another place and let it leave the one before; the cluster's store keeps every model."""
     asked = await bodies.read(request, Move, gpus=True)
-    return await _begun(cluster, asker, "move", model, key, asked.model_dump())
+    fields = {"model_name": model, **asked.model_dump()}
+    return await tasks.begun(cluster, asker, "move", model, key, fields, _find)
 
 
-async def _begun(
-    cluster: Cluster, asker: Asker, action: str, model: str, key: str | None, fields: dict[str, Any]
-) -> Response:  # fmt: skip
-    def work() -> str:
-        if action != "download":
-            cluster.models.find(asker.tenant, model)
-        return tasks.begin(cluster, asker, action, model, key, {"model_name": model, **fields})
-
-    return shown({"task_id": await threads.run(work)}, 202)
+def _find(cluster: Cluster, tenant: str, model: str) -> Model:
+    return cluster.models.find(tenant, model)

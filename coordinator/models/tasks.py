@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import Header
+from fastapi import Header, Response
+from pydantic import BaseModel
 
-from coordinator.asker import Asker
+from coordinator import http
+from coordinator.artifacts import threads
+from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
+from coordinator.models import schemas
+from coordinator.schemas import Answer
 from coordinator.workflows import submitting
 
 #: Names a request, so that a repeated one begins nothing more.
 Key: TypeAlias = Annotated[str | None, Header(alias="Idempotency-Key", max_length=submissions.MAX_KEY)]
+
+
+def described(form: type[BaseModel], answer: type[Answer] = schemas.TaskBegun) -> dict[str, Any]:
+    """Return the arguments of a route that takes this form and begins a task."""
+    return {
+        "status_code": 202,
+        "tags": ["models"],
+        "dependencies": [http.needs(Scope.RUN)],
+        "openapi_extra": http.describes(form),
+        **http.answers(answer, 202),
+    }
+
+
+async def begun(
+    cluster: Cluster,
+    asker: Asker,
+    action: str,
+    of: str,
+    key: str | None,
+    fields: Mapping[str, Any],
+    check: Callable[[Cluster, str, str], object] | None = None,
+) -> Response:
+    """Answer with a task that `begin` began, once `check` found what it is about."""
+
+    def work() -> str:
+        if check is not None:
+            check(cluster, asker.tenant, of)
+        return begin(cluster, asker, action, of, key, fields)
+
+    return http.shown({"task_id": await threads.run(work)}, 202)
 
 
 def begin(cluster: Cluster, asker: Asker, action: str, of: str, key: str | None, fields: Mapping[str, Any]) -> str:
