@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import httpx
 from fastapi import Request, Response
@@ -54,6 +54,10 @@ _ATTEMPTS = 2
 _PLAIN = "identity"
 #: What a replica may do wrong; the last: it names another place that cannot be read.
 BROKEN = (httpx.TransportError, httpx.StreamError, httpx.InvalidURL)
+
+
+#: A request that was sent; it is entered to get the headers of the answer.
+Answering: TypeAlias = contextlib.AbstractAsyncContextManager[httpx.Response]
 
 
 class _Another(Exception):
@@ -149,23 +153,20 @@ class Gateway:
         exchange.seconds = time.monotonic() - exchange.began
         self._ended(exchange)
 
-    def send(
-        self, replica: Replica, path: str, content: bytes, seconds: float
-    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
-        """Send a request to a replica; its answer has its headers alone."""
+    def send(self, replica: Replica, path: str, content: bytes, seconds: float) -> Answering:
+        """Send a call to a replica; its answer has its headers alone."""
         assert replica.report
         headers = {
             "Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json",
             "Content-Length": str(len(content)), "Accept-Encoding": _PLAIN,
         }  # fmt: skip
-        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
-        url = f"http://{self.routes.name(replica)}:{replica.report.port}{openai.PREFIX}{path}"
-        return self._http.stream("POST", url, content=_in_pieces(content), headers=headers, timeout=timeout)
+        target = f"{openai.PREFIX}{path}".encode()
+        return self.pass_on(replica, "POST", target, headers, seconds, content=_in_pieces(content))
 
-    def look(
-        self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float
-    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
-        """Ask a replica for a part of its page; it may be silent for so long. InvalidRequest for what is no path."""
+    def pass_on(
+        self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float, **body: Any
+    ) -> Answering:  # fmt: skip
+        """Ask a replica, which may be silent for so long. InvalidRequest for a target that is not a path."""
         assert replica.report
         at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
         try:
@@ -173,7 +174,7 @@ class Gateway:
         except (httpx.InvalidURL, ValueError) as error:
             raise errors.InvalidRequest(f"the path cannot be asked for: {error}") from None
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
-        return self._http.stream(method, url, headers=dict(headers), timeout=timeout)
+        return self._http.stream(method, url, headers=dict(headers), timeout=timeout, **body)
 
 
 class Whole(Response):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
@@ -24,16 +25,7 @@ _INFER = [http.needs(Scope.INFER)]
 #: Bytes of a request, and values in it.
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
 #: Seconds for which a large request waits for room.
-ROOM_SECONDS = 30.0
-
-
-def _called(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the arguments of a route whose calls reach engines."""
-    described = http.describes(schemas.Inference)
-    return {"tags": ["inference"], "dependencies": _INFER, **http.answers(answer), "openapi_extra": described}
-
-
-_CALL = _called(schemas.Inferred)
+_ROOM_SECONDS = 30.0
 
 
 def _gateway(request: Request) -> Gateway:
@@ -66,65 +58,69 @@ def _row(route: Route) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _passed_on(request: Request, asker: http.AskerDep, path: str) -> Response:
+async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Question]]) -> Response:
+    """Return the answer to a request whose body `read` reads, once there is room for one of its size."""
     gateway, size = _gateway(request), bodies.announced(request, MAX_BODY)
     async with AsyncExitStack() as held:
-        await held.enter_async_context(gateway.requests.room(asker.tenant, size, ROOM_SECONDS))
-        return await gateway.answer(request, await _question(request, asker, path), held)
+        await held.enter_async_context(gateway.requests.room(tenant, size, _ROOM_SECONDS))
+        return await gateway.answer(request, await read(), held)
 
 
-async def _question(request: Request, asker: http.AskerDep, path: str) -> Question:
+async def _question(request: Request, tenant: str, path: str) -> Question:
     """Return what is asked, and keep nothing else: a body and what was parsed of it are several times as large."""
     async with bodies.octets(request, MAX_BODY) as text, _gateway(request).turn(len(text)):
         body = bodies.parsed(text, MAX_VALUES)
         if not isinstance(body, dict):
             raise errors.InvalidRequest("the body must be an object", field="body")
-        return question(asker.tenant, path, body)
+        return question(tenant, path, body)
 
 
-@routes.post(calls.CHAT, **_CALL)
-async def chat(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Continue a conversation; with `stream`, token by token."""
-    return await _passed_on(request, asker, calls.CHAT)
+#: Calls that replicas answer: path, name, answer, description.
+_CALLS = (
+    (calls.CHAT, "chat", schemas.Inferred, "Continue a conversation; with `stream`, token by token."),
+    (calls.COMPLETIONS, "complete", schemas.Inferred, "Continue a text; with `stream`, token by token."),
+    (calls.EMBEDDINGS, "embed", schemas.Inferred, "Return the vectors of texts."),
+    (calls.RERANK, "rank", schemas.Ranked, "Rank documents by how well they fit a query."),
+    (
+        calls.RESPONSES,
+        "respond",
+        schemas.Inferred,
+        "Answer an input; with `stream`, event by event. Responses are not stored.",
+    ),
+    (
+        calls.RESPONSES_TOKENS,
+        "count_input_tokens",
+        schemas.CountedTokens,
+        "Count the tokens of an input without answering it.",
+    ),
+    (
+        calls.MESSAGES,
+        "message",
+        schemas.Message,
+        "Continue a conversation as Anthropic's API does; with `stream`, event by event.",
+    ),
+    (
+        calls.MESSAGES_TOKENS,
+        "count_message_tokens",
+        schemas.CountedTokens,
+        "Count the tokens of a conversation without continuing it, as Anthropic's API does.",
+    ),
+)
 
 
-@routes.post(calls.COMPLETIONS, **_CALL)
-async def complete(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Continue a text; with `stream`, token by token."""
-    return await _passed_on(request, asker, calls.COMPLETIONS)
+def _add_call(path: str, name: str, answer: type[BaseModel], description: str) -> None:
+    @routes.post(
+        path,
+        name=name,
+        description=description,
+        tags=["inference"],
+        dependencies=_INFER,
+        openapi_extra=http.describes(schemas.Inference),
+        **http.answers(answer),
+    )
+    async def call(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+        return await pass_on(request, asker.tenant, lambda: _question(request, asker.tenant, path))
 
 
-@routes.post(calls.EMBEDDINGS, **_CALL)
-async def embed(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Return the vectors of texts."""
-    return await _passed_on(request, asker, calls.EMBEDDINGS)
-
-
-@routes.post(calls.RERANK, **_called(schemas.Ranked))
-async def rank(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Rank documents by how well they fit a query."""
-    return await _passed_on(request, asker, calls.RERANK)
-
-
-@routes.post(calls.RESPONSES, **_CALL)
-async def respond(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Answer an input; with `stream`, event by event. Responses are not stored."""
-    return await _passed_on(request, asker, calls.RESPONSES)
-
-
-@routes.post(calls.RESPONSES_TOKENS, **_called(schemas.CountedTokens))
-async def count_input_tokens(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Count the tokens of an input without answering it."""
-    return await _passed_on(request, asker, calls.RESPONSES_TOKENS)
-
-
-@routes.post(calls.MESSAGES, **_called(schemas.Message))
-async def message(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Continue a conversation as Anthropic's API does; with `stream`, event by event."""
-    return await _passed_on(request, asker, calls.MESSAGES)
-
-
-@routes.post(calls.MESSAGES_TOKENS, **_called(schemas.CountedTokens))
-async def count_message_tokens(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-    """Count the tokens of a conversation without continuing it, as Anthropic's API does."""
-    return await _passed_on(request, asker, calls.MESSAGES_TOKENS)
+for _call in _CALLS:
+    _add_call(*_call)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -19,10 +18,9 @@ from coordinator.http import shown
 from coordinator.services import additions, queries, routes, schemas
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway import Question, Whole, question
-from coordinator.services.gateway_routes import MAX_BODY, ROOM_SECONDS
+from coordinator.services.gateway_routes import MAX_BODY, pass_on
 from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
-from coordinator.state import shared_state
 from engines import calls, registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
@@ -158,13 +156,12 @@ async def infer(
     request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:  # fmt: skip
     """Have a model continue a text, as POST /v1/completions does."""
-    gateway, size = shared_state(request).gateway, bodies.announced(request, MAX_BODY)
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(gateway.requests.room(asker.tenant, size, ROOM_SECONDS))
-        answer = await gateway.answer(request, await _question(request, asker, deployment), held)
-        if isinstance(answer, Whole):
-            held.push_async_callback(answer.let_go)
+    answer = await pass_on(request, asker.tenant, lambda: _question(request, asker, deployment))
+    try:
         return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
+    finally:
+        if isinstance(answer, Whole):
+            await answer.let_go()
 
 
 async def _question(request: Request, asker: Asker, deployment: str) -> Question:

@@ -198,7 +198,7 @@ class PageLayer:
         headers = {"accept-encoding": "identity"} | given | _of_replica(let.replica)
         began, target = False, _target(request.scope)
         try:
-            async with self._gateway.look(let.replica, request.method, target, headers, _SILENT_SECONDS) as answer:
+            async with self._gateway.pass_on(let.replica, request.method, target, headers, _SILENT_SECONDS) as answer:
                 if not 200 <= answer.status_code < 600:
                     raise BadUpstream(f"{let.replica.job_id} answers {answer.status_code}, which is no status")
                 response = StreamingResponse(answer.aiter_raw(), answer.status_code, _shown(answer))
