@@ -169,9 +169,19 @@ def open_router() -> APIRouter:
     return APIRouter(responses=_PROBLEMS)
 
 
-def router(prefix: str = "/api") -> APIRouter:
-    """Return a router: it answers only those whom the cluster knows, and each route those with its scope."""
-    return APIRouter(prefix=prefix, dependencies=[Depends(_identity)], responses=_PROBLEMS, route_class=ScopedRoute)
+def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -> APIRouter:
+    """Return a router: it answers only those whom the cluster knows, and each route those with its scope.
+
+    `tag`, `scope`: of all its routes.
+    """
+    dependencies = [Depends(_identity), *([needs(scope)] if scope else ())]
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag] if tag else [],
+        dependencies=dependencies,
+        responses=_PROBLEMS,
+        route_class=ScopedRoute,
+    )
 
 
 async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_seen: bool = False) -> None:
@@ -194,9 +204,15 @@ def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status:
     return StreamingResponse(filter(None, pieces), status, {"Content-Length": length}, "application/json")
 
 
-def answers(model: type[BaseModel], status: int = 200, **more: Any) -> dict[str, Any]:
-    """Return the arguments of a route that answers with this model: described, and not validated on its way out."""
-    return {"response_model": None, "responses": {status: {"model": model}, **more}}
+def answers(
+    model: type[BaseModel], status: int = 200, *, takes: type[BaseModel] | None = None, **more: Any
+) -> dict[str, Any]:  # fmt: skip
+    """Return the arguments of a route that answers with this model: described, and not validated on its way out.
+
+    `takes`: the body that the route reads by hand.
+    """
+    form = {"openapi_extra": describes(takes)} if takes else {}
+    return {"response_model": None, "status_code": status, "responses": {status: {"model": model}, **more}, **form}
 
 
 def shown(body: Any, status: int = 200) -> Response:

@@ -16,7 +16,7 @@ from coordinator.http import shown
 from jobs import errors
 from jobs.store import tokens
 
-routes = http.router()
+routes = http.router(tag="access")
 #: Logging in is how one becomes known.
 open_routes = http.open_router()
 
@@ -71,7 +71,7 @@ async def _by_code(cluster: Cluster, code: str) -> Asker:
     return asker
 
 
-@routes.post("/logout", status_code=204, tags=["access"], dependencies=_ANYBODY)
+@routes.post("/logout", status_code=204, dependencies=_ANYBODY)
 async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """End this browser's login, and the streams of events that it opened."""
     if asker.session:
@@ -82,14 +82,13 @@ async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
     return answer
 
 
-@routes.get("/session", tags=["access"], dependencies=_ANYBODY, **http.answers(schemas.Session))
+@routes.get("/session", dependencies=_ANYBODY, **http.answers(schemas.Session))
 def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Who asks: tenant, token and scopes."""
     return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
 
 
-@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=[http.needs(*_PEOPLE)],
-             **http.answers(schemas.LoginCode, 201))  # fmt: skip
+@routes.post("/login-codes", dependencies=[http.needs(*_PEOPLE)], **http.answers(schemas.LoginCode, 201))
 async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""
     if not asker.token:

@@ -17,7 +17,7 @@ from jobs import labels as host_labels
 from jobs.models import DEFAULT_TENANT
 from jobs.store import tenants, tokens
 
-routes = http.router()
+routes = http.router(tag="access")
 
 _ADMIN = [http.needs(Scope.ADMIN)]
 #: Ten years.
@@ -40,10 +40,7 @@ class NewToken(BaseModel):
     )  # fmt: skip
 
 
-@routes.post(
-    "/tokens", status_code=201, tags=["access"], dependencies=_ADMIN, openapi_extra=http.describes(NewToken),
-    **http.answers(schemas.CreatedToken, 201),
-)  # fmt: skip
+@routes.post("/tokens", dependencies=_ADMIN, **http.answers(schemas.CreatedToken, 201, takes=NewToken))
 async def create_token(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest.
 
@@ -78,13 +75,13 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     )  # fmt: skip
 
 
-@routes.get("/tokens", tags=["access"], dependencies=_ADMIN, **http.answers(schemas.TokenList))
+@routes.get("/tokens", dependencies=_ADMIN, **http.answers(schemas.TokenList))
 def list_tokens(cluster: http.ClusterDep) -> Response:
     """Every API token, without its secret."""
     return shown({"tokens": queries.token_list(cluster.store)})
 
 
-@routes.delete("/tokens/{token_id}", status_code=204, tags=["access"], dependencies=[http.needs()])
+@routes.delete("/tokens/{token_id}", status_code=204, dependencies=[http.needs()])
 def revoke_token(
     token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")],
     cluster: http.ClusterDep,

@@ -13,17 +13,14 @@ from coordinator.http import shown
 from jobs.store.files import PART_BYTES
 from threads_protocol import bundles
 
-routes = http.router()
+routes = http.router(tag="artifacts")
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 _READ = [http.needs(Scope.READ)]
 BUNDLE = 'A line `[["SHA-256", bytes], ...]`, then the bytes of each file'
 
 
-@routes.post(
-    "/missing-files", tags=["artifacts"], dependencies=_SUBMIT, openapi_extra=http.describes(Hashes),
-    **http.answers(schemas.MissingFiles),
-)  # fmt: skip
+@routes.post("/missing-files", dependencies=_SUBMIT, **http.answers(schemas.MissingFiles, takes=Hashes))
 async def missing_files(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Which of these files one's tenant lacks. Those that it has stay for a day at least."""
     asked: Hashes = http.parsed(Hashes, await bodies.body(request))
@@ -31,19 +28,15 @@ async def missing_files(request: Request, cluster: http.ClusterDep, asker: http.
 
 
 @routes.put(
-    "/file-bundle", tags=["artifacts"], dependencies=_SUBMIT, openapi_extra=takes_octets(BUNDLE),
-    **http.answers(schemas.StoredFiles),
-)  # fmt: skip
+    "/file-bundle", dependencies=_SUBMIT, openapi_extra=takes_octets(BUNDLE), **http.answers(schemas.StoredFiles)
+)
 async def put_bundle(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Upload many small files in one request. All of them are stored, or none."""
     async with bodies.octets(request, bundles.MAX_BODY) as body:
         return shown(await threads.run(lambda: answers.put_bundle(cluster.artifacts, asker.tenant, body)))
 
 
-@routes.post(
-    "/file-bundle", tags=["artifacts"], dependencies=_READ, openapi_extra=http.describes(Hashes),
-    **gives_octets(BUNDLE),
-)  # fmt: skip
+@routes.post("/file-bundle", dependencies=_READ, openapi_extra=http.describes(Hashes), **gives_octets(BUNDLE))
 async def get_bundle(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Download many small files in one request: as many of the first as fit into a bundle, at least one."""
     asked: Hashes = http.parsed(Hashes, await bodies.body(request))
@@ -51,9 +44,11 @@ async def get_bundle(request: Request, cluster: http.ClusterDep, asker: http.Ask
 
 
 @routes.put(
-    "/files/{sha256}/parts/{part}", tags=["artifacts"], dependencies=_SUBMIT,
-    openapi_extra=takes_octets("The bytes of this part"), **http.answers(schemas.StoredPart),
-)  # fmt: skip
+    "/files/{sha256}/parts/{part}",
+    dependencies=_SUBMIT,
+    openapi_extra=takes_octets("The bytes of this part"),
+    **http.answers(schemas.StoredPart),
+)
 async def put_part(
     request: Request, sha256: Sha, part: Number, size: Size, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
@@ -64,16 +59,14 @@ async def put_part(
         )
 
 
-@routes.post(
-    "/files/{sha256}/complete", tags=["artifacts"], dependencies=_SUBMIT, **http.answers(schemas.StoredPart)
-)  # fmt: skip
+@routes.post("/files/{sha256}/complete", dependencies=_SUBMIT, **http.answers(schemas.StoredPart))
 async def complete(sha256: Sha, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Store a file whose parts are there. Its bytes are read and verified, which takes seconds for each GB."""
     await threads.run_long(lambda: cluster.artifacts.transfers.complete(asker.tenant, sha256))
     return shown({"missing": []})
 
 
-@routes.get("/files/{sha256}", tags=["artifacts"], **gives_octets("The bytes of the file", 206))
+@routes.get("/files/{sha256}", **gives_octets("The bytes of the file", 206))
 async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Download a file of one's tenant, or one range of it."""
     return await answers.file(request, cluster.artifacts, asker.tenant, sha256)

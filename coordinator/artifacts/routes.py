@@ -13,7 +13,7 @@ from coordinator.http import shown
 from jobs.store import artifacts
 from threads_protocol import manifest
 
-routes = http.router()
+routes = http.router(tag="artifacts")
 
 #: Place of a page: when the last artifact of the page before was put, and its id.
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
@@ -42,7 +42,7 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
     return {"response_model": None, "response_class": Response, "responses": answers}
 
 
-@routes.get("/artifacts", tags=["artifacts"], **http.answers(schemas.ArtifactList))
+@routes.get("/artifacts", **http.answers(schemas.ArtifactList))
 def list_artifacts(
     cluster: http.ClusterDep, asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
@@ -54,9 +54,11 @@ def list_artifacts(
 
 
 @routes.post(
-    "/artifacts", tags=["artifacts"], dependencies=_SUBMIT, openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
+    "/artifacts",
+    dependencies=_SUBMIT,
+    openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
     **http.answers(schemas.Committed),
-)  # fmt: skip
+)
 async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDep, name: Name = "") -> Response:
     """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
     async with bodies.octets(request, manifest.MAX_BYTES) as text:
@@ -64,13 +66,13 @@ async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
     return shown({"artifact": rows.artifact_row(asker.tenant, row), "new": how == "new"})
 
 
-@routes.get("/artifacts/{artifact}", tags=["artifacts"], **http.answers(schemas.Artifact))
+@routes.get("/artifacts/{artifact}", **http.answers(schemas.Artifact))
 def get_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """One artifact without its manifest."""
     return shown(rows.artifact_row(asker.tenant, cluster.artifacts.find(asker.tenant, artifact)))
 
 
-@routes.get("/artifacts/{artifact}/manifest", tags=["artifacts"], **gives_octets("The manifest: docs/artifacts.md"))
+@routes.get("/artifacts/{artifact}/manifest", **gives_octets("The manifest: docs/artifacts.md"))
 async def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """The manifest of an artifact: paths, sizes and SHA-256 of its files; its own SHA-256 is the artifact's id."""
 
@@ -80,7 +82,7 @@ async def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.As
     return Response(await threads.run(text), media_type="application/octet-stream")
 
 
-@routes.delete("/artifacts/{artifact}", status_code=204, tags=["artifacts"], dependencies=_SUBMIT)
+@routes.delete("/artifacts/{artifact}", status_code=204, dependencies=_SUBMIT)
 async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Delete an artifact with its names. 409 while a job holds it. Files that no other has go ten minutes later."""
     await threads.run(lambda: cluster.artifacts.delete(asker.tenant, artifact, asker.actor))

@@ -20,9 +20,8 @@ from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read
 
-routes = http.router()
+routes = http.router(tag="programs", scope=Scope.RUN)
 
-_RUN = [http.needs(Scope.RUN)]
 _PATH = "/jobs/{job_id}/attachments/{attachment}"
 Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait where there is nothing.")]
 #: Which bound is reached, in words.
@@ -36,10 +35,7 @@ def _missing(attachment: str) -> errors.NotFound:
     return errors.NotFound(f"you have no shell {attachment}: it was not asked for, or has ended", field="attachment")
 
 
-@routes.put(
-    _PATH, tags=["programs"], dependencies=_RUN, openapi_extra=http.describes(calls.Ask),
-    **http.answers(schemas.Attachment),
-)  # fmt: skip
+@routes.put(_PATH, **http.answers(schemas.Attachment, takes=calls.Ask))
 async def ask(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
@@ -65,10 +61,7 @@ async def ask(
     return http.shown(await run_in_threadpool(work))
 
 
-@routes.post(
-    f"{_PATH}/input", tags=["programs"], dependencies=_RUN, openapi_extra=http.describes(calls.Write),
-    **http.answers(schemas.Input),
-)  # fmt: skip
+@routes.post(f"{_PATH}/input", **http.answers(schemas.Input, takes=calls.Write))
 async def write(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
     wait_seconds: Wait = 0,
@@ -96,7 +89,7 @@ async def write(
     return http.shown({"state": state, "upto": upto})
 
 
-@routes.get(f"{_PATH}/output", tags=["programs"], dependencies=_RUN, **http.answers(schemas.Output))
+@routes.get(f"{_PATH}/output", **http.answers(schemas.Output))
 async def read(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
     after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
@@ -134,7 +127,7 @@ async def read(
     return http.shown(await run_in_threadpool(end_with_unit, found))
 
 
-@routes.delete(_PATH, tags=["programs"], dependencies=_RUN, status_code=204, response_class=Response)
+@routes.delete(_PATH, status_code=204, response_class=Response)
 async def leave(
     job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:

@@ -11,10 +11,10 @@ from coordinator.asker import Scope
 from coordinator.audit import schemas
 from coordinator.http import shown
 
-routes = http.router()
+routes = http.router(tag="access")
 
 
-@routes.get("/audit", tags=["access"], dependencies=[http.needs(Scope.ADMIN)], **http.answers(schemas.AuditPart))
+@routes.get("/audit", dependencies=[http.needs(Scope.ADMIN)], **http.answers(schemas.AuditPart))
 def audit(
     cluster: http.ClusterDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,

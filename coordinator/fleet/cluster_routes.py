@@ -16,7 +16,7 @@ from coordinator.http import shown
 from jobs import errors
 from jobs.models import Device
 
-routes = http.router()
+routes = http.router(tag="cluster")
 
 _MOST = 10_000
 
@@ -44,10 +44,7 @@ class Start(BaseModel):
         return self.n_workers * int(self.worker_resources.get("GPU", 0))
 
 
-@routes.post(
-    "/cluster/start", tags=["cluster"], dependencies=[http.needs(Scope.READ)], openapi_extra=http.describes(Start),
-    **http.answers(schemas.Status),
-)  # fmt: skip
+@routes.post("/cluster/start", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.Status, takes=Start))
 async def start(request: Request, cluster: http.ClusterDep) -> Response:
     """Answer with the status where so many workers live; else 409 with the command that starts them.
 
@@ -77,7 +74,7 @@ def _command(workers: int, gpus: int) -> str:
     return containers if gpus else f"./deploy-cluster.sh local --workers {workers}, or in containers {containers}"
 
 
-@routes.get("/cluster/status", tags=["cluster"], **http.answers(schemas.Status))
+@routes.get("/cluster/status", **http.answers(schemas.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """The same as GET /api/status."""
     return shown(cluster.queries.fleet.status())

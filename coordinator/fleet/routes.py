@@ -14,7 +14,7 @@ from coordinator.fleet import schemas
 from coordinator.http import shown
 from jobs import errors
 
-routes = http.router()
+routes = http.router(tag="cluster")
 
 
 WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -27,22 +27,21 @@ class Drain(BaseModel):
     on: bool = True
 
 
-@routes.get("/status", tags=["cluster"], **http.answers(schemas.Status))
+@routes.get("/status", **http.answers(schemas.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """Workers, queues and jobs in numbers."""
     return shown(cluster.queries.fleet.status())
 
 
-@routes.get("/workers", tags=["cluster"], **http.answers(schemas.WorkerList))
+@routes.get("/workers", **http.answers(schemas.WorkerList))
 def workers(cluster: http.ClusterDep) -> Response:
     """Workers that live, and those lost within the hour."""
     return shown({"workers": cluster.queries.fleet.workers()})
 
 
 @routes.post(
-    "/workers/{worker_id}/drain", tags=["cluster"], dependencies=[http.needs(Scope.OPERATE)],
-    openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
-)  # fmt: skip
+    "/workers/{worker_id}/drain", dependencies=[http.needs(Scope.OPERATE)], **http.answers(schemas.Drained, takes=Drain)
+)
 async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))

@@ -14,7 +14,7 @@ from coordinator.hosts import queries, schemas
 from coordinator.http import shown
 from jobs import VERSION, errors
 
-routes = http.router()
+routes = http.router(tag="cluster")
 #: Who joins knows the authority's fingerprint, and nobody yet whom it may trust.
 open_routes = http.open_router()
 
@@ -49,22 +49,19 @@ def authority(cluster: http.ClusterDep) -> Response:
     return Response(text, media_type=_PEM)
 
 
-@routes.get("/hosts", tags=["cluster"], **http.answers(schemas.HostList))
+@routes.get("/hosts", **http.answers(schemas.HostList))
 def hosts(cluster: http.ClusterDep) -> Response:
     """Machines on which workers run, with what these use there; those lost within the hour too."""
     return shown({"hosts": queries.host_list(cluster.queries.fleet.workers())})
 
 
-@routes.get("/hosts/{host}", tags=["cluster"], **http.answers(schemas.HostDetail))
+@routes.get("/hosts/{host}", **http.answers(schemas.HostDetail))
 def host(host: HostName, cluster: http.ClusterDep) -> Response:
     """One machine with the rows of its workers."""
     return shown(queries.host(cluster.queries.fleet.workers(), host))
 
 
-@routes.post(
-    "/join", status_code=201, tags=["cluster"], dependencies=[http.needs(Scope.JOIN)],
-    openapi_extra=http.describes(NewHost), **http.answers(schemas.Joined, 201),
-)  # fmt: skip
+@routes.post("/join", dependencies=[http.needs(Scope.JOIN)], **http.answers(schemas.Joined, 201, takes=NewHost))
 async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
 

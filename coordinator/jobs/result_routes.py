@@ -54,7 +54,7 @@ _BINARIES = "\n\n".join(
     ]
 )
 
-routes = http.router()
+routes = http.router(tag="jobs")
 
 
 class Ids(BaseModel):
@@ -67,10 +67,7 @@ class Ids(BaseModel):
     wait_seconds: float = Field(0, strict=True, ge=0, le=http.MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
-@routes.post(
-    "/results", tags=["jobs"], dependencies=[http.needs(Scope.READ)], openapi_extra=http.describes(Ids),
-    **http.answers(schemas.ManyResults),
-)  # fmt: skip
+@routes.post("/results", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.ManyResults, takes=Ids))
 async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
@@ -86,7 +83,7 @@ async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerD
     return Response(stored, media_type="application/json")
 
 
-@routes.get("/jobs/{job_id}/result", tags=["jobs"], **http.answers(schemas.Result))
+@routes.get("/jobs/{job_id}/result", **http.answers(schemas.Result))
 async def get_result(
     job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
@@ -109,7 +106,7 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     raise errors.Conflict(detail, field="state")
 
 
-@routes.get("/jobs/{job_id}/{question}.json", tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)], **_QUESTION)
+@routes.get("/jobs/{job_id}/{question}.json", dependencies=[http.needs(Scope.SUBMIT)], **_QUESTION)
 async def ask(
     request: Request,
     job_id: http.JobId,
@@ -123,7 +120,7 @@ async def ask(
     return http.send_result(stored) if stored else _not_yet(answering, state)
 
 
-@routes.get("/jobs/{job_id}/{binary}.bin", tags=["jobs"], description=_BINARIES, **_PACKED)
+@routes.get("/jobs/{job_id}/{binary}.bin", description=_BINARIES, **_PACKED)
 async def get_binary(
     request: Request,
     job_id: http.JobId,

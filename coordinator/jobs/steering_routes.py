@@ -12,7 +12,7 @@ from coordinator.asker import Scope
 from coordinator.http import shown
 from coordinator.jobs import schemas
 
-routes = http.router()
+routes = http.router(tag="jobs")
 
 #: An operator steers the jobs of every tenant.
 _STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
@@ -27,7 +27,7 @@ class Verb(StringConvertor):
 register_url_convertor("verb", Verb())
 
 
-@routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], dependencies=_STEERS, **http.answers(schemas.Job))
+@routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.answers(schemas.Job))
 def steer(
     job_id: http.JobId,
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
@@ -44,7 +44,7 @@ def steer(
     return shown(cluster.queries.jobs.job(job_id))
 
 
-@routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], dependencies=_STEERS)
+@routes.delete("/jobs/{job_id}", status_code=204, dependencies=_STEERS)
 def delete(job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Remove a finished job and its result."""
     cluster.steer(job_id, "delete", asker)

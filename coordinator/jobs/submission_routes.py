@@ -20,7 +20,7 @@ from jobs import errors
 from jobs.models import TERMINAL
 from jobs.store.job_reads import ResultText
 
-routes = http.router()
+routes = http.router(tag="jobs", scope=Scope.SUBMIT)
 
 #: With a place behind it, a key is at most as long as a submission's may be.
 _BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
@@ -36,10 +36,7 @@ class Batch(BaseModel):
     jobs: list[Any] = Field(min_length=1, max_length=submissions.MAX_BATCH)
 
 
-@routes.post(
-    "/submit", status_code=202, tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)],
-    openapi_extra=http.describes(submissions.Submission), **http.answers(schemas.Submitted, 202),
-)  # fmt: skip
+@routes.post("/submit", **http.answers(schemas.Submitted, 202, takes=submissions.Submission))
 async def submit(
     request: Request,
     cluster: http.ClusterDep,
@@ -78,10 +75,7 @@ async def _submitted(cluster: Cluster, answer: SubmittedRow) -> Response:
     return http.send_result(stored, head[:-1] + b',"result":', b"}", 202)
 
 
-@routes.post(
-    "/submit-batch", tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)], openapi_extra=http.describes(Batch),
-    **http.answers(schemas.SubmittedBatch),
-)  # fmt: skip
+@routes.post("/submit-batch", **http.answers(schemas.SubmittedBatch, takes=Batch))
 async def submit_batch(
     request: Request,
     cluster: http.ClusterDep,

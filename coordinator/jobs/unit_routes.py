@@ -11,13 +11,13 @@ from coordinator.http import shown
 from coordinator.jobs import schemas
 from jobs.models import MAX_UNITS
 
-routes = http.router()
+routes = http.router(tag="jobs")
 
 #: Rows in one answer.
 MOST = 1000
 
 
-@routes.get("/jobs/{job_id}/units", tags=["jobs"], **http.answers(schemas.Units))
+@routes.get("/jobs/{job_id}/units", **http.answers(schemas.Units))
 def list_units(
     job_id: http.JobId,
     cluster: http.ClusterDep,
@@ -32,7 +32,7 @@ def list_units(
     return shown(cluster.queries.jobs.units_page(job_id, first, limit, state))
 
 
-@routes.get("/jobs/{job_id}/unit-states", tags=["jobs"], **http.answers(schemas.UnitStates))
+@routes.get("/jobs/{job_id}/unit-states", **http.answers(schemas.UnitStates))
 def list_unit_states(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """The state of every unit of a program, as runs of equal ones; for a grid of all of them."""
     return shown(cluster.queries.jobs.units(job_id).runs())

@@ -20,7 +20,7 @@ from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.live_output import MOST_FOLLOWED
 
-routes = http.router()
+routes = http.router(tag="logs")
 
 #: Bytes of one answer at most.
 MOST_BYTES = 4 << 20
@@ -41,7 +41,7 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-@routes.get("/jobs/{job_id}/logs/{unit}", tags=["logs"], response_class=Response, responses=_LOG)
+@routes.get("/jobs/{job_id}/logs/{unit}", response_class=Response, responses=_LOG)
 async def get_log(
     request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep,
     stream: Annotated[Stream, Query(description="stdout and stderr as they came, or one of them.")] = "all",
@@ -58,7 +58,7 @@ async def get_log(
     return Response(data, 200, headers, "text/plain; charset=utf-8")
 
 
-@routes.get("/jobs/{job_id}/logs/{unit}/follow", tags=["logs"], response_class=StreamingResponse, responses=_STREAMED)
+@routes.get("/jobs/{job_id}/logs/{unit}/follow", response_class=StreamingResponse, responses=_STREAMED)
 async def follow(
     request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep, asker: http.AskerDep,
     last_event_id: LastId = None,

@@ -113,9 +113,8 @@ async def list_models(
 
 
 @routes.post(
-    "/v1/models", status_code=201, tags=["models"], dependencies=_SUBMIT, openapi_extra=http.describes(Registration),
-    **http.answers(schemas.Model, 201),
-)  # fmt: skip
+    "/v1/models", tags=["models"], dependencies=_SUBMIT, **http.answers(schemas.Model, 201, takes=Registration)
+)
 async def register_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
     asked = await bodies.read(request, Registration, "source")

@@ -28,7 +28,7 @@ from jobs.store.profiles import (
     Profile,
 )
 
-routes = http.router()
+routes = http.router(tag="fleet")
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 Name = Annotated[str, Path(pattern=NAME, description="A profile's name.")]
@@ -48,16 +48,13 @@ class NewProfile(BaseModel):
     job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="A job with whose end it stops.")
 
 
-@routes.get("/profiles", tags=["fleet"], **http.answers(schemas.ProfileList))
+@routes.get("/profiles", **http.answers(schemas.ProfileList))
 def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's profiles."""
     return shown({"profiles": queries.profile_list(cluster.store, tenant)})
 
 
-@routes.post(
-    "/profiles", status_code=201, tags=["fleet"], dependencies=_SUBMIT, openapi_extra=http.describes(NewProfile),
-    **http.answers(schemas.Profile, 201),
-)  # fmt: skip
+@routes.post("/profiles", dependencies=_SUBMIT, **http.answers(schemas.Profile, 201, takes=NewProfile))
 async def start_profile(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
     asked = http.parsed(NewProfile, await bodies.body(request))
@@ -112,20 +109,20 @@ def _check_job(cluster: Cluster, job_id: str | None, asker: Asker) -> None:
         raise errors.Conflict(f"job_id: job {job_id} has ended: it is {state}", field="job_id")
 
 
-@routes.get("/profiles/{name}", tags=["fleet"], **http.answers(schemas.Profile))
+@routes.get("/profiles/{name}", **http.answers(schemas.Profile))
 def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a profile: its recordings, and how far they are."""
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/stop", tags=["fleet"], dependencies=_SUBMIT, **http.answers(schemas.Profile))
+@routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.answers(schemas.Profile))
 def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
     cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, asker.actor)
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/recover", tags=["fleet"], dependencies=_SUBMIT, **http.answers(schemas.Profile))
+@routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.answers(schemas.Profile))
 def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
     profile = queries.found(cluster.store, tenant, name)
@@ -137,7 +134,7 @@ def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.delete("/profiles/{name}", status_code=204, tags=["fleet"], dependencies=_SUBMIT)
+@routes.delete("/profiles/{name}", status_code=204, dependencies=_SUBMIT)
 def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Delete a profile with its artifact; one that records ends, and nothing is kept of it."""
     deleted = cluster.store.profiles.delete(tenant, name, asker.actor)

@@ -21,22 +21,19 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.store.schedules import NAME, Schedule
 
-routes = http.router()
+routes = http.router(tag="jobs")
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
 
 
-@routes.get("/schedules", tags=["jobs"], **http.answers(schemas.ScheduleList))
+@routes.get("/schedules", **http.answers(schemas.ScheduleList))
 def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's schedules."""
     return shown({"schedules": queries.schedule_list(cluster.store, tenant)})
 
 
-@routes.post(
-    "/schedules", status_code=201, tags=["jobs"], dependencies=_SUBMIT, openapi_extra=http.describes(NewSchedule),
-    **http.answers(schemas.Schedule, 201),
-)  # fmt: skip
+@routes.post("/schedules", dependencies=_SUBMIT, **http.answers(schemas.Schedule, 201, takes=NewSchedule))
 async def add_schedule(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
     asked = http.parsed(NewSchedule, await bodies.body(request))
@@ -59,13 +56,13 @@ def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> ScheduleRow:
     return queries.one(cluster.store, asker.tenant, asked.name)
 
 
-@routes.get("/schedules/{name}", tags=["jobs"], **http.answers(schemas.Schedule))
+@routes.get("/schedules/{name}", **http.answers(schemas.Schedule))
 def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a schedule, what it submits and its next runs."""
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.delete("/schedules/{name}", status_code=204, tags=["jobs"], dependencies=_SUBMIT)
+@routes.delete("/schedules/{name}", status_code=204, dependencies=_SUBMIT)
 def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Delete a schedule; what it has submitted goes on."""
     if not cluster.store.schedules.delete(tenant, name, asker.actor):
@@ -73,7 +70,7 @@ def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return Response(status_code=204)
 
 
-@routes.post("/schedules/{name}/pause", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+@routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.answers(schemas.Schedule))
 def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, asker.actor):
@@ -91,7 +88,7 @@ def _check_may_start(schedule: Schedule, asker: Asker) -> None:
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
 
 
-@routes.post("/schedules/{name}/resume", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+@routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.answers(schemas.Schedule))
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
@@ -104,9 +101,7 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post(
-    "/schedules/{name}/run", status_code=202, tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Started, 202)
-)
+@routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.answers(schemas.Started, 202))
 def run_schedule(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:

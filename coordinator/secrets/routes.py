@@ -16,7 +16,7 @@ from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store.secrets import MAX_BYTES, NAME
 
-routes = http.router()
+routes = http.router(tag="access")
 
 _RUN = [http.needs(Scope.RUN)]
 _ADMIN = [http.needs(Scope.ADMIN)]
@@ -30,17 +30,14 @@ class NewSecret(BaseModel):
     value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
 
 
-@routes.get("/secrets", tags=["access"], dependencies=_RUN, **http.answers(schemas.SecretList))
+@routes.get("/secrets", dependencies=_RUN, **http.answers(schemas.SecretList))
 def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's secrets without their values, which no route answers."""
     secrets = cluster.secrets
     return shown({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
 
 
-@routes.put(
-    "/secrets/{name}", tags=["access"], dependencies=_RUN, openapi_extra=http.describes(NewSecret),
-    **http.answers(schemas.Secret),
-)  # fmt: skip
+@routes.put("/secrets/{name}", dependencies=_RUN, **http.answers(schemas.Secret, takes=NewSecret))
 async def put_secret(
     request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
@@ -50,14 +47,14 @@ async def put_secret(
     return shown(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
 
 
-@routes.delete("/secrets/{name}", status_code=204, tags=["access"], dependencies=_RUN)
+@routes.delete("/secrets/{name}", status_code=204, dependencies=_RUN)
 def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Delete a secret; programs that have begun keep its value."""
     cluster.secrets.remove(tenant, name, asker.actor)
     return Response(status_code=204)
 
 
-@routes.post("/rotate-secrets", tags=["access"], dependencies=_ADMIN, **http.answers(schemas.Rotated))
+@routes.post("/rotate-secrets", dependencies=_ADMIN, **http.answers(schemas.Rotated))
 def rotate_secrets(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})

@@ -10,10 +10,10 @@ from coordinator.services import schemas
 from coordinator.services.rows import EngineRow
 from engines import registry
 
-routes = http.router()
+routes = http.router(tag="services")
 
 
-@routes.get("/engines", tags=["services"], **http.answers(schemas.EngineList))
+@routes.get("/engines", **http.answers(schemas.EngineList))
 def list_engines(_cluster: http.ClusterDep) -> Response:
     """List the engines by which services are run."""
     return shown({"engines": [_row(name) for name in registry.names()]})

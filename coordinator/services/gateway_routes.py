@@ -19,9 +19,8 @@ from coordinator.state import shared_state
 from engines import calls
 from jobs import errors
 
-routes = http.router(openai.PREFIX)
+routes = http.router(openai.PREFIX, tag="inference", scope=Scope.INFER)
 
-_INFER = [http.needs(Scope.INFER)]
 #: Bytes of a request, and values in it.
 MAX_BODY, MAX_VALUES = 8 << 20, 500_000
 #: Seconds for which a large request waits for room.
@@ -33,14 +32,14 @@ def _gateway(request: Request) -> Gateway:
     return gateway
 
 
-@routes.get("/models", tags=["inference"], dependencies=_INFER, **http.answers(schemas.ModelList))
+@routes.get("/models", **http.answers(schemas.ModelList))
 async def list_models(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """List the models that the tenant serves."""
     found = await _gateway(request).routes.of_tenant(asker.tenant)
     return shown({"object": "list", "data": [_row(route) for route in found]})
 
 
-@routes.get("/models/{model}", tags=["inference"], dependencies=_INFER, **http.answers(schemas.ServedModel))
+@routes.get("/models/{model}", **http.answers(schemas.ServedModel))
 async def one_model(
     request: Request, model: Annotated[str, Path(max_length=64)], asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:
@@ -109,15 +108,7 @@ _CALLS = (
 
 
 def _add_call(path: str, name: str, answer: type[BaseModel], description: str) -> None:
-    @routes.post(
-        path,
-        name=name,
-        description=description,
-        tags=["inference"],
-        dependencies=_INFER,
-        openapi_extra=http.describes(schemas.Inference),
-        **http.answers(answer),
-    )
+    @routes.post(path, name=name, description=description, **http.answers(answer, takes=schemas.Inference))
     async def call(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
         return await pass_on(request, asker.tenant, lambda: _question(request, asker.tenant, path))
 

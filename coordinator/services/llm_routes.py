@@ -81,9 +81,11 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
 
 
 @routes_of_llm.post(
-    "/llm/models/deploy", status_code=202, tags=["services"], dependencies=_RUN,
-    openapi_extra=http.describes(NewDeployment), **http.answers(schemas.Deployed, 202),
-)  # fmt: skip
+    "/llm/models/deploy",
+    tags=["services"],
+    dependencies=_RUN,
+    **http.answers(schemas.Deployed, 202, takes=NewDeployment),
+)
 async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Serve a model, as POST /api/services does."""
     asked = http.parsed(NewDeployment, await bodies.body(request))
@@ -149,9 +151,11 @@ def _memory(asked: NewDeployment) -> int | None:
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/inference", tags=["inference"], dependencies=_INFER,
-    openapi_extra=http.describes(Inference), **http.answers(schemas.InferredText),
-)  # fmt: skip
+    "/llm/models/{deployment}/inference",
+    tags=["inference"],
+    dependencies=_INFER,
+    **http.answers(schemas.InferredText, takes=Inference),
+)
 async def infer(
     request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:  # fmt: skip
@@ -186,9 +190,8 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, openapi_extra=http.describes(Scale),
-    **http.answers(schemas.Service),
-)  # fmt: skip
+    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service, takes=Scale)
+)
 async def scale(
     request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:

@@ -16,7 +16,7 @@ from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.store import artifacts
 
-routes = http.router()
+routes = http.router(tag="services")
 
 Service = Annotated[str, Path(pattern=NAME, description="A service's name.")]
 
@@ -32,10 +32,7 @@ class ModelAt(BaseModel):
     )
 
 
-@routes.post(
-    "/v1/services", status_code=202, tags=["services"], dependencies=[http.needs(Scope.RUN)],
-    openapi_extra=http.describes(ModelAt), **http.answers(schemas.Placed, 202),
-)  # fmt: skip
+@routes.post("/v1/services", dependencies=[http.needs(Scope.RUN)], **http.answers(schemas.Placed, 202, takes=ModelAt))
 async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Serve a model at a place; what is served there already stays as it is."""
     asked = http.parsed(ModelAt, await bodies.body(request))
@@ -53,7 +50,7 @@ async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.As
     return await run_in_threadpool(work)
 
 
-@routes.get("/v1/services/{name}/status", tags=["services"], **http.answers(schemas.PlacedStatus))
+@routes.get("/v1/services/{name}/status", **http.answers(schemas.PlacedStatus))
 def service_status(name: Service, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Show how a service is, and where it is asked."""
     row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)

@@ -20,7 +20,7 @@ from coordinator.services.rows import ServiceRow
 from coordinator.state import shared_state
 from jobs.kinds.service.parameters import NAME
 
-routes = http.router()
+routes = http.router(tag="services")
 
 _RUN = [http.needs(Scope.RUN)]
 Name = Annotated[str, Path(pattern=NAME, description="A service's name.")]
@@ -33,7 +33,7 @@ class Scale(BaseModel):
     replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
 
 
-@routes.get("/services", tags=["services"], **http.answers(schemas.ServiceList))
+@routes.get("/services", **http.answers(schemas.ServiceList))
 async def list_services(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's services with their replicas."""
     unreached = await _unreached(request, tenant)
@@ -47,10 +47,7 @@ async def _unreached(request: Request, tenant: str) -> dict[str, str]:
     return found
 
 
-@routes.post(
-    "/services", status_code=201, tags=["services"], dependencies=_RUN, openapi_extra=http.describes(NewService),
-    **http.answers(schemas.Service, 201),
-)  # fmt: skip
+@routes.post("/services", dependencies=_RUN, **http.answers(schemas.Service, 201, takes=NewService))
 async def add_service(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Keep replicas of an engine up, from now on."""
     asked = http.parsed(NewService, await bodies.body(request))
@@ -68,7 +65,7 @@ def _row(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
     return queries.one(cluster.store, cluster.queries.jobs, tenant, name)
 
 
-@routes.get("/services/{name}", tags=["services"], **http.answers(schemas.Service))
+@routes.get("/services/{name}", **http.answers(schemas.Service))
 async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a service, its replicas, and what was asked for."""
     unreached = await _unreached(request, tenant)
@@ -77,7 +74,7 @@ async def one_service(request: Request, name: Name, cluster: http.ClusterDep, te
     )  # fmt: skip
 
 
-@routes.delete("/services/{name}", status_code=204, tags=["services"], dependencies=_RUN)
+@routes.delete("/services/{name}", status_code=204, dependencies=_RUN)
 def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Delete a service: its name is free at once; its replicas end when their requests are answered."""
     if not cluster.store.services.delete(tenant, name, asker.actor):
@@ -85,10 +82,7 @@ def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return Response(status_code=204)
 
 
-@routes.post(
-    "/services/{name}/scale", tags=["services"], dependencies=_RUN, openapi_extra=http.describes(Scale),
-    **http.answers(schemas.Service),
-)  # fmt: skip
+@routes.post("/services/{name}/scale", dependencies=_RUN, **http.answers(schemas.Service, takes=Scale))
 async def scale_service(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:
@@ -106,7 +100,7 @@ async def scale_service(
     return await run_in_threadpool(work)
 
 
-@routes.post("/services/{name}/access", tags=["services"], dependencies=_RUN, **http.answers(schemas.Access))
+@routes.post("/services/{name}/access", dependencies=_RUN, **http.answers(schemas.Access))
 def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
     answer = shown(access.of(cluster.store, tenant, name))
@@ -115,9 +109,7 @@ def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return answer
 
 
-@routes.post(
-    "/services/{name}/open", tags=["services"], dependencies=[http.needs(Scope.READ)], **http.answers(schemas.PageLink)
-)  # fmt: skip
+@routes.post("/services/{name}/open", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.PageLink))
 async def open_page(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:
@@ -128,7 +120,7 @@ async def open_page(
     return shown(await page_links.link(request, service, asker, gateway.routes, names))
 
 
-@routes.post("/services/{name}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))
+@routes.post("/services/{name}/restart", dependencies=_RUN, **http.answers(schemas.Service))
 def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
     if not cluster.store.services.restart(tenant, name, asker.actor):
@@ -136,7 +128,7 @@ def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return shown(_row(cluster, tenant, name))
 
 
-@routes.post("/services/{name}/stop", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))
+@routes.post("/services/{name}/stop", dependencies=_RUN, **http.answers(schemas.Service))
 def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """End all replicas, and keep none until the service is scaled or restarted."""
     if not cluster.store.services.stop(tenant, name, asker.actor):

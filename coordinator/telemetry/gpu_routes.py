@@ -13,13 +13,13 @@ from coordinator.http import shown
 from coordinator.telemetry import history, schemas
 from coordinator.telemetry.rows import GpuFiguresRow, GpuNowRow, GpuStatusRow, GpuThenRow, HistoryRow
 
-routes = http.router()
+routes = http.router(tag="cluster")
 
 _SECONDS = 60
 _GIBIBYTE = 1 << 30
 
 
-@routes.get("/llm/gpu/status", tags=["cluster"], **http.answers(schemas.GpuStatus))
+@routes.get("/llm/gpu/status", **http.answers(schemas.GpuStatus))
 def gpu_status(cluster: http.ClusterDep) -> Response:
     """GPUs of live workers now, and each second of the last minute: GiB, percent, degrees Celsius, watts."""
     gpus = [gpu for gpu in fleet_rows.gpus(cluster.queries.fleet.workers()) if gpu["live"]]

@@ -8,10 +8,10 @@ from coordinator import http
 from coordinator.http import shown
 from coordinator.telemetry import grid, schemas
 
-routes = http.router()
+routes = http.router(tag="cluster")
 
 
-@routes.get("/metrics", tags=["cluster"], **http.answers(schemas.Metrics))
+@routes.get("/metrics", **http.answers(schemas.Metrics))
 def grid_metrics(cluster: http.ClusterDep) -> Response:
     """Counts and durations of jobs, and scores of hosts, under the names of grid-cli; `cluster metrics` prints them.
 

@@ -14,7 +14,7 @@ from coordinator.telemetry import history, schemas, spans
 from jobs import figures
 from jobs.figures import Figure
 
-routes = http.router()
+routes = http.router(tag="cluster")
 
 _NAMES = (
     f"Comma-separated, at most {history.MAX_NAMES}; * stands for anything, at most {history.MAX_STARS} times in a name."
@@ -34,7 +34,7 @@ redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST
 of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
-@routes.get("/history", tags=["cluster"], description=_FIGURES, **http.answers(schemas.History))
+@routes.get("/history", description=_FIGURES, **http.answers(schemas.History))
 def read_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
@@ -46,7 +46,7 @@ def read_history(
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
-@routes.get("/stream", tags=["cluster"], **http.answers(schemas.Spans))
+@routes.get("/stream", **http.answers(schemas.Spans))
 def read_stream(
     cluster: http.ClusterDep,
     asker: http.AskerDep,

@@ -17,7 +17,7 @@ from jobs.kinds import registry
 from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
 from threads_protocol.numbers import short
 
-routes = http.router()
+routes = http.router(tag="tenants")
 
 _ADMIN = [http.needs(Scope.ADMIN)]
 Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
@@ -52,22 +52,19 @@ class Shares(BaseModel):
     )  # fmt: skip
 
 
-@routes.get("/tenants", tags=["tenants"], **http.answers(schemas.Tenants))
+@routes.get("/tenants", **http.answers(schemas.Tenants))
 def list_tenants(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
     return shown({"tenants": cluster.queries.tenants.all(asker)})
 
 
-@routes.get("/tenants/{tenant}", tags=["tenants"], **http.answers(schemas.Tenant))
+@routes.get("/tenants/{tenant}", **http.answers(schemas.Tenant))
 def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """One tenant; 404 for another's, unless one is an admin."""
     return shown(cluster.queries.tenants.one(asker, tenant))
 
 
-@routes.put(
-    "/tenants/{tenant}", tags=["tenants"], dependencies=_ADMIN, openapi_extra=http.describes(Shares),
-    **http.answers(schemas.Tenant),
-)  # fmt: skip
+@routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.answers(schemas.Tenant, takes=Shares))
 async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
@@ -89,7 +86,7 @@ def _require_kind(kind: str) -> None:
         raise errors.InvalidRequest(f"max_units: no kind {short(kind)}; there are {have}", field="max_units")
 
 
-@routes.delete("/tenants/{tenant}", status_code=204, tags=["tenants"], dependencies=_ADMIN)
+@routes.delete("/tenants/{tenant}", status_code=204, dependencies=_ADMIN)
 def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Forget a tenant; 409 while jobs of it wait or run, tokens of it count, or it has artifacts. `default` stays."""
     answer = cluster.store.tenants.remove(tenant, asker.actor)

@@ -12,10 +12,10 @@ from coordinator.usage import schemas
 from jobs.store.tenants import NAME
 from jobs.store.usage import DAYS
 
-routes = http.router()
+routes = http.router(tag="tenants")
 
 
-@routes.get("/usage", tags=["tenants"], **http.answers(schemas.TenantUsages))
+@routes.get("/usage", **http.answers(schemas.TenantUsages))
 def usage(
     cluster: http.ClusterDep,
     asker: http.AskerDep,

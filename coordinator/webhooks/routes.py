@@ -22,7 +22,7 @@ from jobs import errors
 from jobs.store import webhooks
 from jobs.store.webhooks import Delivery, State
 
-routes = http.router()
+routes = http.router(tag="jobs")
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 #: Receivers that one coordinator tries at once, in all and for one tenant.
@@ -40,7 +40,7 @@ class Receiver(BaseModel):
     url: str = Field(min_length=1, max_length=destinations.MAX_URL, description="https://HOST or http://HOST ...")
 
 
-@routes.get("/webhooks", tags=["jobs"], **http.answers(schemas.DeliveryList))
+@routes.get("/webhooks", **http.answers(schemas.DeliveryList))
 def list_deliveries(
     cluster: http.ClusterDep,
     tenant: http.Owner,
@@ -51,7 +51,7 @@ def list_deliveries(
     return shown(queries.listing(cluster.store.webhooks, tenant, state, limit))
 
 
-@routes.get("/webhooks/key", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.SigningKey))
+@routes.get("/webhooks/key", dependencies=_SUBMIT, **http.answers(schemas.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
     key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
@@ -61,8 +61,7 @@ def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerD
     return answer
 
 
-@routes.post("/webhooks/test", tags=["jobs"], dependencies=_SUBMIT, openapi_extra=http.describes(Receiver),
-             **http.answers(schemas.Tried))  # fmt: skip
+@routes.post("/webhooks/test", dependencies=_SUBMIT, **http.answers(schemas.Tried, takes=Receiver))
 async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
     given = http.parsed(Receiver, await bodies.body(request))
@@ -101,7 +100,7 @@ def _place_of(tenant: str) -> Iterator[None]:
             del _trying[tenant]
 
 
-@routes.post("/webhooks/{delivery_id}/retry", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Delivery))
+@routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.answers(schemas.Delivery))
 async def retry_delivery(
     delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:

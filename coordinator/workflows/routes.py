@@ -23,7 +23,7 @@ from coordinator.workflows.text import MAX_BYTES
 from coordinator.workflows.validation import Valid
 from jobs import errors
 
-routes = http.router()
+routes = http.router(tag="workflows")
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 #: An operator steers the workflows of every tenant.
@@ -54,9 +54,8 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
 
 
 @routes.post(
-    "/workflows", status_code=202, tags=["workflows"], dependencies=_SUBMIT, openapi_extra=_BODY,
-    **http.answers(schemas.Workflow, 202, **{"422": _INVALID}),
-)  # fmt: skip
+    "/workflows", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(schemas.Workflow, 202, **{"422": _INVALID})
+)
 async def submit_workflow(
     request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep, place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
@@ -83,10 +82,7 @@ def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, not
     )
 
 
-@routes.post(
-    "/workflows/validate", tags=["workflows"], dependencies=_SUBMIT, openapi_extra=_BODY,
-    **http.answers(schemas.Validation),
-)  # fmt: skip
+@routes.post("/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(schemas.Validation))
 async def validate_workflow(request: Request) -> Response:
     """Validate a text and submit nothing: what is wrong with it, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
@@ -118,7 +114,7 @@ def _described(valid: Valid) -> ValidationRow:
     }  # fmt: skip
 
 
-@routes.get("/workflows", tags=["workflows"], **http.answers(schemas.Workflows))
+@routes.get("/workflows", **http.answers(schemas.Workflows))
 def list_workflows(
     queries: Queries, asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
@@ -128,23 +124,19 @@ def list_workflows(
     return shown(queries.page(asker.only_tenant, cursor, limit))
 
 
-@routes.get("/workflows/{workflow_id}", tags=["workflows"], **http.answers(schemas.Course))
+@routes.get("/workflows/{workflow_id}", **http.answers(schemas.Course))
 def get_workflow(workflow_id: WorkflowId, queries: Queries, asker: http.AskerDep) -> Response:
     """One workflow with its actions, each after those that it waits for."""
     return shown(queries.course(workflow_id, asker.only_tenant))
 
 
-@routes.get(
-    "/workflows/{workflow_id}/actions/{action_id}", tags=["workflows"], **http.answers(schemas.ActionDetail)
-)  # fmt: skip
+@routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.answers(schemas.ActionDetail))
 def get_action(workflow_id: WorkflowId, action_id: ActionId, queries: Queries, asker: http.AskerDep) -> Response:
     """One action with its parameters, and the jobs of a foreach."""
     return shown(queries.action(workflow_id, action_id, asker.only_tenant))
 
 
-@routes.post(
-    "/workflows/{workflow_id}/cancel", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Workflow)
-)
+@routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(schemas.Workflow))
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
@@ -154,9 +146,7 @@ def cancel_workflow(
     return shown(queries.row(workflow_id, asker.only_tenant))
 
 
-@routes.post(
-    "/workflows/{workflow_id}/retry", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Retried)
-)
+@routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(schemas.Retried))
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
@@ -172,9 +162,8 @@ def retry_workflow(
 
 
 @routes.post(
-    "/workflows/{workflow_id}/actions/{action_id}/approve", tags=["workflows"], dependencies=_STEERS,
-    **http.answers(schemas.Workflow),
-)  # fmt: skip
+    "/workflows/{workflow_id}/actions/{action_id}/approve", dependencies=_STEERS, **http.answers(schemas.Workflow)
+)
 def approve_action(
     workflow_id: WorkflowId, action_id: ActionId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:
@@ -198,7 +187,7 @@ def approve_action(
     return shown(queries.row(workflow_id, asker.only_tenant))
 
 
-@routes.delete("/workflows/{workflow_id}", status_code=204, tags=["workflows"], dependencies=_STEERS)
+@routes.delete("/workflows/{workflow_id}", status_code=204, dependencies=_STEERS)
 def delete_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
