@@ -20,24 +20,16 @@ from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
 from threads_cluster.resource import pages, quoted
 from threads_cluster.terminal import visible
 from threads_cluster.writing import Target
-from threads_protocol import bundles, folders, manifest
+from threads_protocol import bundles, folders, manifest, uploads
 from threads_protocol.errors import Malformed
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
+from threads_protocol.uploads import Upload
 
 Json: TypeAlias = dict[str, Any]
 #: Is given the bytes that are done and those that there are, now and then.
 Progress: TypeAlias = Callable[[int, int], None]
 
-#: Hashes of one question; files of at most this many bytes travel in bundles.
-_ASKED, _SMALL = 10_000, 1 << 20
-#: Seconds that an answer may take for storing a body, and bytes a second at which the cluster verifies a file at least.
-_STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: Number of times that an upload asks which files are missing.
-_ATTEMPTS = 3
-#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
-_GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
 #: A whole id, which needs no look at what it stands for.
 _ID = re.compile(r"[0-9a-f]{64}")
 #: Artifacts whose paths are kept in memory.
@@ -72,7 +64,7 @@ class Artifacts:
                 self._send_missing(tree, sent, progress)
                 committed = self._commit(tree, name)
             except ApiError as error:
-                if (error.status, error.field) not in _GONE or attempt == _ATTEMPTS:
+                if (error.status, error.field) not in uploads.GONE or attempt == uploads.ATTEMPTS:
                     raise
             else:
                 return committed | {
@@ -185,61 +177,27 @@ class Artifacts:
     # -- up ---------------------------------------------------------------------------------------------------------
 
     def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
-        files, missing, parts, bounds = tree.files, list[Entry](), dict[str, list[int]](), Json()
-        if not files:  # the API wants at least one hash
-            progress(0, 0)
-            return
-        for shas in _batches(list(files), _ASKED):
-            bounds = self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": shas})
-            missing += [files[sha] for sha in bounds["missing"] if sha in files]
-            parts |= bounds["parts"]
-        total, done = sum(entry.size for entry in missing), 0
+        upload = Upload(tree, _Calls(self._ask))
+        total, done = sum(entry.size for entry in upload.entries), 0
         progress(0, total)
-        small = [entry for entry in missing if entry.size <= min(_SMALL, bounds["bundle_bytes"])]
-        for bundle in bundles.grouped(small, bounds["bundle_files"], bounds["bundle_bytes"]):
-            self._send_bundle(tree.root, bundle)
-            sent.update((entry.sha, entry.size) for entry in bundle)
-            done += sum(entry.size for entry in bundle)
-            progress(done, total)
-        for entry in missing:
-            if entry.size > min(_SMALL, bounds["bundle_bytes"]):
-                for step in self._send_parts(tree.root, entry, parts.get(entry.sha, []), bounds["part_bytes"]):
-                    done += step
-                    progress(done, total)
-                sent[entry.sha] = entry.size
-
-    def _send_bundle(self, root: Path, bundle: Sequence[Entry]) -> None:
-        octets = bundles.packed([(entry.sha, _read(root, entry)) for entry in bundle])
-        self._ask("PUT", "/api/file-bundle", octets=octets, extra_seconds=_STORING_SECONDS)
-
-    def _send_parts(self, root: Path, entry: Entry, there: Sequence[int], size: int) -> Iterator[int]:
-        """Send the parts that are not there; yield the bytes of each, and of those that are."""
-        with trees.opened(root, entry.path) as opened:
-            for number in range(-(-entry.size // size)):
-                wanted = min(size, entry.size - number * size)
-                if number not in there:
-                    opened.seek(number * size)
-                    data = opened.read(wanted)
-                    if len(data) != wanted:
-                        raise _changed(entry)
-                    place = f"/api/files/{entry.sha}/parts/{number}"
-                    self._ask("PUT", place, octets=data, extra_seconds=_STORING_SECONDS, size=entry.size)
-                yield wanted
-        if entry.size > size:
-            seconds = _STORING_SECONDS + entry.size / _VERIFY_RATE
-            self._ask("POST", f"/api/files/{entry.sha}/complete", extra_seconds=seconds)
+        try:
+            for entries, size in upload.send():
+                done += size
+                progress(done, total)
+                sent.update((entry.sha, entry.size) for entry in entries)
+        except uploads.Unsendable as error:
+            raise BadArgument(visible(str(error))) from None
 
     def _commit(self, tree: Tree, name: str | None) -> Json:
-        answer: Json = self._ask(
-            "POST", "/api/artifacts", answers.Committed, octets=tree.manifest, name=name, extra_seconds=_STORING_SECONDS
-        )
+        more = {"name": name, "extra_seconds": uploads.STORING_SECONDS}
+        answer: Json = self._ask("POST", "/api/artifacts", answers.Committed, octets=tree.manifest, **more)
         return answer
 
     # -- down -------------------------------------------------------------------------------------------------------
 
     def _entries(self, artifact_id: str) -> Sequence[Entry]:
         path = f"/api/artifacts/{quoted(artifact_id)}/manifest"
-        text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=_STORING_SECONDS)
+        text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=uploads.STORING_SECONDS)
         if hashlib.sha256(text).hexdigest() != artifact_id:
             raise UnexpectedAnswer(self._connection.url, "the manifest is not that of the artifact")
         return trees.parsed(text)
@@ -248,7 +206,7 @@ class Artifacts:
         files = trees.by_hash(lacking)
         total, done = sum(entries[0].size for entries in files.values()), 0
         progress(0, total)
-        small = {sha: entries for sha, entries in files.items() if entries[0].size <= _SMALL}
+        small = {sha: entries for sha, entries in files.items() if entries[0].size <= uploads.SMALL}
         for sha, data in self._bundles(list(small)):
             self._check_size(small[sha][0], len(data))
             for entry in small[sha]:
@@ -268,7 +226,7 @@ class Artifacts:
         while left:
             body = self._connection.ask_octets(
                 "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[: bundles.MAX_FILES]},
-                extra_seconds=_STORING_SECONDS,
+                extra_seconds=uploads.STORING_SECONDS,
             )  # fmt: skip
             try:
                 files = bundles.unpacked(body)
@@ -334,22 +292,18 @@ def _step(artifact: str) -> str:
     return quoted(artifact, "id or name of an artifact")
 
 
-def _batches(several: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    """Yield them in batches."""
-    for at in range(0, len(several), most):
-        yield several[at : at + most]
+class _Calls:
+    """Calls of uploads, by one connection."""
 
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
 
-def _read(root: Path, entry: Entry) -> bytes:
-    with trees.opened(root, entry.path) as opened:
-        data = opened.read(entry.size + 1)
-    if hashlib.sha256(data).hexdigest() != entry.sha:
-        raise _changed(entry)
-    return data
+    def missing(self, hashes: Sequence[str]) -> Json:
+        answer: Json = self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": hashes})
+        return answer
 
-
-def _changed(entry: Entry) -> BadArgument:
-    return BadArgument(f"{visible(entry.path)} changed while it was put; run the same command again")
+    def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> None:
+        self._ask(method, f"/api/{path}", octets=body, extra_seconds=seconds, **query)
 
 
 def _leads_along(link: Entry, path: str, rename: Callable[[str], str | None]) -> bool:

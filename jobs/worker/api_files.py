@@ -18,29 +18,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
-from jobs.store.files import MAX_ASKED, PART_BYTES
+from jobs.store.files import PART_BYTES
 from jobs.store.live_output import MOST_CHUNKS
 from jobs.worker import folders
 from jobs.worker.api_calls import Api, NotLetIn
-from threads_protocol import bundles
+from threads_protocol import bundles, uploads
 from threads_protocol.errors import Malformed, TooLarge
-from threads_protocol.folders import Tree, opened
+from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
 #: Seconds for which a call is repeated, and the longest pause between two tries.
 PATIENCE_SECONDS, LONGEST_PAUSE = 60.0, 5.0
-#: Files of at most this many bytes travel in bundles.
-SMALL = 1 << 20
-#: Seconds that an answer may take for what is stored, and bytes a second at which a file is verified at least.
-_STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
-#: Number of times that an upload asks which files are missing.
-_ATTEMPTS = 3
-#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
-_GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
-
 Answer = TypeVar("Answer")
 
 
@@ -78,20 +68,20 @@ class JobFiles:
         Each distinct file comes once. Its bytes are verified before the iterator ends; else it raises CoordinatorAway.
         """
         files = {entry.sha: entry for entry in entries if entry.is_file}
-        small = [sha for sha, entry in files.items() if entry.size <= SMALL]
+        small = [sha for sha, entry in files.items() if entry.size <= uploads.SMALL]
         while small:
             fetched = self._patiently(partial(self._bundle, small[: bundles.MAX_FILES]))
             for sha, data in fetched.items():
                 write(sha, iter([data]))
             small = small[len(fetched) :]
         for sha, entry in files.items():
-            if entry.size > SMALL:
+            if entry.size > uploads.SMALL:
                 write(sha, self._pieces(entry))
 
     def _bundle(self, shas: Sequence[str]) -> dict[str, bytes]:
         """Return the first of these files, as many as one bundle holds."""
         body = json.dumps({"hashes": shas}).encode()
-        answer = self._once("POST", "file-bundle", body, seconds=_STORING_SECONDS)
+        answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS)
         try:
             files = bundles.unpacked(answer)
         except Malformed as error:
@@ -104,7 +94,7 @@ class JobFiles:
         made = hashlib.sha256()
         for start in range(0, entry.size, PART_BYTES):
             last = min(start + PART_BYTES, entry.size) - 1
-            piece = self._octets("GET", f"files/{entry.sha}", range=f"{start}-{last}", seconds=_STORING_SECONDS)
+            piece = self._octets("GET", f"files/{entry.sha}", range=f"{start}-{last}", seconds=uploads.STORING_SECONDS)
             if len(piece) != last - start + 1:
                 raise self._api.away(f"it sends {len(piece)} bytes of the file {entry.sha} where others were asked for")
             made.update(piece)
@@ -126,48 +116,32 @@ class JobFiles:
         if tree.left_out:
             log.warning("%d paths are not kept, the first is %s", len(tree.left_out), tree.left_out[0])
         text = tree.manifest
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(uploads.ATTEMPTS):
             try:
                 self._send_missing(tree)
-                answer = self._octets("POST", "artifacts", text, seconds=_STORING_SECONDS, units=ranges(units))
+                answer = self._octets("POST", "artifacts", text, seconds=uploads.STORING_SECONDS, units=ranges(units))
                 return str(json.loads(answer)["artifact_id"])
             except CoordinatorRejects as error:
-                if (error.status, error.field) not in _GONE or attempt == _ATTEMPTS - 1:
+                if (error.status, error.field) not in uploads.GONE or attempt == uploads.ATTEMPTS - 1:
                     raise
         raise AssertionError
 
     def _send_missing(self, tree: Tree) -> None:
-        files, missing, parts = tree.files, list[Entry](), dict[str, list[int]]()
-        shas = list(files)
-        for at in range(0, len(shas), MAX_ASKED):
-            asked = json.dumps({"hashes": shas[at : at + MAX_ASKED]}).encode()
-            answer = json.loads(self._octets("POST", "missing-files", asked, seconds=_STORING_SECONDS))
-            missing += [files[sha] for sha in answer["missing"] if sha in files]
-            parts |= answer["parts"]
-        for bundle in bundles.grouped(entry for entry in missing if entry.size <= SMALL):
-            packed = bundles.packed([(entry.sha, self._read(tree, entry, 0, entry.size)) for entry in bundle])
-            self._octets("PUT", "file-bundle", packed, seconds=_STORING_SECONDS)
-        for entry in missing:
-            if entry.size > SMALL:
-                self._send_parts(tree, entry, parts.get(entry.sha, ()))
-
-    def _send_parts(self, tree: Tree, entry: Entry, there: Sequence[int]) -> None:
-        for number, start in enumerate(range(0, entry.size, PART_BYTES)):
-            if number not in there:
-                data = self._read(tree, entry, start, PART_BYTES)
-                path = f"files/{entry.sha}/parts/{number}"
-                self._octets("PUT", path, data, seconds=_STORING_SECONDS, size=entry.size)
-        if entry.size > PART_BYTES:
-            seconds = _STORING_SECONDS + entry.size / _VERIFY_RATE
-            self._octets("POST", f"files/{entry.sha}/complete", seconds=seconds)
-
-    def _read(self, tree: Tree, entry: Entry, start: int, size: int) -> bytes:
         try:
-            with opened(tree.root, entry.path) as file:
-                file.seek(start)
-                return file.read(size)
-        except OSError as error:
-            raise CoordinatorRejects(f"{entry.path} cannot be read: {error.strerror}") from None
+            for _ in uploads.Upload(tree, self).send():
+                pass
+        except uploads.Unsendable as error:
+            raise CoordinatorRejects(str(error)) from None
+
+    def missing(self, hashes: Sequence[str]) -> dict[str, Any]:
+        """Return which of these files are to be sent."""
+        body = json.dumps({"hashes": hashes}).encode()
+        answer: dict[str, Any] = json.loads(self.send("POST", "missing-files", body, uploads.STORING_SECONDS))
+        return answer
+
+    def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> bytes:
+        """Make one call of an upload."""
+        return self._octets(method, path, body, seconds=seconds, **query)
 
     # -- secrets and live lines -------------------------------------------------------------------------------------
 

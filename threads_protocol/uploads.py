@@ -1,0 +1,99 @@
+"""Uploads of trees: which of their files are missing, and how these are sent, in bundles and in parts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from threads_protocol import bundles
+from threads_protocol.folders import Tree, opened
+from threads_protocol.manifest import Entry
+
+#: Hashes of one question; files of at most this many bytes travel in bundles.
+MAX_HASHES, SMALL = 10_000, 1 << 20
+#: Seconds that an answer may take for storing a body, and bytes a second at which a file is verified at least.
+STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
+#: Number of times that an upload asks which files are missing.
+ATTEMPTS = 3
+#: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
+#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
+GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
+
+
+class Unsendable(Exception):
+    """A file cannot be read, or is not what it was when its folder was read; the message names it."""
+
+
+class Calls(Protocol):
+    """Calls of the API of files. `seconds`: that an answer may take beyond the usual time."""
+
+    def missing(self, hashes: Sequence[str]) -> dict[str, Any]: ...
+
+    def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> object: ...
+
+
+class Upload:
+    """Upload of the files of a tree that the cluster lacks."""
+
+    def __init__(self, tree: Tree, calls: Calls) -> None:
+        self._tree, self._calls = tree, calls
+        self._bounds: dict[str, Any] = {}
+        #: Numbers of the parts that are there, by the hashes of their files.
+        self._parts: dict[str, list[int]] = {}
+        files = tree.files
+        self.entries = [files[sha] for sha in self._missing(list(files)) if sha in files]
+
+    def _missing(self, hashes: list[str]) -> Iterator[str]:
+        for at in range(0, len(hashes), MAX_HASHES):
+            self._bounds = self._calls.missing(hashes[at : at + MAX_HASHES])
+            self._parts |= self._bounds["parts"]
+            yield from self._bounds["missing"]
+
+    def send(self) -> Iterator[tuple[list[Entry], int]]:
+        """Send the files; yield those of each call, and the bytes that are there by it. Unsendable."""
+        if not self.entries:
+            return
+        bounds = self._bounds
+        small = [entry for entry in self.entries if entry.size <= min(SMALL, bounds["bundle_bytes"])]
+        for bundle in bundles.grouped(small, bounds["bundle_files"], bounds["bundle_bytes"]):
+            body = bundles.packed([(entry.sha, _whole(self._tree, entry)) for entry in bundle])
+            self._calls.send("PUT", "file-bundle", body, STORING_SECONDS)
+            yield bundle, sum(entry.size for entry in bundle)
+        for entry in self.entries:
+            if entry.size > min(SMALL, bounds["bundle_bytes"]):
+                yield from (([entry], size) for size in self._send_parts(entry, bounds["part_bytes"]))
+
+    def _send_parts(self, entry: Entry, part_bytes: int) -> Iterator[int]:
+        for number, start in enumerate(range(0, entry.size, part_bytes)):
+            size = min(part_bytes, entry.size - start)
+            if number not in self._parts.get(entry.sha, ()):
+                data = _read(self._tree, entry, start, size)
+                if len(data) != size:
+                    raise _changed(entry)
+                path = f"files/{entry.sha}/parts/{number}"
+                self._calls.send("PUT", path, data, STORING_SECONDS, size=entry.size)
+            yield size
+        if entry.size > part_bytes:
+            seconds = STORING_SECONDS + entry.size / _VERIFY_RATE
+            self._calls.send("POST", f"files/{entry.sha}/complete", None, seconds)
+
+
+def _whole(tree: Tree, entry: Entry) -> bytes:
+    data = _read(tree, entry, 0, entry.size + 1)
+    if hashlib.sha256(data).hexdigest() != entry.sha:
+        raise _changed(entry)
+    return data
+
+
+def _read(tree: Tree, entry: Entry, start: int, size: int) -> bytes:
+    try:
+        with opened(tree.root, entry.path) as file:
+            file.seek(start)
+            return file.read(size)
+    except OSError as error:
+        raise Unsendable(f"{entry.path} cannot be read: {error.strerror}") from None
+
+
+def _changed(entry: Entry) -> Unsendable:
+    return Unsendable(f"{entry.path} changed while it was put; run the same command again")
