@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
@@ -205,14 +205,23 @@ def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status:
 
 
 def answers(
-    model: type[BaseModel], status: int = 200, *, takes: type[BaseModel] | None = None, **more: Any
-) -> dict[str, Any]:  # fmt: skip
+    model: type[BaseModel],
+    status: int = 200,
+    *,
+    takes: type[BaseModel] | None = None,
+    others: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the arguments of a route that answers with this model: described, and not validated on its way out.
 
-    `takes`: the body that the route reads by hand.
+    `takes`: the body that the route reads by hand. `others`: descriptions of further answers by their status.
     """
     form = {"openapi_extra": describes(takes)} if takes else {}
-    return {"response_model": None, "status_code": status, "responses": {status: {"model": model}, **more}, **form}
+    return {
+        "response_model": None,
+        "status_code": status,
+        "responses": {status: {"model": model}, **(others or {})},
+        **form,
+    }
 
 
 def shown(body: Any, status: int = 200) -> Response:

@@ -446,8 +446,7 @@ class Cluster:
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
         body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
         body |= {} if requires is None else {"requires": list(requires)}
-        answer: Json = self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=answers.Tenant)
-        return answer
+        return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=answers.Tenant)
 
     def delete_tenant(self, name: str) -> None:
         """Forget a tenant none of whose jobs waits or runs."""
@@ -526,8 +525,7 @@ class Cluster:
 
     def session(self) -> Json:
         """Who asks: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
-        answer: Json = self._ask("GET", "/api/session", answers.Session)
-        return answer
+        return self._ask("GET", "/api/session", answers.Session)
 
     def tokens(self) -> list[Json]:
         """API tokens, without their secrets; needs the scope admin."""
@@ -545,8 +543,7 @@ class Cluster:
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
         # A second attempt would make a second token.
-        answer: Json = self._ask("POST", "/api/tokens", answers.CreatedToken, body=body, patience=0)
-        return answer
+        return self._ask("POST", "/api/tokens", answers.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
         """End a token; needs the scope admin."""
@@ -560,8 +557,7 @@ class Cluster:
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
         """Set a secret; returns it without its value, which the cluster never shows again."""
         body = {"value": value}
-        answer: Json = self._ask("PUT", f"/api/secrets/{quoted(name)}", answers.Secret, body=body, tenant=tenant)
-        return answer
+        return self._ask("PUT", f"/api/secrets/{quoted(name)}", answers.Secret, body=body, tenant=tenant)
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a secret."""
@@ -574,8 +570,7 @@ class Cluster:
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """One schedule, with its job and its `next_runs`."""
-        answer: Json = self._get(f"schedules/{quoted(name)}", shape=answers.Schedule, tenant=tenant)
-        return answer
+        return self._get(f"schedules/{quoted(name)}", shape=answers.Schedule, tenant=tenant)
 
     def add_schedule(
         self, name: str, job: Mapping[str, Any] | None = None, *, workflow: str | None = None,
@@ -593,18 +588,15 @@ class Cluster:
         chosen = {field: value for field, value in given.items() if value is not None}
         body = {"name": name, "overlap": overlap, **what, **chosen}
         # A second attempt would find the schedule of the first.
-        answer: Json = self._ask("POST", "/api/schedules", answers.Schedule, body=body, patience=0)
-        return answer
+        return self._ask("POST", "/api/schedules", answers.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let it run no more until it is resumed."""
-        answer: Json = self._ask("POST", f"/api/schedules/{quoted(name)}/pause", answers.Schedule, tenant=tenant)
-        return answer
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", answers.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let a paused one run again."""
-        answer: Json = self._ask("POST", f"/api/schedules/{quoted(name)}/resume", answers.Schedule, tenant=tenant)
-        return answer
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", answers.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
         """Submit its job or workflow now, beside its times; the id of that."""
@@ -619,14 +611,12 @@ class Cluster:
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
         """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
-        answer: Json = self._get("webhooks", shape=answers.DeliveryList, state=state, limit=limit, tenant=tenant)
-        return answer
+        return self._get("webhooks", shape=answers.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
         """Try a delivery at once, one that was given up anew; returns it."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
-        answer: Json = self._ask("POST", path, answers.Delivery, tenant=tenant)
-        return answer
+        return self._ask("POST", path, answers.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
         """The key with which webhooks are signed, as receivers take it; needs the scope submit, and is audited."""
@@ -634,34 +624,29 @@ class Cluster:
 
     def test_webhook(self, url: str) -> Json:
         """`{delivered, status, error, seconds}` of a message of the type webhook.test, sent to a URL once."""
-        answer: Json = self._ask("POST", "/api/webhooks/test", answers.Tried, body={"url": url}, extra_seconds=20.0)
-        return answer
+        return self._ask("POST", "/api/webhooks/test", answers.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
         """`{key, rotated, unreadable}`: encrypts all secrets with the first of SECRETS_KEY; needs the scope admin."""
-        answer: Json = self._ask("POST", "/api/rotate-secrets", answers.Rotated)
-        return answer
+        return self._ask("POST", "/api/rotate-secrets", answers.Rotated)
 
     def login_code(self) -> Json:
         """`{code, path, seconds}`: logs a browser in once, as this token."""
-        answer: Json = self._ask("POST", "/api/login-codes", answers.LoginCode, patience=0)
-        return answer
+        return self._ask("POST", "/api/login-codes", answers.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
         waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
-        answer: Json = self._ask("GET", f"/api/{path}", **query, **waiting)
-        return answer
+        return self._ask("GET", f"/api/{path}", **query, **waiting)
 
     def _post(
         self, path: str, body: Any = None, shape: type[BaseModel] = answers.Anything, *, hold: bool = False
     ) -> Json:
         query = {"hold": "true"} if hold else {}
-        answer: Json = self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
-        return answer
+        return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
-    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Json:
         """The answer, once it is as the shape says; None: any will do."""
-        answer = self._connection.ask(method, path, **({"patience": self.patience} | how))
+        answer: Json = self._connection.ask(method, path, **({"patience": self.patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self.url)
 
     def _one_each(self, wanted: int, answer: Json) -> list[Json]:

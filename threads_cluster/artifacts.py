@@ -82,8 +82,7 @@ class Artifacts:
 
     def info(self, artifact: str) -> Json:
         """One artifact, by its id, the first digits of it, or its name."""
-        answer: Json = self._ask("GET", f"/api/artifacts/{_step(artifact)}", answers.Artifact)
-        return answer
+        return self._ask("GET", f"/api/artifacts/{_step(artifact)}", answers.Artifact)
 
     def files(self, artifact: str) -> Sequence[Entry]:
         """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
@@ -190,8 +189,7 @@ class Artifacts:
 
     def _commit(self, tree: Tree, name: str | None) -> Json:
         more = {"name": name, "extra_seconds": uploads.STORING_SECONDS}
-        answer: Json = self._ask("POST", "/api/artifacts", answers.Committed, octets=tree.manifest, **more)
-        return answer
+        return self._ask("POST", "/api/artifacts", answers.Committed, octets=tree.manifest, **more)
 
     # -- down -------------------------------------------------------------------------------------------------------
 
@@ -230,8 +228,9 @@ class Artifacts:
             )  # fmt: skip
             try:
                 files = bundles.unpacked(body)
-            except Malformed as error:
-                raise UnexpectedAnswer(self._connection.url, str(error)) from None
+            except Malformed:
+                why = "the bytes of a file are not those of its hash"
+                raise UnexpectedAnswer(self._connection.url, why) from None
             if not files or list(files) != left[: len(files)]:
                 raise UnexpectedAnswer(self._connection.url, "it sends other files than were asked for")
             yield from files.items()
@@ -283,8 +282,8 @@ class Artifacts:
             sizes = f"{visible(entry.path)} has {found} bytes, but its manifest says {entry.size}"
             raise UnexpectedAnswer(self._connection.url, sizes)
 
-    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:
-        answer = self._connection.ask(method, path, **({"patience": self._patience} | how))
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Json:
+        answer: Json = self._connection.ask(method, path, **({"patience": self._patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self._connection.url)
 
 
@@ -295,12 +294,11 @@ def _step(artifact: str) -> str:
 class _Calls:
     """Calls of uploads, by one connection."""
 
-    def __init__(self, ask: Callable[..., Any]) -> None:
+    def __init__(self, ask: Callable[..., Json]) -> None:
         self._ask = ask
 
     def missing(self, hashes: Sequence[str]) -> Json:
-        answer: Json = self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": hashes})
-        return answer
+        return self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": hashes})
 
     def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> None:
         self._ask(method, f"/api/{path}", octets=body, extra_seconds=seconds, **query)

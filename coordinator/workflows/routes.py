@@ -54,7 +54,10 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
 
 
 @routes.post(
-    "/workflows", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(schemas.Workflow, 202, **{"422": _INVALID})
+    "/workflows",
+    dependencies=_SUBMIT,
+    openapi_extra=_BODY,
+    **http.answers(schemas.Workflow, 202, others={"422": _INVALID}),
 )
 async def submit_workflow(
     request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep, place: http.PlaceDep,

@@ -26,6 +26,7 @@ from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written
 from tests.unit.artifact_bench import manifest_of, sha_of
 from threads_protocol import bundles, manifest
+from threads_protocol.errors import Malformed
 from threads_protocol.manifest import Entry
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -242,7 +243,7 @@ def test_a_manifest_that_leads_out_is_refused(served: Served, store: Store) -> N
     for bad in (["f", "../x", *row], ["f", "/etc/passwd", *row], ["l", "a", "/etc/passwd"], ["l", "a", "../x"]):
         answer = asked(served, token, "POST", "artifacts?units=0", manifest_of(bad))
         assert answer.status_code == 422, answer.text
-        with pytest.raises(errors.InvalidRequest):
+        with pytest.raises(Malformed):
             manifest.entries(manifest_of(bad))
     answer = asked(served, token, "POST", "artifacts?units=0", manifest_of(["f", "a", 1, "0" * 64]))
     assert (answer.status_code, answer.json()["field"]) == (409, "body"), "a file that nobody uploaded"

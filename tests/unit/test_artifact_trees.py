@@ -389,7 +389,7 @@ def test_two_paths_of_one_large_file_are_downloaded_once(target: Path) -> None:
 
 
 def test_an_entry_is_the_line_that_it_was_read_from() -> None:
-    for row in (["d", "a"], ["f", "ü", *FILE], ["l", "a", "b"], ["x", "a", *FILE]):
-        line = manifest_of(row).decode().splitlines()[1]
-        assert trees._entry(row).line == line
+    rows = ["d", "a"], ["f", "b", *FILE], ["l", "c", "a"], ["x", "ü", *FILE]
+    text = manifest_of(*rows)
+    assert [entry.line for entry in trees.parsed(text)] == text.decode().splitlines()[1:]
     assert Entry(kind="f", path="a").is_file

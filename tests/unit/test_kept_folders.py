@@ -11,6 +11,7 @@ import pytest
 
 from jobs.worker import folders
 from tests.unit.artifact_bench import sha_of
+from threads_protocol.folders import opened
 
 DATA = b"what was left"
 
@@ -77,4 +78,4 @@ def test_what_takes_the_place_of_a_file_meanwhile_is_not_read(tmp_path: Path) ->
     os.mkfifo(root / "pipe")
     for entry in tree.entries:
         with pytest.raises(OSError, match=r"pipe|link|folder"):
-            tree.read(entry, 0, 100)
+            opened(tree.root, entry.path)
