@@ -52,7 +52,7 @@ from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
-from coordinator.workflows import text, workflow_task
+from coordinator.workflows import document, workflow_task
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.pool_host import PoolHost
@@ -154,7 +154,7 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -
         cluster=cluster,
         bodies=Bodies(),
         file_bodies=Bodies(FILE_ROOM),
-        workflow_texts=Bodies(text.ROOM, text.LARGE),
+        workflow_texts=Bodies(document.ROOM, document.LARGE),
         work_bodies=Bodies(calls.ROOM),
         guard=Guard(settings.webhook_allow),
         engine=engine,

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator import destinations
-from coordinator.workflows import text
-from coordinator.workflows.text import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
 from jobs import errors
+from threads_protocol import yaml_texts
+from threads_protocol.yaml_texts import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
 
+#: Bytes of texts that a coordinator holds at once; those over LARGE are validated one after the other.
+ROOM, LARGE = 16 << 20, 64 << 10
 #: Actions of a workflow, and dependencies of all of them.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
 #: Characters of a name and of a description.
@@ -127,12 +129,12 @@ def read(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
     Raises InvalidWorkflow for a text of which nothing can be said but that.
     """
     try:
-        root, complaints = text.parsed(source)
+        root, complaints = yaml_texts.parsed(source)
     except Unreadable as error:
         raise InvalidWorkflow(Complaints([error.complaint])) from None
     if not isinstance(root, Mapping):
         what = "a workflow is a mapping with name and actions"
-        raise InvalidWorkflow(Complaints([Complaint(place=START, text=f"{what}; got {text.described(root)}")]))
+        raise InvalidWorkflow(Complaints([Complaint(place=START, text=f"{what}; got {yaml_texts.described(root)}")]))
     reading = Reading(root, complaints)
     _check_head(reading)
     return reading, list(_actions(reading))
@@ -174,14 +176,14 @@ def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
     if value is None and not needed:
         return
     if not isinstance(value, str) or not 1 <= len(value) <= most or not (key == "description" or value.isprintable()):
-        given = "" if value is None else f"; got {text.described(value)}"
+        given = "" if value is None else f"; got {yaml_texts.described(value)}"
         reading.complain(place, f"must be a text of 1..{most} characters{given}", field=key)
 
 
 def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
     nodes, seen = reading.root.get("actions"), dict[str, Place]()
     if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
-        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else text.described(nodes)
+        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else yaml_texts.described(nodes)
         place = reading.root.keys_at.get("actions", reading.root.at)
         reading.complain(place, f"must be a list of 1..{MAX_ACTIONS} actions; got {got}", field="actions")
         return
@@ -202,23 +204,27 @@ def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
 def _action(reading: Reading, node: Any, place: Place) -> Action | None:
     """Return an action; None, with a complaint, for one that has no shape."""
     if not isinstance(node, Mapping):
-        reading.complain(place, f"an action is a mapping with action_id and action_type; got {text.described(node)}")
+        reading.complain(
+            place, f"an action is a mapping with action_id and action_type; got {yaml_texts.described(node)}"
+        )
         return None
     name, kind = node.get("action_id"), node.get("action_type")
     if not isinstance(name, str) or not ACTION_ID.fullmatch(name):
-        where, got = node.keys_at.get("action_id", node.at), text.described(name)
+        where, got = node.keys_at.get("action_id", node.at), yaml_texts.described(name)
         reading.complain(where, f"must be 1 to 32 letters, digits, - or _; got {got}", field="action_id")
         return None
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        where, got = node.keys_at.get("action_type", node.at), text.described(kind)
+        where, got = node.keys_at.get("action_type", node.at), yaml_texts.described(kind)
         reading.complain(where, f"must name a type of action; got {got}", action=name, field="action_type")
         return None
     given = node.get("parameters")
     if given is not None and not isinstance(given, Mapping):
         where = node.keys_at["parameters"]
-        reading.complain(where, f"must be a mapping; got {text.described(given)}", action=name, field="parameters")
+        reading.complain(
+            where, f"must be a mapping; got {yaml_texts.described(given)}", action=name, field="parameters"
+        )
     return Action(
-        id=name, type=kind, foreach=text.plain(node.get("foreach")), place=node.at,
+        id=name, type=kind, foreach=yaml_texts.plain(node.get("foreach")), place=node.at,
         dependencies=_ids(reading, node, name, "dependencies"), after_any=_ids(reading, node, name, "after_any"),
     )  # fmt: skip
 
@@ -229,6 +235,6 @@ def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, .
         return ()
     if not isinstance(ids, Sequence) or not all(isinstance(one, str) for one in ids):
         where = node.keys_at[field]
-        reading.complain(where, f"must be a list of ids; got {text.described(ids)}", action=name, field=field)
+        reading.complain(where, f"must be a list of ids; got {yaml_texts.described(ids)}", action=name, field=field)
         return ()
     return tuple(dict.fromkeys(ids))

@@ -19,9 +19,9 @@ from coordinator.workflows.document import InvalidWorkflow
 from coordinator.workflows.planning import APPROVAL
 from coordinator.workflows.queries import WorkflowQueries
 from coordinator.workflows.rows import ValidationRow
-from coordinator.workflows.text import MAX_BYTES
 from coordinator.workflows.validation import Valid
 from jobs import errors
+from threads_protocol.yaml_texts import MAX_BYTES
 
 routes = http.router(tag="workflows")
 

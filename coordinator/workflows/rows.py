@@ -9,8 +9,8 @@ from coordinator import decoding, destinations
 from coordinator.workflows import document, engine, planning
 from coordinator.workflows.document import Action
 from coordinator.workflows.planning import WAITING, Known, Plan, item_key
-from coordinator.workflows.text import Complaint
 from jobs.store.workflows import StoredWorkflow
+from threads_protocol.yaml_texts import Complaint
 
 #: Fields of a job that a row of its action has.
 JOB_FIELDS = ("state", "started", "ended", "done", "total", "error")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from coordinator.workflows import action_types, document, expansions, filling, references, text
+from coordinator.workflows import action_types, document, expansions, filling, references
 from coordinator.workflows.action_types import APPROVE, ActionType
 from coordinator.workflows.document import (
     MAX_ACTIONS,
@@ -19,8 +19,9 @@ from coordinator.workflows.document import (
     Reading,
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
-from coordinator.workflows.text import short_name
+from threads_protocol import yaml_texts
 from threads_protocol.numbers import short
+from threads_protocol.yaml_texts import short_name
 
 #: Ids that stand for something else in references.
 _RESERVED = (ITEM, INDEX)
@@ -44,7 +45,9 @@ def validate(source: bytes) -> Valid:
     by_id = {action.id: action for _, action in checked}
     edges = sum(len(action.dependencies) + len(action.after_any) for action in by_id.values())
     if edges > MAX_EDGES:
-        reading.complain(text.START, f"the actions have {edges} dependencies; at most {MAX_EDGES}", field="actions")
+        reading.complain(
+            yaml_texts.START, f"the actions have {edges} dependencies; at most {MAX_EDGES}", field="actions"
+        )
         raise InvalidWorkflow(reading.complaints)
     for number, action in checked:
         _check_targets(reading, number, action, by_id)
@@ -74,7 +77,7 @@ def _check_steps(reading: Reading, whole: Document, twice: list[Action]) -> None
     """Complain about too many actions with their steps, and about those whose id a step of another one has."""
     if len(whole.actions) > MAX_ACTIONS:
         words = f"with the steps of those about models and data there are {len(whole.actions)}; at most {MAX_ACTIONS}"
-        reading.complain(text.START, words, field="actions")
+        reading.complain(yaml_texts.START, words, field="actions")
     for action in twice:
         words = f"{action.id} is the id of a step of another action; choose another one"
         reading.complain(action.place, words, action=action.id, field="action_id")
@@ -106,7 +109,7 @@ class _Checker:
         referred = self._referred(parameters)
         before = tuple(dict.fromkeys((*action.dependencies, *referred)))
         return replace(
-            action, parameters=text.plain(parameters), options=text.plain(options), dependencies=before,
+            action, parameters=yaml_texts.plain(parameters), options=yaml_texts.plain(options), dependencies=before,
             after_any=tuple(name for name in action.after_any if name not in before),
             late=bool(referred) or action.foreach is not None,
         )  # fmt: skip
@@ -136,7 +139,7 @@ class _Checker:
             for name in options:
                 self._complain((name,), f"is for jobs; {of.name} is none")
         elif options:
-            for path, words in action_types.wrong_options(text.plain(options)):
+            for path, words in action_types.wrong_options(yaml_texts.plain(options)):
                 self._complain(path, words)
 
     def _check_foreach(self, of: ActionType) -> None:
@@ -150,7 +153,7 @@ class _Checker:
 
     def _check_parameters(self, of: ActionType, parameters: dict[str, Any]) -> None:
         open_names = frozenset(str(path[0]) for path, _ in references.found(parameters))
-        known = {name: text.plain(value) for name, value in parameters.items() if name not in open_names}
+        known = {name: yaml_texts.plain(value) for name, value in parameters.items() if name not in open_names}
         filled = filling.filled(of.name, known, lambda _: None)
         for path, words in of.check(filled, open_names):
             self._complain(self._path(*path), words)
@@ -168,7 +171,7 @@ class _Checker:
         return [one.action for _, one in (*of_items, *of_list) if one.action not in _RESERVED]
 
     def _complain(self, path: Path, words: str) -> None:
-        place = text.place_in(self._node, path, self._node.at)
+        place = yaml_texts.place_in(self._node, path, self._node.at)
         field = short_name(".".join(map(str, path)))
         self._reading.complain(place, words, action=self._action.id, field=field)
 
@@ -182,7 +185,7 @@ def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[st
         for at, name in enumerate(names):
             if isinstance(name, str) and (name not in by_id or name == action.id):
                 words = "an action cannot wait for itself" if name == action.id else f"there is no action {short(name)}"
-                place = text.place_in(node, (field, at), node.at)
+                place = yaml_texts.place_in(node, (field, at), node.at)
                 reading.complain(place, words, action=action.id, field=field)
     if "$" in str(node):
         _check_references(reading, number, action, by_id)
@@ -204,7 +207,7 @@ def _check_references(reading: Reading, number: int, action: Action, by_id: dict
 def _complain(reading: Reading, number: int, action: Action, path: Path, words: str) -> None:
     node = reading.node(number)
     field = short_name(".".join(map(str, path)))
-    reading.complain(text.place_in(node, path, node.at), words, action=action.id, field=field)
+    reading.complain(yaml_texts.place_in(node, path, node.at), words, action=action.id, field=field)
 
 
 def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -> str:

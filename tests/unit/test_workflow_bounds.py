@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.workflows import document, ended_jobs, engine, references, results, text, validation
+from coordinator.workflows import document, ended_jobs, engine, references, results, validation
 from coordinator.workflows.document import Action, Document
 from coordinator.workflows.ended_jobs import EndedJobs, Source, Unread
 from coordinator.workflows.planning import JobSeen, Known, Record, State
@@ -21,6 +21,7 @@ from jobs.store import workflows
 from jobs.store.workflows import DoneHead, DoneJob
 from tests.unit.artifact_bench import TOKEN
 from tests.unit.workflow_bench import Flows
+from threads_protocol import yaml_texts
 
 MIB = 1 << 20
 
@@ -300,11 +301,12 @@ class Inside:
         self._meet.wait(60)
         with self._lock:
             self._now -= 1
-        raise document.InvalidWorkflow(text.Complaints([text.Complaint(place=text.START, text="x")]))
+        raise document.InvalidWorkflow(yaml_texts.Complaints([yaml_texts.Complaint(place=yaml_texts.START, text="x")]))
 
 
 @pytest.mark.parametrize(("size", "path", "at_once"), [
-    (text.LARGE + 1, "/api/workflows", 1), (text.LARGE + 1, "/api/workflows/validate", 1), (1000, "/api/workflows", 4),
+    (document.LARGE + 1, "/api/workflows", 1), (document.LARGE + 1, "/api/workflows/validate", 1),
+    (1000, "/api/workflows", 4),
 ])  # fmt: skip
 def test_large_texts_are_validated_one_after_the_other(
     flow: Flows, monkeypatch: pytest.MonkeyPatch, size: int, path: str, at_once: int

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.workflows import action_types, document, text, validation
+from coordinator.workflows import action_types, document, validation
 from coordinator.workflows.document import InvalidWorkflow, packed, shown, unpacked
-from coordinator.workflows.text import Place, Unreadable, parsed, place_in, plain
 from tests.unit.workflow_bench import workflow_text
+from threads_protocol import yaml_texts
+from threads_protocol.yaml_texts import Place, Unreadable, parsed, place_in, plain
 
 #: The workflows of the specification, as its users have them.
 DEPLOYMENT = """\
@@ -150,14 +151,14 @@ def test_a_text_is_utf_8_and_of_bounded_size() -> None:
         parsed(b"a: 1\nb: \xff\n")
     assert caught.value.complaint.place.line == 2
     with pytest.raises(Unreadable, match="4194304"):
-        parsed(b"a: " + b"x" * text.MAX_BYTES)
+        parsed(b"a: " + b"x" * yaml_texts.MAX_BYTES)
     assert parsed("\ufeffa: 1".encode())[0] == {"a": 1}
 
 
 def test_places_are_known_at_any_depth() -> None:
     found, _ = parsed(b"a:\n  b: [1,\n    2]\n")
-    assert place_in(found, ("a", "b", 1), text.START) == Place(3, 5)
-    assert place_in(found, ("a", "nix"), text.START) == Place(1, 1)
+    assert place_in(found, ("a", "b", 1), yaml_texts.START) == Place(3, 5)
+    assert place_in(found, ("a", "nix"), yaml_texts.START) == Place(1, 1)
 
 
 # -- shape ----------------------------------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ def test_many_dependencies_that_are_none_are_refused_soon(count: int, words: str
 def test_a_text_takes_a_bounded_memory_while_it_is_read(piece: bytes) -> None:
     """It took 70 to 80 times its size, 300 MB for a text of 4 MiB."""
     head = b"name: t\nactions:\n- {action_id: a, action_type: command, command: [x], foreach: ["
-    source = head + piece * ((text.MAX_BYTES - 200) // len(piece)) + b"]}"
+    source = head + piece * ((yaml_texts.MAX_BYTES - 200) // len(piece)) + b"]}"
     tracemalloc.start()
     try:
         assert "over 20000 keys and values up to here" in _with_values(20_000, source)
@@ -345,15 +346,15 @@ def test_a_text_takes_a_bounded_memory_while_it_is_read(piece: bytes) -> None:
 
 def _with_values(most: int, source: bytes) -> str:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(text, "MAX_VALUES", most)
+        patched.setattr(yaml_texts, "MAX_VALUES", most)
         return complaints(source)[0]
 
 
 def test_many_complaints_are_counted_and_the_first_are_kept() -> None:
-    found = text.Complaints()
+    found = yaml_texts.Complaints()
     for line in range(5000, 0, -1):
-        found.add(text.Complaint(place=Place(line, 1), text="x"))
-        assert len(found._kept) < 2 * text.MAX_COMPLAINTS
+        found.add(yaml_texts.Complaint(place=Place(line, 1), text="x"))
+        assert len(found._kept) < 2 * yaml_texts.MAX_COMPLAINTS
     assert [one.place.line for one in found.first] == list(range(1, 101))
     assert (found.total, found.more) == (5000, 4900)
     error = InvalidWorkflow(found)
@@ -375,7 +376,7 @@ def test_items_of_lists_count_as_actions() -> None:
 
 
 def test_complaints_are_bounded() -> None:
-    assert len(complaints(workflow_text(*(f"a{i}, nix: 1" for i in range(500))))) == text.MAX_COMPLAINTS
+    assert len(complaints(workflow_text(*(f"a{i}, nix: 1" for i in range(500))))) == yaml_texts.MAX_COMPLAINTS
 
 
 def test_every_kind_is_a_type_of_action() -> None:

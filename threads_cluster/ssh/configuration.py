@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from threads_cluster import errors
 
-if TYPE_CHECKING:
-    from threads_cluster.ssh import yaml_lines
-
 #: Looked for in the current folder.
 FILE = "cluster.yaml"
-#: Hosts of one file.
-MAX_NODES = 1000
+#: Bytes of one file, levels of its lists and mappings, and its hosts.
+_MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
 #: None begins with -, which ssh and rsync would take for an option.
 _Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
@@ -122,26 +119,35 @@ class ClusterConfig(_Part):
 
 
 def _read(path: Path) -> ClusterConfig:
-    from threads_cluster.ssh import yaml_lines  # a package that hosts of the cluster alone do not need
+    from threads_protocol import yaml_texts  # a package that hosts of the cluster alone do not need
 
     try:
         with path.open("rb") as file:
-            text = file.read(yaml_lines.MAX_BYTES + 1)
+            text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise errors.BadArgument(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        document = yaml_lines.Document(text)
-    except yaml_lines.Unreadable as error:
-        raise errors.BadArgument(f"{path}:{error.line}: {error}") from None
-    if not isinstance(document.value, dict):
+        value, complaints = yaml_texts.parsed(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH, typed=False)
+    except yaml_texts.Unreadable as error:
+        raise errors.BadArgument(f"{path}:{error.complaint.place.line}: {error}") from None
+    for one in complaints.first:
+        raise errors.BadArgument(f"{path}:{one.place.line}: {one.text}")
+    if not isinstance(value, dict):
         raise errors.BadArgument(f"{path}:1: must be a mapping with the key nodes, as in: nodes: [gpu1, gpu2]")
     try:
         # An empty value is one that is not given.
-        read = ClusterConfig.model_validate(_given(document.value))
+        read = ClusterConfig.model_validate(_given(value))
     except ValidationError as error:
-        raise _wrong(path, document, error) from None
-    _check_names(path, document, read.nodes)
+        raise _wrong(path, value, error) from None
+    _check_names(path, value, read.nodes)
     return read
+
+
+def _line(value: Any, place: tuple[str | int, ...]) -> int:
+    """Return the line of a place, else of what is around it."""
+    from threads_protocol.yaml_texts import START, place_in
+
+    return place_in(value, place, START).line
 
 
 def _given(value: Any) -> Any:
@@ -150,7 +156,7 @@ def _given(value: Any) -> Any:
     return [_given(item) for item in value] if isinstance(value, list) else value
 
 
-def _wrong(path: Path, document: yaml_lines.Document, error: ValidationError) -> errors.BadArgument:
+def _wrong(path: Path, value: Any, error: ValidationError) -> errors.BadArgument:
     """Return the first complaint with its line, and how many more there are."""
     several = error.errors(include_url=False)
     first = several[0]
@@ -164,7 +170,7 @@ def _wrong(path: Path, document: yaml_lines.Document, error: ValidationError) ->
     elif first["type"] != "missing":
         text = f"{text}; got {first['input']!r:.100}"
     more = f" (and {len(several) - 1} more)" if len(several) > 1 else ""
-    return errors.BadArgument(f"{path}:{document.line(place)}: {dotted(place)}: {text}{more}")
+    return errors.BadArgument(f"{path}:{_line(value, place)}: {dotted(place)}: {text}{more}")
 
 
 #: What a text may be, where a pattern says it shortest.
@@ -189,11 +195,11 @@ def dotted(place: Iterable[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def _check_names(path: Path, document: yaml_lines.Document, nodes: Iterable[Node]) -> None:
+def _check_names(path: Path, value: Any, nodes: Iterable[Node]) -> None:
     seen: set[str] = set()
     for number, node in enumerate(nodes):
         if node.name in seen:
-            line = document.line(("nodes", number))
+            line = _line(value, ("nodes", number))
             raise errors.BadArgument(
                 f"{path}:{line}: nodes[{number}]: a node is called {node.name} already; give it another name:"
             )

@@ -1,4 +1,4 @@
-"""Texts of workflows: YAML or JSON, read as values that know their lines and columns.
+"""Texts of people: YAML or JSON, read as values that know their lines and columns.
 
 Scalars mean what YAML 1.2 says, of which JSON is a part: `no` is a text, `1e5` a number. There are no aliases, tags or
 keys that are given twice, so that a text is never more than it shows.
@@ -20,8 +20,6 @@ from threads_protocol.numbers import short
 #: Bytes of a text, levels of its lists and mappings, and its keys, values, lists and mappings: in memory each takes
 #: many times what it takes in the text.
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
-#: Bytes of texts that a coordinator holds at once; those over LARGE are validated one after the other.
-ROOM, LARGE = 16 << 20, 64 << 10
 #: Complaints that are kept of a text.
 MAX_COMPLAINTS = 100
 #: Digits of an integer that is not quoted, as in a body of JSON.
@@ -55,7 +53,7 @@ START = Place(1, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Complaint:
-    """Complaint about a workflow, and its place."""
+    """Complaint about a text, and its place."""
 
     place: Place
     #: Id of the action that it is about; empty for the workflow as a whole.
@@ -137,17 +135,22 @@ class Unreadable(Exception):
         self.complaint = Complaint(place=place, text=text)
 
 
-def parsed(text: bytes) -> tuple[Any, Complaints]:
-    """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable."""
-    if len(text) > MAX_BYTES:
-        raise Unreadable(START, f"the text has {len(text)} bytes; a workflow has at most {MAX_BYTES}")
+def parsed(
+    text: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, typed: bool = True
+) -> tuple[Any, Complaints]:
+    """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable.
+
+    Unless scalars are `typed`, they are texts, but for those that are empty.
+    """
+    if len(text) > max_bytes:
+        raise Unreadable(START, f"the text has over {max_bytes} bytes; it may have at most so many")
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise Unreadable(Place(line, 1), "the text is no UTF-8") from None
     try:
-        return _Reader(_events(_without_pairs(decoded))).value()
+        return _Reader(_events(_without_pairs(decoded)), max_depth, typed).value()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem))) or "it is no YAML"
@@ -226,8 +229,8 @@ def place_in(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
 class _Reader:
     """Makes a value of the parser's events."""
 
-    def __init__(self, events: Iterator[Any]) -> None:
-        self._events = events
+    def __init__(self, events: Iterator[Any], max_depth: int, typed: bool) -> None:
+        self._events, self._max_depth, self._typed = events, max_depth, typed
         self._complaints = Complaints()
         self._left = MAX_VALUES
         self._open: list[Node] = []
@@ -241,7 +244,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise Unreadable(_place(event.start_mark), "a second document begins; submit each by itself")
+                    raise Unreadable(_place(event.start_mark), "a second document begins; there is one in a text")
             elif isinstance(event, yaml.NodeEvent):
                 self._take(event)
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -253,7 +256,7 @@ class _Reader:
         place = _place(event.start_mark)
         self._left -= 1
         if self._left < 0:
-            raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; divide the workflow")
+            raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; divide it")
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             name = short_name(event.anchor)
             raise Unreadable(place, f"&{name} and *{name} are not used here; write it out")
@@ -268,8 +271,8 @@ class _Reader:
         self._put(node, place)
         self._open.append(node)
         self._keys.append(None)
-        if len(self._open) > MAX_DEPTH:
-            raise Unreadable(place, f"lists and mappings are nested over {MAX_DEPTH} deep")
+        if len(self._open) > self._max_depth:
+            raise Unreadable(place, f"lists and mappings are nested over {self._max_depth} deep")
 
     def _wants_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1], Mapping) and self._keys[-1] is None
@@ -304,9 +307,9 @@ class _Reader:
         text: str = event.value
         if event.style:  # quoted, or a block
             return text
-        if text in _PLAIN:
+        if text in _PLAIN and (self._typed or _PLAIN[text] is None):
             return _PLAIN[text]
-        if text[0] not in _FIRST:
+        if not self._typed or text[0] not in _FIRST:
             return text
         return _number(text, place)
 
