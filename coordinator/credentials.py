@@ -13,6 +13,7 @@ from typing import TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
+from coordinator.freshness import Fresh
 from jobs import errors, exposure
 from jobs.settings import Settings
 from jobs.store import tokens
@@ -24,8 +25,6 @@ _REFUSED = "this token is unknown, was revoked or has expired"
 #: What a replica knows of the tokens is at most this old. One that was revoked is refused within a second: the rest of
 #: that is for the read itself, on a replica or a Redis with much to do.
 FRESH_SECONDS = 0.3
-#: A token that nobody knows may be new: Redis is asked for it at most this often, whatever comes.
-SOON_SECONDS = 0.1
 #: The last use of a token is written at most this often.
 USED_SECONDS = 60.0
 
@@ -43,9 +42,9 @@ class Credentials:
         self._cluster_tokens = settings.cluster_tokens()
         self.needed = exposure.needs_token(settings)
         self._store = store
-        #: When the read began that said what is known, and since when that must be; by time.monotonic.
-        self._read_at = self._changed_at = -1e9
-        self._reading: asyncio.Task[None] | None = None
+        self._state = Fresh(self._read)
+        #: When this replica changed the set of tokens or sessions last, by time.monotonic.
+        self._changed_at = -1e9
         self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
@@ -116,10 +115,9 @@ class Credentials:
     async def _find(self, name: str, kind: type[Stored]) -> Stored | None:
         """Return the stored token or session of this id; None when there is none, or its time is over."""
         began = time.monotonic()
-        await self._refresh(began - FRESH_SECONDS)
-        if name not in self._ids:
-            await asyncio.sleep(self._read_at + SOON_SECONDS - began)
-            await self._refresh(began)
+        await self._state.since("", max(began - FRESH_SECONDS, self._changed_at))
+        if name not in self._ids:  # it may be new
+            await self._state.anew("", max(began, self._changed_at))
         if name not in self._ids:
             return None
         stored = self._kept.get(name) or await self._load(name, kind)
@@ -134,25 +132,13 @@ class Credentials:
             self._kept[name] = stored
         return stored
 
-    async def _refresh(self, since: float) -> None:
-        """Return when the set of tokens and sessions was read at this moment or later.
-
-        Whoever waits for the same read shares its error: one after the other they would wait for it again and again.
-        """
-        while self._read_at < max(since, self._changed_at):
-            if self._reading is None or self._reading.done():  # to wait for one that is done would not wait at all
-                self._reading = asyncio.create_task(self._read())
-                self._reading.add_done_callback(_heard)
-            await asyncio.shield(self._reading)
-
-    async def _read(self) -> None:
-        began = time.monotonic()
+    async def _read(self, _key: str) -> None:
         version, now = await run_in_threadpool(self._store.state)
         if version != self._version:
             self._ids = await run_in_threadpool(self._store.ids)
             self._kept, self._version = {}, version
             self._used_at = {name: at for name, at in self._used_at.items() if name in self._ids}
-        self._read_at, self._clock = began, now - time.monotonic() * 1000
+        self._clock = now - time.monotonic() * 1000
 
     def _note_use(self, token_id: str) -> None:
         """Have the use of a token written, once in USED_SECONDS; nobody waits for it."""
@@ -166,12 +152,6 @@ class Credentials:
     async def _write_use(self, token_id: str) -> None:
         with contextlib.suppress(*Unreachable):
             await run_in_threadpool(self._store.touch, token_id)
-
-
-def _heard(reading: asyncio.Task[None]) -> None:
-    """Look at the error of a read: nobody may be left who waits for it."""
-    if not reading.cancelled():
-        reading.exception()
 
 
 def _asker(token: Token) -> Asker:

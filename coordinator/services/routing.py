@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.freshness import Fresh
 from coordinator.services import affinity, planning, rows, scaling
-from coordinator.services.freshness import Fresh
 from coordinator.services.gate import Gate
 from coordinator.services.openai import NoReplica, UnknownModel
 from coordinator.services.probes import Probes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -70,20 +69,6 @@ def test_all_who_wait_for_a_redis_that_is_away_hear_of_it_at_once() -> None:
 
     assert all(isinstance(answer, Silent) for answer in asyncio.run(go()))
     assert stored.reads == 1
-
-
-def test_a_request_in_the_moment_in_which_a_read_ends_waits_for_the_next() -> None:
-    """It would have waited without a pause for the one that is done, and nobody else had a turn."""
-    stored = Stored()
-
-    async def go() -> None:
-        known = credentials(stored)
-        known._reading = asyncio.create_task(known._read())
-        await known._reading
-        await known._refresh(time.monotonic())
-
-    asyncio.run(go())
-    assert stored.reads == 2
 
 
 def test_a_request_after_an_outage_asks_anew() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import freshness
-from coordinator.services.freshness import Fresh
+from coordinator import freshness
+from coordinator.freshness import Fresh
 
 
 class Source:

@@ -14,7 +14,8 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator.services import error_forms, freshness, gateway, probes, routing
+from coordinator import freshness
+from coordinator.services import error_forms, gateway, probes, routing
 from coordinator.services.figures import Exchange
 from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.gate import Gate
