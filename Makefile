@@ -20,10 +20,12 @@ ALONE := tests/integration tests/hostile tests/browser
 unexport PYTHONDONTWRITEBYTECODE
 # The Python that the GPU's tests use: one that has CuPy.
 GPU_PYTHON ?= $(BIN)/python
+# The Valkey that tests run on, too.
+VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
+.PHONY: help setup check format test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -59,6 +61,10 @@ unit: setup ## unit tests
 
 contract: setup ## every kind and device against the reference and the published answers
 	$(PYTEST) $(PARALLEL) tests/contract
+
+valkey-test: setup ## the lease protocol and the users of Redis on a Valkey; VALKEY_SERVER is its valkey-server
+	@test -n "$(VALKEY_SERVER)" || { echo "error: no valkey-server is on PATH: say where one is: VALKEY_SERVER=/path/to/valkey-server" >&2; exit 2; }
+	VALKEY_SERVER=$(VALKEY_SERVER) $(PYTEST) -k valkey tests/contract tests/unit/test_redis_server.py tests/integration/test_redis_acl.py
 
 integration: setup ## real Redis, real processes
 	$(PYTEST) tests/integration

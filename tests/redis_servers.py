@@ -1,22 +1,24 @@
-"""Redis servers that tests run on, by version: 7 is the system's, 8 the one of the wheel."""
+"""Servers that tests run on: 7 is the system's Redis, 8 is the wheel's, and VALKEY_SERVER may name a Valkey."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import cache
 
 from deploy.local import redis_server
 
-#: Versions of Redis on which the functions must work.
-VERSIONS = ("7", "8")
+_VALKEY = os.environ.get("VALKEY_SERVER")
+#: Servers on which the functions must work. `make valkey-test` adds Valkey.
+VERSIONS = ("7", "8", "valkey") if _VALKEY else ("7", "8")
+_OLDEST = {"7": (7,), "8": (8,), "valkey": (8,)}
 
 
 @cache
 def server_of(version: str) -> str | None:
-    """Return the path of a server of a version; None if it is not here."""
-    found = redis_server.of_wheel() if version == "8" else shutil.which("redis-server")
-    at_least = (int(version),)
-    return found if found and redis_server.version(found) >= at_least else None
+    """Return the path of one of VERSIONS; None if it is not here."""
+    found = {"7": shutil.which("redis-server"), "8": redis_server.of_wheel(), "valkey": _VALKEY}[version]
+    return found if found and redis_server.version(found) >= _OLDEST[version] else None
 
 
 def any_server() -> str | None:

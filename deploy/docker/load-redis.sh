@@ -51,6 +51,20 @@ finish() {
   pid=''
 }
 
+writer() { # name and version of the server that wrote the dump, such as redis 8.2.3
+  head -c 64 "$new/dump.rdb" | LC_ALL=C tr -cs '[:alnum:].-' ' ' | sed -nE 's/^[A-Z0-9]+ (redis|valkey)-ver ([0-9.]+) .*/\1 \2/p'
+}
+
+check() { # the dump is whole, and this server can read it
+  redis-check-rdb "$new/dump.rdb" >"$new/check" && rm "$new/check" && return
+  wrote=$(writer)
+  [ -z "$wrote" ] || ! grep -qE "Can't handle RDB format|Wrong signature" "$new/check" ||
+    fail "$wrote wrote this dump, and this server, $(redis-server --version | cut -d ' ' -f 1-3), cannot read it." \
+      "Use an image of $wrote or later, in docker-compose.yml or k8s/base/redis.yaml"
+  cat "$new/check" >&2
+  fail "this is not a whole RDB file"
+}
+
 make_log() {
   [ "$(ask CONFIG SET appendonly yes)" = OK ] || fail "Redis does not turn its log on"
   until [ "$(field aof_rewrite_in_progress)$(field aof_rewrite_scheduled)" = 00 ]; do sleep 0.2; done
@@ -78,11 +92,7 @@ trap 'exit 130' HUP INT TERM
 rm -rf "$new"
 mkdir "$new"
 cat >"$new/dump.rdb"
-redis-check-rdb "$new/dump.rdb" >"$new/check" || {
-  cat "$new/check" >&2
-  fail "this is not a whole RDB file"
-}
-rm "$new/check"
+check
 start no
 make_log
 # The bytes of artifacts are not in a backup: coordinators take the store that they find, or make one.

@@ -80,13 +80,15 @@ def check_room(folder: Path) -> None:
 
 def _redis_server() -> str:
     try:
-        return redis_server.find()
+        return redis_server.find(LOCAL_FOLDER / "redis")
     except redis_server.NoRedis as error:
         raise Trouble(
             MISSING,
             f"no Redis server: {error}.\n  Install one (Debian, Ubuntu: sudo apt install redis-server; Fedora: sudo dnf"
             " install redis; macOS: brew install redis), then run the same command again.",
         ) from error
+    except redis_server.NewerData as error:
+        raise Trouble(MISSING, f"{error}, then run the same command again. Nothing was changed.") from error
 
 
 def _gpu_workers(settings: Settings) -> int:

@@ -50,7 +50,7 @@ class Server:
 
     def __init__(self, folder: Path, draw: random.Random, program: str = "") -> None:
         self._folder, self._draw, self._port = folder, draw, free_port()
-        self._program = program or redis_server.find()
+        self._program = program or redis_server.find(folder)
         self.url = f"redis://127.0.0.1:{self._port}/0"
         self.store = Store(connection.connect(self.url, retries=0, timeout=60))
         #: Sizes of Redis' log within the last second, by time.

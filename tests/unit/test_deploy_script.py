@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from deploy.docker import report, status
+from tests.unit.test_redis_server import FUTURE
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "deploy" / "docker"
@@ -167,6 +168,19 @@ def test_a_dump_that_is_not_whole_leaves_the_data(redis_in: Callable[[str], Redi
     assert done.returncode == 1
     assert b"not a whole RDB file" in done.stderr
     assert sorted((path.name, path.stat().st_size) for path in redis.data.rglob("*")) == before
+    assert redis.start().ask("GET", "key") == "value"
+
+
+def test_a_dump_of_a_newer_redis_is_refused_with_both_versions(redis_in: Callable[[str], Redis]) -> None:
+    redis = redis_in("one").start()
+    redis.ask("SET", "key", "value")
+    version = redis.ask("INFO", "server").partition("redis_version:")[2].split()[0]
+    redis.stop()
+    done = redis.load(FUTURE)
+    assert done.returncode == 1
+    said = done.stderr.decode()
+    assert f"redis 99.1.0 wrote this dump, and this server, Redis server v={version}, cannot read it." in said
+    assert "Use an image of redis 99.1.0 or later" in said
     assert redis.start().ask("GET", "key") == "value"
 
 

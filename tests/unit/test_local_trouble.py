@@ -14,6 +14,7 @@ from deploy.local import __main__ as local
 from deploy.local import commands, shape, units
 from deploy.local.outcome import Trouble
 from jobs.settings import Settings
+from tests.unit.test_redis_server import write_data
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,16 @@ def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pyte
     assert refused.value.code == 1 and "df -h" in str(refused.value)
     left[0] += 1
     shape.check_room(tmp_path)
+
+
+def test_nothing_starts_on_data_that_no_redis_here_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_data(tmp_path / "redis")
+    before = {path: path.stat() for path in data.rglob("*")}
+    monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
+    with pytest.raises(Trouble, match=r"Redis 99\.1\.0 wrote the data") as refused:
+        shape.plan(Settings(), None, 1)
+    assert refused.value.code == 3 and str(refused.value).endswith("Nothing was changed.")
+    assert {path: path.stat() for path in data.rglob("*")} == before
 
 
 def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_systemd_lacks(
