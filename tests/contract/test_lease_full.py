@@ -60,6 +60,22 @@ def test_a_lane_that_dies_or_gives_up_in_a_full_redis_is_no_loss(bench: Bench) -
     assert bench.job(job).result == total_of(0, 10)
 
 
+def test_a_full_redis_grants_returned_ranges_and_begins_no_new_one(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu"})
+    bench.release(bench.grant(job, 4).token)
+    with full(bench):
+        assert bench.hold("w") == job, "NEXT finds it"
+        returned = bench.grant(job, 10)
+        assert (returned.lo, returned.hi) == (0, 4)
+        for _ in range(2):
+            with pytest.raises(connection.Unreachable, match="OOM"):
+                bench.lease(job, 10)
+        bench.commit(returned.token)
+        check(bench, bench.look())
+    assert bench.grant(job, 10).lo == 4
+
+
 def test_small_jobs_end_in_a_full_redis(bench: Bench) -> None:
     job = bench.submit(small=True)
     with full(bench):

@@ -17,6 +17,7 @@ from coordinator import app
 from jobs.settings import Settings
 from jobs.store import bells, connection
 from tests.contract.lease_model import Bench, new_job
+from tests.stuck_function import stuck
 
 JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1000}}
 
@@ -78,6 +79,10 @@ def without_a_disk(client: redis.Redis) -> Iterator[None]:
         obstacle.unlink()
 
 
+def a_stuck_function(client: redis.Redis) -> AbstractContextManager[None]:
+    return stuck(client.connection_pool.connection_kwargs["port"])
+
+
 def _save(client: redis.Redis) -> None:
     client.bgsave()
     while client.info("persistence")["rdb_bgsave_in_progress"]:
@@ -85,8 +90,14 @@ def _save(client: redis.Redis) -> None:
 
 
 REFUSALS: dict[str, Callable[[redis.Redis], AbstractContextManager[None]]] = {
-    "OOM": full, "NOREPLICAS": without_replicas, "READONLY": a_replica, "MISCONF": without_a_disk,
-}  # fmt: skip
+    "OOM": full,
+    "NOREPLICAS": without_replicas,
+    "READONLY": a_replica,
+    "MISCONF": without_a_disk,
+    "BUSY": a_stuck_function,
+}
+#: What the API answers, where that is not the code.
+WORDS = {"OOM": "redis is full", "BUSY": "its operator stops it with FUNCTION KILL"}
 
 
 @pytest.mark.parametrize("code", REFUSALS)
@@ -121,7 +132,7 @@ def test_a_refused_submission_is_a_503_and_is_taken_when_sent_again(bench: Bench
         for path, body in (("/api/submit", JOB), ("/api/submit-batch", {"jobs": [JOB, JOB]})):
             answer = api.post(path, body)
             assert (answer.status_code, answer.headers.get("retry-after")) == (503, "1"), answer.text
-            assert "redis is full" in answer.text if code == "OOM" else code in answer.text
+            assert WORDS.get(code, code) in answer.text
     assert api.post("/api/submit", JOB).status_code == 202
     assert bench.client.zcard("ct:jobs") == 1
 

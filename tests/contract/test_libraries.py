@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
-import pytest
-import redis
-
 from coordinator.leader import Leader
-from jobs.store import Store, connection
+from jobs.store import Store
 from jobs.store.libraries import KEPT_MS
 from jobs.store.scripts import Limits
 from jobs.store.tenants import Tenant
 from tests.contract.lease_model import CLOCK, Bench
 
-#: A function that never ends, and writes nothing.
-ENDLESS = "#!lua name=endless\nredis.register_function('endless', function() while true do end end)"
 #: A library in the place of ours, which answers what nobody expects.
 REPLACED = "#!lua name={name}\nredis.register_function('{name}_hold', function() return 7 end)"
 
@@ -91,31 +83,3 @@ def test_a_library_of_a_coordinator_that_is_about_to_lead_is_kept(bench: Bench) 
     assert bench.store.libraries.delete_unused() == []
     bench.advance(KEPT_MS - 1)
     assert bench.store.libraries.delete_unused() == [] and other.scripts.library.name in other.libraries.names()
-
-
-def test_a_function_that_does_not_end_is_killed(bench: Bench) -> None:
-    bench.client.function_load(ENDLESS, replace=True)
-    bench.client.config_set("busy-reply-threshold", 100)
-    url = bench.client.connection_pool.connection_kwargs
-    operator = redis.Redis(host=url["host"], port=url["port"])
-    stuck: list[Exception] = []
-
-    def call() -> None:
-        try:
-            redis.Redis(host=url["host"], port=url["port"]).fcall("endless", 0)
-        except redis.RedisError as error:
-            stuck.append(error)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    try:
-        time.sleep(0.5)
-        with pytest.raises(connection.Unreachable) as refused:
-            bench.submit(10)
-        assert "FUNCTION KILL" in connection.reason(refused.value)
-    finally:
-        operator.function_kill()
-        thread.join()
-        bench.client.config_set("busy-reply-threshold", 5000)
-    assert "killed" in str(stuck[0]).lower()
-    assert bench.submit(10)

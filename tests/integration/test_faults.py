@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.integration.live import Live, running, until, within
 from tests.integration.test_worker import children
+from tests.stuck_function import stuck
 
 JOBS: dict[str, dict[str, Any]] = {
     "collatz": {"start_number": 1, "number_count": 2_000_000_000},
@@ -55,6 +57,12 @@ def kill_redis(cluster: Live) -> None:
     cluster.start_redis()
 
 
+def kill_function(cluster: Live) -> None:
+    with stuck(cluster.redis_port):
+        answer = httpx.post(f"{cluster.url()}/api/submit", json={"type": "collatz", "parameters": JOBS["collatz"]})
+        assert answer.status_code == 503 and "stops it with FUNCTION KILL" in answer.text
+
+
 def begun(cluster: Live, kind: str) -> str:
     """Return a job of which a part is done; one that ended before this machine looked is followed by another."""
     for _ in range(5):
@@ -65,7 +73,7 @@ def begun(cluster: Live, kind: str) -> str:
     raise AssertionError("each job was over before the kill")
 
 
-@pytest.mark.parametrize("kill", [kill_child, kill_worker, kill_coordinator, kill_redis])
+@pytest.mark.parametrize("kill", [kill_child, kill_worker, kill_coordinator, kill_redis, kill_function])
 @pytest.mark.parametrize("kind", sorted(JOBS))
 def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str, Any], kind: str, kill: Any) -> None:
     cluster.wait_ready(2)

@@ -129,6 +129,9 @@ def test_a_worker_reads_weights_and_caps_and_writes_none(live: Live) -> None:
     live.redis().execute_command("ACL", "LOG", "RESET")
 
 
+OF_FUNCTIONS = [(name,) for name in ("FLUSH", "LIST", "DUMP", "STATS", "KILL")]
+
+
 def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
     """Whoever may load one can replace what an administrator calls next."""
     with client(live, "worker") as worker, client(live, "coordinator") as coordinator:
@@ -138,9 +141,10 @@ def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
             Store(worker).slots.hold("w")
         store.libraries.load()
         assert not Store(worker).slots.hold("w")
-        for command in ("FUNCTION LIST", f"FUNCTION DELETE {store.scripts.library.name}", "FUNCTION FLUSH"):
+        name, text = store.scripts.library.name, store.scripts.library.text
+        for command in (("LOAD", "REPLACE", text), ("RESTORE", "x"), ("DELETE", name), *OF_FUNCTIONS):
             with pytest.raises(redis.exceptions.NoPermissionError):
-                pytest.fail(f"{command}: {worker.execute_command(*command.split())}")
+                pytest.fail(f"{command}: {worker.execute_command('FUNCTION', *command)}")
     live.redis().execute_command("ACL", "LOG", "RESET")
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from jobs.store import Store
 from tests.chaos.listener import Listener, position
 from tests.integration.live import until
 from tests.integration.sentinel import SentinelLive
 from tests.integration.sentinel_kills import GOAL_SECONDS, strike
+from tests.stuck_function import ENDLESS, call_endless
 
 
 @pytest.mark.alone
@@ -28,6 +34,69 @@ def test_a_master_that_dies_under_load_costs_seconds_and_nothing_that_was_acknow
         follows_the_new_master(live, listener, first)
     finally:
         live.stop()
+
+
+@pytest.mark.alone
+def test_functions_are_loaded_again_after_a_failover_that_lost_them(tmp_path: Path) -> None:
+    live = SentinelLive(tmp_path, workers=1)
+    try:
+        live.start()
+        job = live.submit("faulty", {"units": 300, "seconds_per_unit": 0.01})
+        until(lambda: live.job(job)["done"] > 0)
+        with suspended(live, "coordinator-0"):
+            lose_functions(live)
+            with live.server(live.master()) as master:
+                assert master.function_list() == [], "a worker loads none"
+        assert live.result(job)["sum"] == sum(range(300))
+        with live.server(live.master()) as master:
+            assert len(master.function_list()) == 1
+        assert "only coordinators load them" in live.log("worker-0")
+        goes_on_when_a_function_does_not_end(live)
+    finally:
+        live.stop()
+
+
+def lose_functions(live: SentinelLive) -> None:
+    """Load the functions into a master that dies before a replica has them."""
+    with live.server(0) as master:
+        master.function_flush()
+        for number in (1, 2):
+            with live.server(number) as replica:
+                until(lambda replica=replica: replica.function_list() == [])
+        with suspended(live, "redis-1"), suspended(live, "redis-2"):
+            Store(master).libraries.load()
+            assert len(master.function_list()) == 1
+            live.kill_master()
+    until(lambda: live.master() != 0)
+    live.start_server(0)
+    until(live.whole)
+
+
+def goes_on_when_a_function_does_not_end(live: SentinelLive) -> None:
+    """Sentinels take a server for down that has been busy for too long."""
+    number = live.master()
+    with live.server(number) as master:
+        master.function_load(ENDLESS)
+    threading.Thread(target=call_endless, args=(live.server_ports[number],), daemon=True).start()
+    until(lambda: live.master() != number)
+    assert live.result(until(lambda: submitted(live)))["sum"] == 3
+    live.kill(f"redis-{number}")
+
+
+def submitted(live: SentinelLive) -> str:
+    """Return the id of a new job; empty while no master takes it."""
+    answer = live.post("/api/submit", {"type": "faulty", "parameters": {"units": 3}})
+    return str(answer.json()["job_id"]) if answer.status_code == 202 else ""
+
+
+@contextmanager
+def suspended(live: SentinelLive, name: str) -> Iterator[None]:
+    process = live.processes[name]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def newest(live: SentinelLive) -> str:

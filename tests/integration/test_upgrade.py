@@ -1,6 +1,7 @@
 """An upgrade while jobs run, in the order of docs/operations.md: coordinators, a new worker, then the old ones.
 
-The next version is a copy of this one with another version, in which the kind `faulty` has another model.
+The next version is a copy of this one with another version and another library of functions, in which the kind `faulty`
+has another model.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from jobs.store import Store
 from tests import packages
 from tests.chaos import listener, verdict, work
 from tests.chaos.campaign import events_after, last_event
@@ -38,6 +40,8 @@ def following(tmp_path: Path) -> Path:
     for name in (*packages.ALL, "tests/kinds"):
         shutil.copytree(packages.TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "jobs" / "VERSION").write_text(f"{NEXT}\n")
+    with (copy / "jobs/store/lua/clock.lua").open("a") as library:
+        library.write("-- of the next version\n")
     definition = copy / "tests/kinds/jobs/kinds/faulty/definition.py"
     text, changed = re.subn(
         r"^    model_version = 1$", "    model_version = 2", definition.read_text(), flags=re.MULTILINE
@@ -123,6 +127,7 @@ def test_an_upgrade_under_load_loses_no_job_and_changes_no_result(live: Live, fo
         customer.close()
     written = events_after(live.redis(), since)
     assert listener.problems(listening.ids, written, log_was_cut=False) == []
+    assert len(Store(live.redis()).libraries.names()) == 2, "the library of each version is there"
     assert_at_rest(live, {began, of_the_next, *(job for order in customer.orders for job in order.ids)})
 
 

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
+from coordinator.leader import Leader
 from deploy.docker import report, status
+from jobs.store import Store
+from jobs.store.libraries import KEPT_MS
+from jobs.store.scripts import Limits
+from tests.contract.lease_model import CLOCK, START, new_job
 from tests.unit.test_redis_server import FUTURE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +105,11 @@ class Redis:
         command = ["redis-cli", "-s", self.socket, "--no-auth-warning", "-a", "of-the-test", *words]
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
+    def store(self, **variant: Any) -> Store:
+        """Return the store of a coordinator whose clock is the key test:clock."""
+        client = redis.Redis(unix_socket_path=str(self.socket), password="of-the-test")
+        return Store(client, clock=CLOCK, **variant)
+
     def stop(self) -> None:
         if self.process:
             self.process.terminate()
@@ -152,6 +163,29 @@ def test_a_dump_brings_everything_back_with_the_log_on(redis_in: Callable[[str],
     assert target.ask("LLEN", "queue") == "1000"
     assert target.ask("DBSIZE") == "2", "the store of artifacts is the one that coordinators find"
     assert target.ask("CONFIG", "GET", "appendonly").split() == ["appendonly", "yes"]
+
+
+@pytest.mark.parametrize("has_functions", [True, False])
+def test_a_restored_cluster_gets_its_functions_and_loses_those_of_before(
+    redis_in: Callable[[str], Redis], has_functions: bool
+) -> None:
+    source, target = redis_in("source").start(), redis_in("target")
+    source.ask("SET", "test:clock", str(START))
+    before = source.store(limits=Limits(expiries=2))
+    before.jobs.submit([new_job("j", 10, "any.normal")])
+    if not has_functions:
+        source.ask("FUNCTION", "FLUSH")
+    assert target.load(source.dump().stdout).returncode == 0
+    store = target.start().store()
+    assert store.libraries.names() == [before.scripts.library.name] * has_functions
+    leader = Leader(store)
+    leader.round()
+    assert store.jobs.pause("j") == ["ok", "paused"]
+    assert store.libraries.delete_unused() == []
+    target.ask("INCRBY", "test:clock", str(KEPT_MS + 1))
+    leader.round()
+    assert store.libraries.delete_unused() == [before.scripts.library.name] * has_functions
+    assert store.libraries.names() == [store.scripts.library.name]
 
 
 @pytest.mark.parametrize("broken", ["short", "empty", "text", "flipped"])
