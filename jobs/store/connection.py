@@ -209,7 +209,7 @@ class _Sentinels(SentinelClient):
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """Ends when its server has lost its replicas: behind a cut network, another may be the master by now.
+    """Ends when its server has lost its replicas or is busy: another may be the master by now.
 
     Whenever the server is not what a sentinel said, another sentinel is asked for the next connection.
     """
@@ -223,7 +223,7 @@ class _MasterConnection(SentinelManagedConnection):
             raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name.
+        """Return the next reply. After NOREPLICAS or BUSY, connect to the master that sentinels name.
 
         Whatever keeps it from being read ends the connection, as of one without sentinels: the library would leave it
         open, and the next command would take that reply for its own.
@@ -232,7 +232,7 @@ class _MasterConnection(SentinelManagedConnection):
         try:
             return super().read_response(*arguments, **options)
         except (Refused, redis.exceptions.ConnectionError) as error:
-            if "NOREPLICAS" in str(error):
+            if any(code in str(error) for code in ("NOREPLICAS", "BUSY")):
                 self.disconnect()  # type: ignore[no-untyped-call]
                 self._doubt()
             elif "is now a slave" in str(error):  # the library's words; it has disconnected

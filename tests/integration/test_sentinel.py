@@ -64,6 +64,8 @@ def lose_functions(live: SentinelLive) -> None:
             with live.server(number) as replica:
                 until(lambda replica=replica: replica.function_list() == [])
         with suspended(live, "redis-1"), suspended(live, "redis-2"):
+            master.config_set("min-replicas-to-write", 0)
+            master.client_kill_filter(_type="replica")
             Store(master).libraries.load()
             assert len(master.function_list()) == 1
             live.kill_master()
