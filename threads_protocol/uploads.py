@@ -17,8 +17,9 @@ STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: Number of times that an upload asks which files are missing.
 ATTEMPTS = 3
 #: Status and field of refusals after which an upload asks again which files are missing. Files may be deleted before
-#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete.
-GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256")})
+#: the commit (body). All parts (sha256) or some of them (part) may be deleted before the file is complete. Another
+#: upload of the same file may have sent a part with wrong bytes (422); then all parts are deleted.
+GONE = frozenset({(409, "body"), (409, "part"), (404, "sha256"), (422, "body")})
 
 
 class Unsendable(Exception):

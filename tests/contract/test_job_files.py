@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -313,6 +314,17 @@ def test_a_large_file_whose_parts_were_swept_is_sent_again(served: Served, store
     transfers._digest = sweep_after
     kept = runner.files("j").keep(root, [3])
     assert len(swept) == 1 and store.outputs.artifact("j", 3) == kept
+
+
+def test_a_large_file_of_which_another_upload_sent_wrong_bytes_is_sent_again(
+    served: Served, store: Store, tmp_path: Path
+) -> None:
+    runner, transfers = running(served, store), served.app.state.coordinator.cluster.artifacts.transfers
+    data = os.urandom(PART_BYTES + 7)
+    root = written(tmp_path / "left", {"outputs/big": data})
+    transfers.put_part("default", hashlib.sha256(data).hexdigest(), len(data), 0, bytes(PART_BYTES))
+    kept = runner.files("j").keep(root, [3])
+    assert store.outputs.artifact("j", 3) == kept
 
 
 def test_a_job_that_is_being_cancelled_keeps_its_logs(served: Served, store: Store, tmp_path: Path) -> None:

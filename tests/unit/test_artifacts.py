@@ -664,6 +664,16 @@ def test_a_file_whose_parts_were_swept_is_sent_again(bench: Bench, tmp_path: Pat
     assert (tmp_path / "got" / "big.bin").read_bytes() == data
 
 
+def test_a_file_of_which_another_upload_sent_wrong_bytes_is_sent_again(bench: Bench, tmp_path: Path) -> None:
+    data = os.urandom(PART_BYTES + 7)
+    (tmp_path / "big.bin").write_bytes(data)
+    place = f"/api/files/{sha_of(data)}/parts/0?size={len(data)}"
+    assert bench.ask("PUT", place, octets=bytes(PART_BYTES)).status_code == 200
+    row = bench.client.artifacts.put(tmp_path / "big.bin")
+    bench.client.artifacts.fetch(row["artifact"]["artifact_id"], tmp_path / "got")
+    assert (tmp_path / "got" / "big.bin").read_bytes() == data
+
+
 def test_a_file_whose_parts_are_swept_each_time_is_given_up(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "big.bin").write_bytes(os.urandom(PART_BYTES + 7))
 
