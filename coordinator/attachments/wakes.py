@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -13,11 +11,9 @@ from typing import TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
-from jobs.store.connection import RedisError
-
-log = logging.getLogger(__name__)
 
 #: Seconds after which who waits looks anyway; a wake may be lost with Redis' last writes.
 LOOK_SECONDS = 2.0
@@ -26,7 +22,6 @@ MOST_WAITING = 2000
 #: Of these, of one attachment; so whoever asks again and again keeps no other's shell from typing.
 MOST_OF_ONE = 12
 _BLOCK_MS = 300
-_RETRY_SECONDS = 0.5
 
 Found = TypeVar("Found")
 
@@ -101,16 +96,16 @@ class Wakes:
                 woken.set()
 
 
-class _Reader(threading.Thread):
+class _Reader(RedisReader):
     """Reads wakes while anybody waits, and hands them to the loop."""
 
     def __init__(
         self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]
     ) -> None:  # fmt: skip
-        super().__init__(name="attachments", daemon=True)
-        self._store, self._loop, self._tell = store, loop, wake
-        self._changed = threading.Condition()
-        self._heeded = self._ended = False
+        super().__init__("attachments", loop)
+        self._store, self._tell = store, wake
+        self._heeded = False
+        self._place = ""
 
     def heed(self, heeded: bool) -> None:
         """Read from now on, or not; between two calls of one who waits it reads on for a moment."""
@@ -119,26 +114,20 @@ class _Reader(threading.Thread):
                 self._heeded = heeded
                 self._changed.notify()
 
-    def run(self) -> None:
-        """Read until stopped, whatever fails."""
-        place = ""
-        while not self._ended:
-            try:
-                if not place:
-                    place = self._store.attachments.newest_wake()
-                    self._pass_on(None)
-                place, woken = self._store.attachments.woken(place, block_ms=_BLOCK_MS)
-                if woken:
-                    self._pass_on(woken)
-                place = place if self._keeps_on() else ""
-            except RedisError as error:
-                log.warning("attachments are looked at late: %s", error)
-                place = ""
-                time.sleep(_RETRY_SECONDS)
-            except Exception:  # without this thread everybody here waits for seconds
-                log.exception("reading wakes of attachments failed")
-                place = ""
-                time.sleep(_RETRY_SECONDS)
+    def read(self) -> None:
+        """Wake who waits for what came, or everybody where something may have been missed."""
+        if not self._place:
+            self._place = self._store.attachments.newest_wake()
+            self.hand_over(self._tell, None)
+        self._place, woken = self._store.attachments.woken(self._place, block_ms=_BLOCK_MS)
+        if woken:
+            self.hand_over(self._tell, woken)
+        if not self._keeps_on():
+            self._place = ""
+
+    def failed(self, error: Exception) -> None:
+        """Begin anew."""
+        self._place = ""
 
     def _keeps_on(self) -> bool:
         """Return True where somebody waits; else sleep until somebody does."""
@@ -147,14 +136,3 @@ class _Reader(threading.Thread):
             while not (self._heeded or self._ended):
                 self._changed.wait()
         return not slept
-
-    def _pass_on(self, woken: set[str] | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._tell, woken)
-
-    def stop(self) -> None:
-        """End the thread, within the time of a read."""
-        self._ended = True
-        with self._changed:
-            self._changed.notify()
-        self.join(timeout=3)

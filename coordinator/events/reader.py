@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
-import time
 from collections.abc import Callable
-from typing import Any
 
 from coordinator.events.event import Event, readable
+from coordinator.redis_reader import RedisReader
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
 from jobs.store.events import Events
@@ -19,11 +16,9 @@ log = logging.getLogger(__name__)
 
 #: Events read at once at most, and how long Redis holds a read back when there is none.
 _COUNT, _BLOCK_MS = 1000, 1000
-#: Rest after a failed read.
-_RETRY_SECONDS = 0.5
 
 
-class Reader(threading.Thread):
+class Reader(RedisReader):
     """Calls `take(last, events)`, and `begin_anew(last)` when the stream was replaced, in the given loop."""
 
     def __init__(
@@ -33,34 +28,23 @@ class Reader(threading.Thread):
         take: Callable[[str, list[Event]], None],
         begin_anew: Callable[[str], None],
     ) -> None:
-        super().__init__(name="events", daemon=True)
+        super().__init__("events", loop)
         self._events = events
-        self._loop = loop
         self._take = take
         self._begin_anew = begin_anew
-        self._ended = threading.Event()
-        #: When Redis last answered, by time.monotonic.
-        self.answered = time.monotonic()
+        self._place: str | None = None
 
-    def run(self) -> None:
-        """Read until stopped, whatever fails."""
-        place = None
-        while not self._ended.is_set():
-            try:
-                if place is None:
-                    place = self._events.newest()
-                    self._call(self._take, place, [])
-                place = self.look(place)
-                self.answered = time.monotonic()
-            except Unreachable as error:
-                log.warning("no events: redis cannot be reached: %s", error)
-                self._ended.wait(_RETRY_SECONDS)
-            except RedisError as error:  # a script puts aside what is no stream
-                skipped.SKIPS.note("event", keys.EVENTS, error)
-                self._ended.wait(_RETRY_SECONDS)
-            except Exception:  # without this thread nobody here hears of an end
-                log.exception("reading events failed")
-                self._ended.wait(_RETRY_SECONDS)
+    def read(self) -> None:
+        """Read on from the last event that was read."""
+        if self._place is None:
+            self._place = self._events.newest()
+            self.hand_over(self._take, self._place, [])
+        self._place = self.look(self._place)
+
+    def failed(self, error: Exception) -> None:
+        """Note a stream that a script puts aside, since it is none."""
+        if isinstance(error, RedisError) and not isinstance(error, Unreachable):
+            skipped.SKIPS.note("event", keys.EVENTS, error)
 
     def look(self, place: str) -> str:
         """Wait up to a second for events after a place, hand them over, and return the place of the last."""
@@ -68,17 +52,8 @@ class Reader(threading.Thread):
         if not following.known:  # begun anew, trimmed, or of a Redis that lacks the last writes of the one before
             log.warning("the stream of events lost the last one that was read; listeners must look again")
             place = self._events.newest()
-            self._call(self._begin_anew, place)
+            self.hand_over(self._begin_anew, place)
         elif following.entries:
             place = following.entries[-1][0].decode()
-            self._call(self._take, place, readable(following.entries))
+            self.hand_over(self._take, place, readable(following.entries))
         return place
-
-    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop closed while we read
-            self._loop.call_soon_threadsafe(function, *arguments)
-
-    def stop(self) -> None:
-        """End the thread, within the time of a read."""
-        self._ended.set()
-        self.join(timeout=3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,9 +21,10 @@ from coordinator.logs import queries
 from coordinator.logs.entry import Entry
 from coordinator.logs.rows import EndRow
 from coordinator.logs.texts import Texts
+from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
-from jobs.store.connection import RedisError, Silent, Unreachable
+from jobs.store.connection import Silent, Unreachable
 from jobs.store.live_output import BEGINNING, FOLLOW_MS, Lines
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,6 @@ _SOONEST_SECONDS, _REST = 0.02, 20.0
 _ENTRY_BYTES = 500
 _RENEW_SECONDS = FOLLOW_MS / 3000
 _BLOCK_MS = 300
-_RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,17 +252,13 @@ class Live:
                 channel.until = await run_in_threadpool(self.store.live_output.follow, job, unit, channel.tenant)
 
 
-class _Reader(threading.Thread):
+class _Reader(RedisReader):
     """Reads the lines of the jobs that are heeded, and hands them to the loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, take: Callable[[str, list[Lines]], None]) -> None:
-        super().__init__(name="live-output", daemon=True)
-        self._store, self._loop, self._take = store, loop, take
+        super().__init__("live-output", loop)
+        self._store, self._take = store, take
         self._places: dict[str, str] = {}
-        self._changed = threading.Condition()
-        self._ended = False
-        #: When Redis last answered, or nothing was asked, by time.monotonic.
-        self.answered = time.monotonic()
 
     def heed(self, jobs: set[str]) -> None:
         """Read the lines of these jobs from now on."""
@@ -271,40 +266,21 @@ class _Reader(threading.Thread):
             self._places = {job: self._places.get(job, BEGINNING) for job in jobs}
             self._changed.notify()
 
-    def run(self) -> None:
-        """Read until stopped, whatever fails."""
-        while not self._ended:
-            with self._changed:
-                if not self._places:
-                    self._changed.wait(1.0)
-                    self.answered = time.monotonic()
-                places = dict(self._places)
-            try:
-                if places:
-                    self._read(places)
-                    self.answered = time.monotonic()
-            except (RedisError, *Unreachable) as error:
-                log.warning("no live output: %s", error)
-                time.sleep(_RETRY_SECONDS)
-            except Exception:  # without this thread nobody here sees what programs write
-                log.exception("reading live output failed")
-                time.sleep(_RETRY_SECONDS)
-
-    def _read(self, places: dict[str, str]) -> None:
+    def read(self) -> None:
+        """Read what came of the jobs, or wait for some."""
+        with self._changed:
+            if not self._places:
+                self._changed.wait(1.0)
+                self.answered = time.monotonic()
+            places = dict(self._places)
+        if not places:
+            return
         for job, several in self._store.live_output.wait(places, block_ms=_BLOCK_MS).items():
             if several:
                 self._note(job, several[-1].id)
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._take, job, several)
+                self.hand_over(self._take, job, several)
 
     def _note(self, job: str, place: str) -> None:
         with self._changed:
             if job in self._places:
                 self._places[job] = place
-
-    def stop(self) -> None:
-        """End the thread, within the time of a read."""
-        self._ended = True
-        with self._changed:
-            self._changed.notify()
-        self.join(timeout=3)
