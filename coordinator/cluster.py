@@ -17,7 +17,6 @@ from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.references import References
-from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
@@ -31,6 +30,7 @@ from jobs.store import Store
 from jobs.store.job_reads import ResultText
 from jobs.store.jobs import NewJob, Over, over
 from jobs.worker import execution
+from threads_protocol.answers import jobs as answers
 
 #: Prepared traces and the like that are kept, up to some tens of MB each.
 _PACKERS = 4
@@ -59,7 +59,7 @@ class Cluster:
 
     def submit(
         self, bodies: Sequence[Any], asker: Asker, place: Place | None = None
-    ) -> list[SubmittedRow | errors.ClusterError]:
+    ) -> list[answers.Submitted | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order.
 
         `place`: where in a trace they are submitted.
@@ -74,7 +74,7 @@ class Cluster:
 
     async def submit_one(
         self, body: Any, asker: Asker, place: Place | None, *, short: bool
-    ) -> SubmittedRow | errors.ClusterError:
+    ) -> answers.Submitted | errors.ClusterError:
         """Do the same for one body, within the loop where that takes no longer than to ask a thread.
 
         `short`: its text is, so that what is made of it is.
@@ -113,7 +113,9 @@ class Cluster:
         except errors.ClusterError as error:
             return error
 
-    def _answer(self, one: submissions.Accepted, written: tuple[str, str] | Over) -> SubmittedRow | errors.ClusterError:
+    def _answer(
+        self, one: submissions.Accepted, written: tuple[str, str] | Over
+    ) -> answers.Submitted | errors.ClusterError:
         if refused := submissions.refusal(one.job, written):
             return refused
         how, job_id = cast(tuple[str, str], written)
@@ -222,7 +224,7 @@ class Cluster:
 
     @staticmethod
     @lru_cache
-    def kinds() -> list[KindRow]:
+    def kinds() -> list[answers.Kind]:
         """Return every kind as /api/job-types shows it."""
         return [_kind(name) for name in registry.names() if not registry.definition(name).is_for_leader]
 
@@ -237,9 +239,9 @@ def _root(job_id: str, root: str, state: str) -> str:
     )
 
 
-def _kind(name: str) -> KindRow:
+def _kind(name: str) -> answers.Kind:
     definition = registry.definition(name)
-    row: KindRow = {
+    row: answers.Kind = {
         "type": name,
         "summary": definition.summary,
         "model_version": definition.model_version,

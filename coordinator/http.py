@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import patterns
@@ -21,13 +21,13 @@ from coordinator.access import cookies
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.schemas import Problem
 from coordinator.services.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors
 from jobs.store import tenants
 from jobs.store.job_reads import ResultText
+from threads_protocol.answers.fields import Problem
 from threads_protocol.numbers import short
 
 MAX_WAIT_SECONDS = 30.0
@@ -158,8 +158,13 @@ class ScopedRoute(APIRoute):
         super().__init__(path, endpoint, dependencies=given, methods=methods, **more)
 
 
+def problem_as(shape: Any) -> dict[str, Any]:
+    """Return OpenAPI's description of a refusal."""
+    return {"application/problem+json": {"schema": TypeAdapter(shape).json_schema(mode="serialization")}}
+
+
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    code: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
+    code: {"description": text, "content": problem_as(Problem)}
     for code, text in (("4XX", "What was asked cannot be done"), ("5XX", "It cannot be done now"))
 }
 
@@ -205,7 +210,7 @@ def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status:
 
 
 def answers(
-    model: type[BaseModel],
+    model: type[Any],
     status: int = 200,
     *,
     takes: type[BaseModel] | None = None,

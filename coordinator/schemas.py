@@ -1,7 +1,4 @@
-"""Base of all answers' descriptions; nothing is validated on its way out.
-
-An integer that can pass 2^53 is a number up to there and a decimal string beyond.
-"""
+"""Base of the answers to workers and probes, for the API's description. Those to clients are in threads_protocol."""
 
 from __future__ import annotations
 
@@ -17,21 +14,6 @@ class Answer(BaseModel):
 def required(text: str) -> Any:
     """Describe a field that is always there."""
     return Field(description=text)
-
-
-def optional(text: str | None = None) -> Any:
-    """Describe a field that is left out where it is not known."""
-    return Field(default=None, description=text)
-
-
-class Problem(BaseModel):
-    """Error as RFC 9457 has it: what went wrong, why, and which field of the request it is about."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    field: str | None = None
 
 
 class Health(Answer):

@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
-from coordinator.access import cookies, queries, schemas
+from coordinator.access import cookies, queries
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from jobs import errors
 from jobs.store import tokens
+from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")
 #: Logging in is how one becomes known.
@@ -36,7 +37,7 @@ class Login(BaseModel):
     code: str = Field("", max_length=100)
 
 
-@open_routes.post("/api/login", tags=["access"], openapi_extra=http.describes(Login), **http.answers(schemas.LoggedIn))
+@open_routes.post("/api/login", tags=["access"], openapi_extra=http.describes(Login), **http.answers(answers.LoggedIn))
 async def login(request: Request, cluster: http.ClusterDep) -> Response:
     """Log a browser in: sets its cookie, which counts with X-CSRF-Token only. Plain HTTP is for loopback alone."""
     cookies.check_transport(request)
@@ -82,13 +83,13 @@ async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
     return answer
 
 
-@routes.get("/session", dependencies=_ANYBODY, **http.answers(schemas.Session))
+@routes.get("/session", dependencies=_ANYBODY, **http.answers(answers.Session))
 def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Who asks: tenant, token and scopes."""
     return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
 
 
-@routes.post("/login-codes", dependencies=[http.needs(*_PEOPLE)], **http.answers(schemas.LoginCode, 201))
+@routes.post("/login-codes", dependencies=[http.needs(*_PEOPLE)], **http.answers(answers.LoginCode, 201))
 async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""
     if not asker.token:

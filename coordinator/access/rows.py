@@ -1,35 +1,14 @@
-"""Rows of tokens and of who asks, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about tokens, and about who asks."""
 
 from __future__ import annotations
-
-from typing import TypedDict
 
 from coordinator import decoding
 from coordinator.asker import Asker
 from jobs.store.tokens import Token
+from threads_protocol.answers import access as answers
 
 
-class TokenRow(TypedDict):
-    id: str
-    name: str
-    tenant: str
-    scopes: list[str]
-    created: str
-    expires: str | None
-    used: str | None
-    labels: list[str]
-
-
-class SessionRow(TypedDict):
-    tenant: str
-    token_id: str | None
-    token_name: str | None
-    scopes: list[str]
-    by_cookie: bool
-    token_needed: bool
-
-
-def token_row(token: Token) -> TokenRow:
+def token_row(token: Token) -> answers.Token:
     """Return a token without its secret, which nobody has."""
     return {
         "id": token.id, "name": token.name, "tenant": token.tenant, "scopes": sorted(token.scopes),
@@ -38,7 +17,7 @@ def token_row(token: Token) -> TokenRow:
     }  # fmt: skip
 
 
-def session_row(asker: Asker, token: Token | None, needed: bool) -> SessionRow:
+def session_row(asker: Asker, token: Token | None, needed: bool) -> answers.Session:
     """Return who asks."""
     return {
         "tenant": asker.tenant, "token_id": asker.token or None, "token_name": token.name if token else None,

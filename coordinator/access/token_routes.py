@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, decoding, http, patterns
-from coordinator.access import queries, schemas
+from coordinator.access import queries
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs import errors
 from jobs import labels as host_labels
 from jobs.models import DEFAULT_TENANT
 from jobs.store import tenants, tokens
+from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")
 
@@ -40,7 +41,7 @@ class NewToken(BaseModel):
     )  # fmt: skip
 
 
-@routes.post("/tokens", dependencies=_ADMIN, **http.answers(schemas.CreatedToken, 201, takes=NewToken))
+@routes.post("/tokens", dependencies=_ADMIN, **http.answers(answers.CreatedToken, 201, takes=NewToken))
 async def create_token(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest.
 
@@ -75,7 +76,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     )  # fmt: skip
 
 
-@routes.get("/tokens", dependencies=_ADMIN, **http.answers(schemas.TokenList))
+@routes.get("/tokens", dependencies=_ADMIN, **http.answers(answers.TokenList))
 def list_tokens(cluster: http.ClusterDep) -> Response:
     """Every API token, without its secret."""
     return shown({"tokens": queries.token_list(cluster.store)})

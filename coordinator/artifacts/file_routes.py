@@ -5,13 +5,14 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from coordinator import bodies, http
-from coordinator.artifacts import answers, schemas, threads
+from coordinator.artifacts import answers, threads
 from coordinator.artifacts.answers import Hashes, Number, Sha, Size
 from coordinator.artifacts.routes import gives_octets, takes_octets
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs.store.files import PART_BYTES
 from threads_protocol import bundles
+from threads_protocol.answers import artifacts as artifact_answers
 
 routes = http.router(tag="artifacts")
 
@@ -20,7 +21,7 @@ _READ = [http.needs(Scope.READ)]
 BUNDLE = 'A line `[["SHA-256", bytes], ...]`, then the bytes of each file'
 
 
-@routes.post("/missing-files", dependencies=_SUBMIT, **http.answers(schemas.MissingFiles, takes=Hashes))
+@routes.post("/missing-files", dependencies=_SUBMIT, **http.answers(artifact_answers.MissingFiles, takes=Hashes))
 async def missing_files(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Which of these files one's tenant lacks. Those that it has stay for a day at least."""
     asked: Hashes = http.parsed(Hashes, await bodies.body(request))
@@ -28,7 +29,10 @@ async def missing_files(request: Request, cluster: http.ClusterDep, asker: http.
 
 
 @routes.put(
-    "/file-bundle", dependencies=_SUBMIT, openapi_extra=takes_octets(BUNDLE), **http.answers(schemas.StoredFiles)
+    "/file-bundle",
+    dependencies=_SUBMIT,
+    openapi_extra=takes_octets(BUNDLE),
+    **http.answers(artifact_answers.StoredFiles),
 )
 async def put_bundle(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Upload many small files in one request. All of them are stored, or none."""
@@ -47,7 +51,7 @@ async def get_bundle(request: Request, cluster: http.ClusterDep, asker: http.Ask
     "/files/{sha256}/parts/{part}",
     dependencies=_SUBMIT,
     openapi_extra=takes_octets("The bytes of this part"),
-    **http.answers(schemas.StoredPart),
+    **http.answers(artifact_answers.StoredPart),
 )
 async def put_part(
     request: Request, sha256: Sha, part: Number, size: Size, cluster: http.ClusterDep, asker: http.AskerDep
@@ -59,7 +63,7 @@ async def put_part(
         )
 
 
-@routes.post("/files/{sha256}/complete", dependencies=_SUBMIT, **http.answers(schemas.StoredPart))
+@routes.post("/files/{sha256}/complete", dependencies=_SUBMIT, **http.answers(artifact_answers.StoredPart))
 async def complete(sha256: Sha, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Store a file whose parts are there. Its bytes are read and verified, which takes seconds for each GB."""
     await threads.run_long(lambda: cluster.artifacts.transfers.complete(asker.tenant, sha256))

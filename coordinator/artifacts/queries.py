@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coordinator.artifacts import rows
-from coordinator.artifacts.rows import ArtifactRow
 from jobs.store.artifacts import Artifacts
+from threads_protocol.answers import artifacts as answers
 
 
-def page(store: Artifacts, tenant: str, cursor: str | None, limit: int) -> tuple[list[ArtifactRow], str | None]:
+def page(store: Artifacts, tenant: str, cursor: str | None, limit: int) -> tuple[list[answers.Artifact], str | None]:
     """Return at most `limit` of a tenant's artifacts, newest first, and where the next page begins, None at the end."""
     created, _, artifact_id = (cursor or "").partition("-")
     found = store.page(tenant, (int(created), artifact_id) if cursor else None, limit)

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request, Response
 
 from coordinator import bodies, http
-from coordinator.artifacts import queries, rows, schemas, threads
+from coordinator.artifacts import queries, rows, threads
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs.store import artifacts
 from threads_protocol import manifest
+from threads_protocol.answers import artifacts as answers
 
 routes = http.router(tag="artifacts")
 
@@ -42,7 +43,7 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
     return {"response_model": None, "response_class": Response, "responses": answers}
 
 
-@routes.get("/artifacts", **http.answers(schemas.ArtifactList))
+@routes.get("/artifacts", **http.answers(answers.ArtifactList))
 def list_artifacts(
     cluster: http.ClusterDep, asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
@@ -57,7 +58,7 @@ def list_artifacts(
     "/artifacts",
     dependencies=_SUBMIT,
     openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
-    **http.answers(schemas.Committed),
+    **http.answers(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDep, name: Name = "") -> Response:
     """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
@@ -66,7 +67,7 @@ async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
     return shown({"artifact": rows.artifact_row(asker.tenant, row), "new": how == "new"})
 
 
-@routes.get("/artifacts/{artifact}", **http.answers(schemas.Artifact))
+@routes.get("/artifacts/{artifact}", **http.answers(answers.Artifact))
 def get_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """One artifact without its manifest."""
     return shown(rows.artifact_row(asker.tenant, cluster.artifacts.find(asker.tenant, artifact)))

@@ -1,25 +1,13 @@
-"""Rows of artifacts, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about artifacts."""
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from coordinator import decoding
 from jobs.store.artifacts import Artifact
+from threads_protocol.answers import artifacts as answers
 
 
-class ArtifactRow(TypedDict):
-    artifact_id: str
-    tenant: str
-    names: list[str]
-    files: int
-    bytes: int
-    manifest_bytes: int
-    created: str
-    held_by: list[str]
-
-
-def artifact_row(tenant: str, row: Artifact) -> ArtifactRow:
+def artifact_row(tenant: str, row: Artifact) -> answers.Artifact:
     """Return an artifact."""
     return {
         "artifact_id": row.id, "tenant": tenant, "names": list(row.names), "files": row.files, "bytes": row.bytes,

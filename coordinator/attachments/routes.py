@@ -12,13 +12,14 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
 from coordinator.asker import Scope
-from coordinator.attachments import calls, queries, rows, schemas
+from coordinator.attachments import calls, queries, rows
 from coordinator.attachments.calls import AttachmentId
 from coordinator.attachments.wakes import Wakes
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read
+from threads_protocol.answers import attachments as answers
 
 routes = http.router(tag="programs", scope=Scope.RUN)
 
@@ -35,7 +36,7 @@ def _missing(attachment: str) -> errors.NotFound:
     return errors.NotFound(f"you have no shell {attachment}: it was not asked for, or has ended", field="attachment")
 
 
-@routes.put(_PATH, **http.answers(schemas.Attachment, takes=calls.Ask))
+@routes.put(_PATH, **http.answers(answers.Attachment, takes=calls.Ask))
 async def ask(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
@@ -45,7 +46,7 @@ async def ask(
     """
     asked: calls.Ask = http.parsed(calls.Ask, await bodies.body(request, limit=calls.MOST_BODY))
 
-    def work() -> rows.AttachmentRow:
+    def work() -> answers.Attachment:
         found = queries.unit(cluster.store, asker, job_id, asked.unit)
         how = cluster.store.attachments.ask(
             attachment, tenant=found.tenant, job=job_id, unit=asked.unit, owner=asker.token,
@@ -61,7 +62,7 @@ async def ask(
     return http.shown(await run_in_threadpool(work))
 
 
-@routes.post(f"{_PATH}/input", **http.answers(schemas.Input, takes=calls.Write))
+@routes.post(f"{_PATH}/input", **http.answers(answers.Input, takes=calls.Write))
 async def write(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
     wait_seconds: Wait = 0,
@@ -89,7 +90,7 @@ async def write(
     return http.shown({"state": state, "upto": upto})
 
 
-@routes.get(f"{_PATH}/output", **http.answers(schemas.Output))
+@routes.get(f"{_PATH}/output", **http.answers(answers.Output))
 async def read(
     request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
     after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
@@ -104,7 +105,7 @@ async def read(
             raise _missing(attachment)
         return found
 
-    def end_with_unit(found: Read) -> rows.OutputRow:
+    def end_with_unit(found: Read) -> answers.Output:
         """End one that its unit did not wait for."""
         unit_state = ""
         if found.state == "asked" and (asked := store.attachments.asked_by(attachment, asker.token)) is not None:

@@ -1,33 +1,11 @@
-"""Rows of attachments; a test compares them with the schemas."""
+"""Make the answers about attachments."""
 
 from __future__ import annotations
 
 import base64
-from typing import TypedDict
 
 from jobs.store.attachments import Chunk, Read
-
-
-class AttachmentRow(TypedDict):
-    attachment_id: str
-    job_id: str
-    unit: int
-    unit_state: str
-
-
-class InputRow(TypedDict):
-    state: str
-    upto: int
-
-
-class OutputRow(TypedDict):
-    state: str
-    exit: int | None
-    reason: str
-    worker: str
-    unit_state: str
-    upto: int
-    chunks: list[list[str]]
+from threads_protocol.answers import attachments as answers
 
 
 def chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
@@ -35,7 +13,7 @@ def chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
     return [[chunk.stream, base64.b64encode(chunk.data).decode()] for chunk in several]
 
 
-def output(found: Read, unit_state: str) -> OutputRow:
+def output(found: Read, unit_state: str) -> answers.Output:
     """Return the row of what a shell wrote."""
     return {
         "state": found.state, "exit": found.exit, "reason": found.reason, "worker": found.worker,

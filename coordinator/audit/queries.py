@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coordinator.audit import rows
-from coordinator.audit.rows import AuditPartRow
 from jobs.store.audit_log import START, AuditLog, Log, Position
+from threads_protocol.answers import audit as answers
 
 
 class AuditQueries:
@@ -18,7 +18,7 @@ class AuditQueries:
         """Return the age of the oldest entry that AUDIT_FILE lacks; 0 without such a file."""
         return self._audit_log.unexported_seconds() if self._file else 0.0
 
-    def part(self, after: int | None, limit: int) -> AuditPartRow:
+    def part(self, after: int | None, limit: int) -> answers.AuditPart:
         """Return at most `limit` entries with numbers above `after`; without `after`, the last ones."""
         if after is None:
             log = self._audit_log.newest(limit)

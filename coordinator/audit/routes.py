@@ -8,13 +8,13 @@ from fastapi import Query, Response
 
 from coordinator import http
 from coordinator.asker import Scope
-from coordinator.audit import schemas
 from coordinator.http import shown
+from threads_protocol.answers import audit as answers
 
 routes = http.router(tag="access")
 
 
-@routes.get("/audit", dependencies=[http.needs(Scope.ADMIN)], **http.answers(schemas.AuditPart))
+@routes.get("/audit", dependencies=[http.needs(Scope.ADMIN)], **http.answers(answers.AuditPart))
 def audit(
     cluster: http.ClusterDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,

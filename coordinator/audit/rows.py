@@ -1,30 +1,17 @@
-"""Rows of the audit log as they are sent; a test compares them with the schemas."""
+"""Make the answers about the audit log."""
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from jobs.store.audit_log import Log, Position
+from threads_protocol.answers import audit as answers
 
 
-class AuditPositionRow(TypedDict):
-    seq: int
-    hash: str
-
-
-class AuditPartRow(TypedDict):
-    lines: list[str]
-    head: AuditPositionRow
-    dropped: AuditPositionRow
-    exported: int
-
-
-def position(place: Position) -> AuditPositionRow:
+def position(place: Position) -> answers.AuditPosition:
     """Return a place in the chain."""
     return {"seq": place.seq, "hash": place.hash}
 
 
-def part(log: Log, before: Position) -> AuditPartRow:
+def part(log: Log, before: Position) -> answers.AuditPart:
     """Return entries that follow `before`, with a first line that says so unless the log begins there."""
     anchor = [f'{{"after":{before.seq},"hash":"{before.hash}"}}'] if before.seq else []
     return {

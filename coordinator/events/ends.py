@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from coordinator.events.event import Event
-from jobs.models import TERMINAL
+from threads_protocol.states import TERMINAL
 
 #: Ends that are remembered.
 _KEPT = 2000

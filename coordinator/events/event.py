@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs.models import TERMINAL
 from jobs.store import skipped
 from jobs.store.events import Entry
+from threads_protocol.states import TERMINAL
 
 Position: TypeAlias = tuple[int, int]
 #: Topics of which a tenant sees its part, and beginnings of such topics.

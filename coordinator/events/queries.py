@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from coordinator.events.rows import SnapshotRow
 from coordinator.fleet import rows
 from coordinator.queries import Queries
+from threads_protocol.answers import events as answers
 
 #: Jobs in a snapshot.
 _NEWEST = 100
 
 
-def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> SnapshotRow:
+def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> answers.Snapshot:
     """Return the fleet and the newest jobs of one tenant, or of all, each read once.
 
     `stream` is the place of the last event read before, `time` Redis' in seconds since 1970.

@@ -14,10 +14,11 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import http
 from coordinator.asker import Asker
 from coordinator.cluster import Cluster
-from coordinator.events import event, frames, history, queries, schemas
+from coordinator.events import event, frames, history, queries
 from coordinator.events.event import position
 from coordinator.http import shown
-from jobs.models import TERMINAL
+from threads_protocol.answers import events as answers
+from threads_protocol.states import TERMINAL
 
 routes = http.router()
 
@@ -64,7 +65,7 @@ def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, asker: Aske
     return StreamingResponse(frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)
 
 
-@routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
+@routes.get("/snapshot", tags=["cluster"], **http.answers(answers.Snapshot))
 def snapshot(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
     return shown(queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), asker.only_tenant))

@@ -11,10 +11,10 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.cluster import Cluster
-from coordinator.fleet import rows, schemas
 from coordinator.http import shown
 from jobs import errors
 from jobs.models import Device
+from threads_protocol.answers import fleet as answers
 
 routes = http.router(tag="cluster")
 
@@ -44,7 +44,7 @@ class Start(BaseModel):
         return self.n_workers * int(self.worker_resources.get("GPU", 0))
 
 
-@routes.post("/cluster/start", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.Status, takes=Start))
+@routes.post("/cluster/start", dependencies=[http.needs(Scope.READ)], **http.answers(answers.Status, takes=Start))
 async def start(request: Request, cluster: http.ClusterDep) -> Response:
     """Answer with the status where so many workers live; else 409 with the command that starts them.
 
@@ -54,7 +54,7 @@ async def start(request: Request, cluster: http.ClusterDep) -> Response:
     return shown(await run_in_threadpool(_started, cluster, asked))
 
 
-def _started(cluster: Cluster, asked: Start) -> rows.StatusRow:
+def _started(cluster: Cluster, asked: Start) -> answers.Status:
     gpus, workers = asked.gpus(), [worker for worker in cluster.queries.fleet.workers() if worker["live"]]
     on_gpus = sum(worker["device"] == Device.GPU.value for worker in workers)
     computing = sum(worker["device"] != Device.RUNNER.value for worker in workers)
@@ -74,7 +74,7 @@ def _command(workers: int, gpus: int) -> str:
     return containers if gpus else f"./deploy-cluster.sh local --workers {workers}, or in containers {containers}"
 
 
-@routes.get("/cluster/status", **http.answers(schemas.Status))
+@routes.get("/cluster/status", **http.answers(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """The same as GET /api/status."""
     return shown(cluster.queries.fleet.status())

@@ -15,9 +15,10 @@ from statistics import median
 from coordinator import decoding
 from coordinator.fleet.desired import DEVICES, Work
 from jobs.labels import required_in
-from jobs.models import Device, JobState
+from jobs.models import Device
 from jobs.store import skipped
 from jobs.store.demand import FIELDS, Demand
+from threads_protocol.states import JobState
 
 _HELD = {JobState.RUNNING.value, JobState.FINISHING.value, JobState.QUEUED.value}
 _WAITING = {JobState.QUEUED.value}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from coordinator import decoding
 from coordinator.fleet import rows, scaler
-from coordinator.fleet.rows import QueueRow, StatusRow, WorkerCountsRow, WorkerRow
 from coordinator.jobs.queries import JobQueries
 from coordinator.jobs.worker_table import LOST_SECONDS, StoredWorker, WorkerTable
 from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, skipped
+from threads_protocol.answers import fleet as answers
 
 
 class FleetQueries:
@@ -27,7 +27,7 @@ class FleetQueries:
         #: What workers said, each by what was read of it.
         self._stated: dict[StoredWorker, rows.Stated] = {}
 
-    def workers(self) -> list[WorkerRow]:
+    def workers(self) -> list[answers.Worker]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
         known, now = self._table.read(self._store)
         before = self._stated
@@ -38,13 +38,13 @@ class FleetQueries:
         workers = [rows.worker(said[one], alive, now) for one, alive in known if one in said]
         return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[answers.Queue]:
         """Return depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
         heads = self._store.fleet_reads.queue_heads()
         created = self._store.job_reads.submission_times(list({head.first for head in heads if head.first}))
         ringing = self._store.fleet_reads.bells_waiting()
         now = self._store.clock.now()
-        shown: list[QueueRow] = []
+        shown: list[answers.Queue] = []
         for queue in queues.ALL:
             mine = [head for head in heads if head.queue == queue]
             oldest = min((created[head.first] for head in mine if head.first in created), default=now)
@@ -58,8 +58,8 @@ class FleetQueries:
         return {device.value: scale.workers for device, scale in scaler.scales(self._store).items()}
 
     def status(
-        self, workers: Sequence[WorkerRow] | None = None, by_queue: Sequence[QueueRow] | None = None
-    ) -> StatusRow:
+        self, workers: Sequence[answers.Worker] | None = None, by_queue: Sequence[answers.Queue] | None = None
+    ) -> answers.Status:
         """Return the fleet and its jobs in numbers, of these rows of workers and queues where they were just read."""
         workers, by_queue = workers or self.workers(), by_queue or self.queues()
         live = [worker for worker in workers if worker["live"]]
@@ -76,7 +76,7 @@ class FleetQueries:
         }
 
 
-def _counts(live: Sequence[WorkerRow]) -> WorkerCountsRow:
+def _counts(live: Sequence[answers.Worker]) -> answers.WorkerCounts:
     """Count live workers: in all, those that started, and by device and state."""
     ready = sum(worker["state"] != "starting" for worker in live)
     return {
@@ -85,5 +85,5 @@ def _counts(live: Sequence[WorkerRow]) -> WorkerCountsRow:
     }  # fmt: skip
 
 
-def _states(live: Sequence[WorkerRow], device: Device) -> dict[str, int]:
+def _states(live: Sequence[answers.Worker], device: Device) -> dict[str, int]:
     return dict(Counter(worker["state"] for worker in live if worker["device"] == device))

@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
 from coordinator.asker import Scope
-from coordinator.fleet import schemas
 from coordinator.http import shown
 from jobs import errors
+from threads_protocol.answers import fleet as answers
 
 routes = http.router(tag="cluster")
 
@@ -27,20 +27,20 @@ class Drain(BaseModel):
     on: bool = True
 
 
-@routes.get("/status", **http.answers(schemas.Status))
+@routes.get("/status", **http.answers(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """Workers, queues and jobs in numbers."""
     return shown(cluster.queries.fleet.status())
 
 
-@routes.get("/workers", **http.answers(schemas.WorkerList))
+@routes.get("/workers", **http.answers(answers.WorkerList))
 def workers(cluster: http.ClusterDep) -> Response:
     """Workers that live, and those lost within the hour."""
     return shown({"workers": cluster.queries.fleet.workers()})
 
 
 @routes.post(
-    "/workers/{worker_id}/drain", dependencies=[http.needs(Scope.OPERATE)], **http.answers(schemas.Drained, takes=Drain)
+    "/workers/{worker_id}/drain", dependencies=[http.needs(Scope.OPERATE)], **http.answers(answers.Drained, takes=Drain)
 )
 async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""

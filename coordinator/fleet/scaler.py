@@ -9,10 +9,10 @@ from dataclasses import asdict
 from coordinator import decoding
 from coordinator.fleet import demand, desired
 from coordinator.fleet.desired import DEVICES, Limits, Scale, Workers
-from coordinator.fleet.rows import WorkerRow
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, skipped
+from threads_protocol.answers import fleet as answers
 
 #: Seconds for which a number counts: one that no leader renews is unknown rather than old.
 _KEPT_SECONDS = 60
@@ -32,7 +32,7 @@ class Scaler:
             Device.GPU: Limits(least=settings.autoscale_gpu_min, most=settings.autoscale_gpu_max, seconds=seconds),
         }
 
-    def round(self, workers: Iterable[WorkerRow]) -> dict[Device, int]:
+    def round(self, workers: Iterable[answers.Worker]) -> dict[Device, int]:
         """Choose anew for the work of this moment, write the numbers down and return them."""
         read = self._store.demand.read()
         live = [worker for worker in workers if worker["live"] and not worker["draining"]]
@@ -71,7 +71,7 @@ def _scale(fields: Mapping[str, float | None]) -> Scale:
     )  # fmt: skip
 
 
-def _workers(device: Device, live: Iterable[WorkerRow], before: Scale | None) -> Workers:
+def _workers(device: Device, live: Iterable[answers.Worker], before: Scale | None) -> Workers:
     """Return the workers of a device that take new work, with their lanes as they are or were last."""
     lanes = [worker["lanes"] for worker in live if worker["device"] == device]
     if sum(lanes):

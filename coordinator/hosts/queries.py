@@ -6,24 +6,24 @@ from collections.abc import Iterable, Sequence, Set
 
 from coordinator.asker import Asker
 from coordinator.fleet import hosts
-from coordinator.fleet.rows import WorkerRow
 from coordinator.hosts import rows
-from coordinator.hosts.rows import HostDetailRow, HostRow
 from jobs import errors
 from jobs.store import tokens
 from jobs.store.tokens import Credential, Tokens
+from threads_protocol.answers import fleet as fleet_answers
+from threads_protocol.answers import hosts as host_answers
 
 #: A host that has joined uses its tokens at once: those that it has not used within this time have reached nobody.
 BROKEN_MS = 60_000
 
 
-def host_list(workers: Iterable[WorkerRow]) -> list[HostRow]:
+def host_list(workers: Iterable[fleet_answers.Worker]) -> list[host_answers.Host]:
     """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
     made = [rows.host_row(name, of_it) for name, of_it in hosts.by_host(workers).items()]
     return sorted(made, key=lambda row: (not row["live"], row["host"]))
 
 
-def host(workers: Iterable[WorkerRow], name: str) -> HostDetailRow:
+def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.HostDetail:
     """Return a host with its workers. NotFound for one on which none lives or was lost within the hour."""
     of_it = hosts.by_host(workers).get(name)
     if not of_it:

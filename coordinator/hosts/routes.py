@@ -10,9 +10,10 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, certificates, http, patterns
 from coordinator.asker import Scope
-from coordinator.hosts import queries, schemas
+from coordinator.hosts import queries
 from coordinator.http import shown
 from jobs import VERSION, errors
+from threads_protocol.answers import hosts as answers
 
 routes = http.router(tag="cluster")
 #: Who joins knows the authority's fingerprint, and nobody yet whom it may trust.
@@ -49,19 +50,19 @@ def authority(cluster: http.ClusterDep) -> Response:
     return Response(text, media_type=_PEM)
 
 
-@routes.get("/hosts", **http.answers(schemas.HostList))
+@routes.get("/hosts", **http.answers(answers.HostList))
 def hosts(cluster: http.ClusterDep) -> Response:
     """Machines on which workers run, with what these use there; those lost within the hour too."""
     return shown({"hosts": queries.host_list(cluster.queries.fleet.workers())})
 
 
-@routes.get("/hosts/{host}", **http.answers(schemas.HostDetail))
+@routes.get("/hosts/{host}", **http.answers(answers.HostDetail))
 def host(host: HostName, cluster: http.ClusterDep) -> Response:
     """One machine with the rows of its workers."""
     return shown(queries.host(cluster.queries.fleet.workers(), host))
 
 
-@routes.post("/join", dependencies=[http.needs(Scope.JOIN)], **http.answers(schemas.Joined, 201, takes=NewHost))
+@routes.post("/join", dependencies=[http.needs(Scope.JOIN)], **http.answers(answers.Joined, 201, takes=NewHost))
 async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
 

@@ -1,60 +1,15 @@
-"""Rows of hosts, made from those of their workers. Pure; `schemas.py` describes the same rows to clients."""
+"""Make the answers about hosts from those about their workers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
 
 from coordinator.fleet import hosts
-from coordinator.fleet.rows import CardRow, DiskRow, GpuRow, WorkerRow
+from threads_protocol.answers import fleet as fleet_answers
+from threads_protocol.answers import hosts as host_answers
 
 
-class DeviceRow(TypedDict):
-    uuid: str
-    index: int | None
-    name: str
-    worker: str
-    job: str | None
-    idle: bool
-    utilization_ratio: float | None
-    memory_used_bytes: int | None
-    memory_total_bytes: int | None
-    temperature_celsius: float | None
-    power_watts: float | None
-    cordoned: str | None
-
-
-class HostRow(TypedDict):
-    host: str
-    live: bool
-    workers: list[str]
-    lanes: int
-    busy_lanes: int
-    draining: bool
-    seen_seconds_ago: float
-    cpus: int | None
-    cpu_ratio: float | None
-    load1: float | None
-    memory_used_bytes: int | None
-    memory_total_bytes: int | None
-    network_receive_bytes_per_second: float | None
-    network_transmit_bytes_per_second: float | None
-    disks: list[DiskRow]
-    gpus: list[str]
-    devices: list[DeviceRow]
-    labels: list[str]
-    given_labels: list[str]
-    cards: list[CardRow]
-    versions: dict[str, list[str]]
-    clock_offset_seconds: float | None
-    score: float | None
-
-
-class HostDetailRow(HostRow):
-    worker_rows: list[WorkerRow]
-
-
-def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
+def host_row(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers.Host:
     """Return the row of a host from those of its workers, of which there is at least one."""
     latest_first = sorted(workers, key=lambda row: (not row["live"], row["seen_seconds_ago"], row["id"]))
     live = [row for row in latest_first if row["live"]]
@@ -77,26 +32,26 @@ def host_row(name: str, workers: Sequence[WorkerRow]) -> HostRow:
     }  # fmt: skip
 
 
-def detail_row(row: HostRow, workers: Sequence[WorkerRow]) -> HostDetailRow:
+def detail_row(row: host_answers.Host, workers: Sequence[fleet_answers.Worker]) -> host_answers.HostDetail:
     """Return a host with the rows of its workers, those that live first."""
     by_id = {worker["id"]: worker for worker in workers}
     return {**row, "worker_rows": [by_id[name] for name in row["workers"]]}
 
 
-def _speed(live: Iterable[WorkerRow], figure: str) -> float | None:
+def _speed(live: Iterable[fleet_answers.Worker], figure: str) -> float | None:
     """Return a speed of the host's networks together, each as the worker heard of last says; None where none does."""
     speakers = hosts.speakers(live, ("network",)).values()
     known = [row[figure] for row in speakers if row.get(figure) is not None]
     return sum(known) if known else None
 
 
-def _devices(live: Iterable[WorkerRow]) -> list[DeviceRow]:
+def _devices(live: Iterable[fleet_answers.Worker]) -> list[host_answers.Device]:
     """Return the GPUs, each once whoever reports it, by their places."""
     seen = {gpu["uuid"]: _device(gpu, row) for row in live for gpu in row.get("gpus", [])}
     return sorted(seen.values(), key=lambda one: (one["index"] or 0, one["uuid"]))
 
 
-def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
+def _device(gpu: fleet_answers.Gpu, worker: fleet_answers.Worker) -> host_answers.Device:
     used = gpu.get("utilization_ratio")
     return {
         "uuid": gpu["uuid"], "index": gpu.get("index"), "name": gpu.get("name", "GPU"), "worker": worker["id"],
@@ -108,22 +63,22 @@ def _device(gpu: GpuRow, worker: WorkerRow) -> DeviceRow:
     }  # fmt: skip
 
 
-def _labels(live: Iterable[WorkerRow]) -> list[str]:
+def _labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
     return sorted({label for row in live for label in (row["offer"]["labels"] if "offer" in row else [])})
 
 
-def _cards(latest_first: Iterable[WorkerRow]) -> list[CardRow]:
+def _cards(latest_first: Iterable[fleet_answers.Worker]) -> list[fleet_answers.Card]:
     """Return the GPUs that no worker has, as the live worker says that was heard of last."""
     return next((row["cards"] for row in latest_first if row["live"] and "cards" in row), [])
 
 
-def _given(live: Iterable[WorkerRow]) -> list[str]:
+def _given(live: Iterable[fleet_answers.Worker]) -> list[str]:
     """Return the labels that all of the host's workers have of the operator."""
     several = [set(row.get("labels", ())) for row in live]
     return sorted(set.intersection(*several)) if several else []
 
 
-def _versions(live: Iterable[WorkerRow]) -> dict[str, list[str]]:
+def _versions(live: Iterable[fleet_answers.Worker]) -> dict[str, list[str]]:
     """Return the versions of each part that the host's workers name, sorted: several while it is being updated."""
     found: dict[str, set[str]] = {}
     for row in live:

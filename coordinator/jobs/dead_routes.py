@@ -9,12 +9,12 @@ from fastapi import Path, Query, Response
 from coordinator import http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.jobs import schemas
+from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
 
-@routes.get("/dead", **http.answers(schemas.DeadJobs))
+@routes.get("/dead", **http.answers(answers.DeadJobs))
 def list_dead(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs.
 
@@ -23,7 +23,7 @@ def list_dead(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     return shown({"jobs": cluster.queries.jobs.all_dead(asker.only_tenant)})
 
 
-@routes.get("/jobs/{job_id}/dead", **http.answers(schemas.DeadJobs))
+@routes.get("/jobs/{job_id}/dead", **http.answers(answers.DeadJobs))
 def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """The same of one job, at most 1,000 ranges; no jobs when none of its units was given up."""
     cluster.queries.jobs.job(job_id)
@@ -33,7 +33,7 @@ def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
 @routes.post(
     "/jobs/{job_id}/dead/{first}/retry",
     dependencies=[http.needs(Scope.SUBMIT, Scope.OPERATE)],
-    **http.answers(schemas.Job),
+    **http.answers(answers.Job),
 )
 def retry_dead(
     job_id: http.JobId,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from coordinator.jobs.rows import MarkRow
 from jobs import errors, marks
 from jobs.kinds import registry
 from jobs.store import Store
+from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000
 
 
-def read(store: Store, kind: str, name: str) -> MarkRow:
+def read(store: Store, kind: str, name: str) -> answers.Mark:
     """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
         raise errors.NotFound(f"there is no kind {kind}; see GET /api/job-types", field="kind")

@@ -8,16 +8,17 @@ from coordinator import decoding
 from coordinator.jobs import marks, relations, results, rows, scheduler
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.owners import Owners
-from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, RelationsRow, ResultHead, UnitsPage
 from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import TERMINAL, Place
+from jobs.models import Place
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
 from jobs.store.job_reads import ResultText
+from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
+from threads_protocol.states import TERMINAL
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
@@ -55,7 +56,7 @@ class JobQueries:
         self._owners = Owners(store.job_reads)
         self._units = UnitCache(store.unit_reads)
 
-    def job(self, job_id: str) -> JobRow:
+    def job(self, job_id: str) -> answers.Job:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
         for row in self.by_ids([job_id]):
             return row
@@ -74,7 +75,7 @@ class JobQueries:
         owners = self._owners.of(ids)
         return frozenset(job_id for job_id, owner in zip(ids, owners, strict=True) if owner != tenant)
 
-    def by_ids(self, ids: Sequence[str]) -> list[JobRow]:
+    def by_ids(self, ids: Sequence[str]) -> list[answers.Job]:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
@@ -101,7 +102,7 @@ class JobQueries:
         blocked = skipped.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))
         return self._store.relations.waits(blocked) if blocked else {}
 
-    def relations(self, job_id: str) -> RelationsRow:
+    def relations(self, job_id: str) -> answers.Relations:
         """Return the jobs before and after a job. NotFound or Broken."""
         stored = self._store.job_reads.fields([job_id], relations.FIELDS)
         if not stored:
@@ -114,9 +115,9 @@ class JobQueries:
 
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
-    ) -> JobsPage:
+    ) -> answers.Jobs:
         """Return at most `limit` jobs, newest first, of one tenant or of all. The cursor is the last job's number."""
-        page: list[JobRow] = []
+        page: list[answers.Job] = []
         for _ in range(_PAGES):
             numbered, names = self._newest(state, cursor, max(limit, _PAGE), tenant)
             if not numbered:
@@ -130,7 +131,7 @@ class JobQueries:
                     return {"jobs": page, "cursor": str(cursor)}
         return {"jobs": page, "cursor": str(cursor)}
 
-    def ended(self, limit: int, tenant: str | None = None) -> list[JobRow]:
+    def ended(self, limit: int, tenant: str | None = None) -> list[answers.Job]:
         """Return jobs that have ended, the latest end first, among the 100 newest of each state, or `limit`."""
         most = max(limit, _PAGE)
         found = [row for state in sorted(TERMINAL) for row in self.page(state, None, None, most, tenant)["jobs"]]
@@ -155,14 +156,14 @@ class JobQueries:
             numbered = numbered[: last + 1]
         return numbered, own
 
-    def dead(self, ids: Sequence[str], most: int = _DEAD_RANGES) -> list[DeadRow]:
+    def dead(self, ids: Sequence[str], most: int = _DEAD_RANGES) -> list[answers.Dead]:
         """Return, of these jobs, those with units that were given up, with at most `most` such ranges of each."""
         jobs, reads = self.by_ids(ids), self._store.job_reads
         names = [job["job_id"] for job in jobs]
         stored = zip(jobs, reads.dead_ranges(names, most), reads.dead_counts(names), strict=True)
         return [rows.dead(job, ranges, count) for job, ranges, count in stored if ranges]
 
-    def all_dead(self, tenant: str | None) -> list[DeadRow]:
+    def all_dead(self, tenant: str | None) -> list[answers.Dead]:
         """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.names(job_id for several in numbered for job_id, _ in several)
@@ -180,7 +181,7 @@ class JobQueries:
         """Count the jobs that are kept, by state."""
         return self._store.job_reads.counts()
 
-    def result(self, job_id: str) -> tuple[ResultHead, str, ResultText | None]:
+    def result(self, job_id: str) -> tuple[answers.ResultHead, str, ResultText | None]:
         """Return what goes around a job's result, its state, and its result as stored, if any. NotFound or Broken."""
         stored = self._store.job_reads.stored_result(job_id)
         if stored is None:
@@ -190,7 +191,7 @@ class JobQueries:
             raise _not_found(job_id)
         try:
             kind, total, done, state = (field.decode() for field in fields if field is not None)
-            head: ResultHead = {"job_id": job_id, "type": kind, "partial": False, "units": exact(int(done)),
+            head: answers.ResultHead = {"job_id": job_id, "type": kind, "partial": False, "units": exact(int(done)),
                                 "total": exact(int(total))}  # fmt: skip
         except Unreadable:
             raise _broken(job_id) from None
@@ -216,7 +217,7 @@ class JobQueries:
             raise _not_found(job_id)
         return found
 
-    def units_page(self, job_id: str, first: int, most: int, state: str | None) -> UnitsPage:
+    def units_page(self, job_id: str, first: int, most: int, state: str | None) -> answers.Units:
         """Return at most `most` units of a program from `first` on, of one state or of all. Errors as `units`."""
         found = self.units(job_id)
         now = self._store.clock.now()
@@ -225,7 +226,7 @@ class JobQueries:
         except Unreadable:
             raise _broken(job_id) from None
 
-    def mark(self, kind: str, name: str) -> MarkRow:
+    def mark(self, kind: str, name: str) -> answers.Mark:
         """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
         return marks.read(self._store, kind, name)
 

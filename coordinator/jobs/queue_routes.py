@@ -9,38 +9,37 @@ from fastapi import Query, Response
 from coordinator import http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.jobs import schemas
-from coordinator.jobs.rows import JobRow, TaskRow
+from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
 _STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
 
 
-def _task(row: JobRow) -> TaskRow:
+def _task(row: answers.Job) -> answers.Task:
     return {**row, "task_id": row["job_id"]}
 
 
-@routes.get("/v1/queue", **http.answers(schemas.QueueCounts))
+@routes.get("/v1/queue", **http.answers(answers.QueueCounts))
 def queue(cluster: http.ClusterDep) -> Response:
     """Count the jobs that are kept, by state."""
     return shown({"tasks": cluster.queries.jobs.counts()})
 
 
-@routes.get("/v1/queue/tasks/{job_id}", **http.answers(schemas.Task))
+@routes.get("/v1/queue/tasks/{job_id}", **http.answers(answers.Task))
 def task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Show a job, as GET /api/jobs/{job_id} does."""
     return shown(_task(cluster.queries.jobs.job(job_id)))
 
 
-@routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.answers(schemas.Task))
+@routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.answers(answers.Task))
 def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Cancel a job, as POST /api/jobs/{job_id}/cancel does."""
     cluster.steer(job_id, "cancel", asker)
     return shown(_task(cluster.queries.jobs.job(job_id)))
 
 
-@routes.get("/v1/queue/history", **http.answers(schemas.Tasks))
+@routes.get("/v1/queue/history", **http.answers(answers.Tasks))
 def history(
     cluster: http.ClusterDep, asker: http.AskerDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:

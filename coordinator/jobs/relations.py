@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator import decoding
-from coordinator.jobs.rows import ParentRow, RelatedRow, RelationsRow
 from jobs.store.relations import Stored
+from threads_protocol.answers import jobs as answers
 
 #: What a job may need of a parent, by the field of its submission.
 _NEEDS = {"after": "done", "after_any": "ended"}
@@ -29,13 +29,13 @@ def _ids(value: Any) -> list[str]:
     return value
 
 
-def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> RelationsRow:
+def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relations:
     """Return the jobs before and after one, by its FIELDS and what is stored of those."""
-    before: list[ParentRow] = [
+    before: list[answers.Parent] = [
         {"job_id": parent, "state": stored.states.get(parent), "needed": need, "met": parent not in stored.needs}
         for parent, need in parents(row).items()
     ]
-    answer: RelationsRow = {
+    answer: answers.Relations = {
         "job_id": job_id,
         "parents": before,
         "children": [_related(one, stored) for one in stored.children],
@@ -48,5 +48,5 @@ def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> RelationsRow:
     return answer
 
 
-def _related(job_id: str, stored: Stored) -> RelatedRow:
+def _related(job_id: str, stored: Stored) -> answers.Related:
     return {"job_id": job_id, "state": stored.states.get(job_id)}

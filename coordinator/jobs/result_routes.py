@@ -13,16 +13,17 @@ from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.jobs import schemas, submissions
+from coordinator.jobs import submissions
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import TERMINAL
 from jobs.store.job_reads import ResultText
+from threads_protocol.answers import jobs as answers
+from threads_protocol.states import TERMINAL
 
 #: A question that takes longer is answered with 202.
 QUESTION_WAIT_SECONDS = 2.0
 
-_LATER: dict[int | str, dict[str, Any]] = {202: {"model": schemas.Asked, "description": "A worker still computes it"}}
+_LATER: dict[int | str, dict[str, Any]] = {202: {"model": answers.Asked, "description": "A worker still computes it"}}
 _QUESTION: dict[str, Any] = {
     "response_model": None,
     "responses": {200: {"description": "As the kind says", "content": {"application/json": {"schema": {}}}}, **_LATER},
@@ -67,7 +68,7 @@ class Ids(BaseModel):
     wait_seconds: float = Field(0, strict=True, ge=0, le=http.MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
-@routes.post("/results", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.ManyResults, takes=Ids))
+@routes.post("/results", dependencies=[http.needs(Scope.READ)], **http.answers(answers.ManyResults, takes=Ids))
 async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
@@ -83,7 +84,7 @@ async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerD
     return Response(stored, media_type="application/json")
 
 
-@routes.get("/jobs/{job_id}/result", **http.answers(schemas.Result))
+@routes.get("/jobs/{job_id}/result", **http.answers(answers.Result))
 async def get_result(
     job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:

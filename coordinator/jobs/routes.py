@@ -9,20 +9,20 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.jobs import schemas
 from jobs.kinds import registry
-from jobs.models import JobState
+from threads_protocol.answers import jobs as answers
+from threads_protocol.states import JobState
 
 routes = http.router()
 
 
-@routes.get("/job-types", tags=["cluster"], **http.answers(schemas.Kinds))
+@routes.get("/job-types", tags=["cluster"], **http.answers(answers.Kinds))
 def job_types(cluster: http.ClusterDep) -> Response:
     """Every kind: summary, JSON Schema of its parameters, an example."""
     return shown({"kinds": cluster.kinds()})
 
 
-@routes.get("/jobs", tags=["jobs"], **http.answers(schemas.Jobs))
+@routes.get("/jobs", tags=["jobs"], **http.answers(answers.Jobs))
 def list_jobs(
     cluster: http.ClusterDep,
     asker: http.AskerDep,
@@ -37,20 +37,20 @@ def list_jobs(
     return shown(cluster.queries.jobs.page(state, type, cursor, limit, asker.only_tenant))
 
 
-@routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(schemas.Job))
+@routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(answers.Job))
 async def get_job(job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0) -> Response:
     """One job; with `wait_seconds`, once it has ended or the time is over."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
     return shown(await run_in_threadpool(cluster.queries.jobs.job, job_id))
 
 
-@routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.answers(schemas.Relations))
+@routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.answers(answers.Relations))
 def get_relations(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Jobs that a job comes after, those that wait for it, and those that were skipped because of it."""
     return shown(cluster.queries.jobs.relations(job_id))
 
 
-@routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.answers(schemas.Mark))
+@routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.answers(answers.Mark))
 def get_mark(
     kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
     mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],

@@ -1,203 +1,19 @@
-"""Jobs as the API shows them, and the making of a job's row from its hash in Redis. Pure.
-
-`schemas.py` describes the same rows to clients; a test compares them.
-"""
+"""Make the answer about a job from its hash in Redis. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, cast
 
 from coordinator import decoding, destinations, tracing
 from coordinator.jobs import scheduler, titles
-from jobs.models import DeadRange, JobState, Place
+from jobs.models import DeadRange, Place
+from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
+from threads_protocol.states import JobState
 
 #: A rate older than this many seconds says nothing about now.
 _STALE_SECONDS = 15
-
-
-class ShareRow(TypedDict):
-    """One worker's share of a job."""
-
-    device: str
-    units: int
-    seconds: float
-    leases: int
-    device_seconds: NotRequired[float]
-    joules: NotRequired[float]
-
-
-class UsageRow(TypedDict):
-    """Workers that computed a job, and their time."""
-
-    lane_seconds: float
-    device_seconds: NotRequired[float]
-    joules: NotRequired[float]
-    leases: int
-    expired_leases: int
-    workers: dict[str, ShareRow]
-
-
-class JobRow(TypedDict):
-    job_id: str
-    tenant: str
-    type: str
-    title: str
-    state: str
-    priority: str
-    device: str
-    queue: str
-    parameters: dict[str, Any]
-    notes: list[str]
-    created: str
-    started: str | None
-    ended: str | None
-    seconds: float | None
-    progress: float
-    done: int | str
-    total: int | str
-    rate: float | None
-    eta_seconds: float | None
-    waiting_because: str | None
-    error: str | None
-    root: NotRequired[str]
-    in_backlog: NotRequired[bool]
-    max_running: NotRequired[int]
-    timeout_seconds: NotRequired[float]
-    notify: NotRequired[str]
-    trace_id: NotRequired[str]
-    usage: UsageRow
-
-
-class RelatedRow(TypedDict):
-    """A job before or after another."""
-
-    job_id: str
-    #: None: it is gone.
-    state: str | None
-
-
-class ParentRow(RelatedRow):
-    #: done, or ended.
-    needed: str
-    met: bool
-
-
-class RelationsRow(TypedDict):
-    """Jobs before and after one."""
-
-    job_id: str
-    parents: list[ParentRow]
-    children: list[RelatedRow]
-    children_count: int
-    skipped: list[RelatedRow]
-    skipped_count: int
-    root: NotRequired[str]
-
-
-class TaskRow(JobRow):
-    """Job by the name that queues have for it."""
-
-    task_id: str
-
-
-class DeadRangeRow(TypedDict):
-    """Units that were given up."""
-
-    first: int | str
-    last: int | str
-    deaths: int
-    errors: int
-    error: str
-
-
-class DeadRow(TypedDict):
-    """A job with units that were given up."""
-
-    job_id: str
-    type: str
-    state: str
-    tenant: str
-    ranges: list[DeadRangeRow]
-    more_ranges: NotRequired[int]
-
-
-class JobsPage(TypedDict):
-    jobs: list[JobRow]
-    #: Asks for the next page; None on the last.
-    cursor: str | None
-
-
-class ResultHead(TypedDict):
-    """Fields around a result."""
-
-    job_id: str
-    type: str
-    partial: bool
-    units: int | str
-    total: int | str
-
-
-class SubmittedRow(TypedDict):
-    job_id: str
-    status: str
-    estimated_wait_seconds: float | None
-    notes: list[str]
-
-
-class MarkRangeRow(TypedDict):
-    first: int | str
-    last: int | str
-
-
-class MarkRow(TypedDict):
-    type: str
-    mark: str
-    summary: str
-    origin: int | str
-    up_to: int | str | None
-    ranges: list[MarkRangeRow]
-    more_ranges: int
-
-
-class UnitRow(TypedDict):
-    """One unit of a program, by its last attempt."""
-
-    unit: int
-    state: str
-    exit: int | None
-    reason: str
-    seconds: float | None
-    attempts: int
-    worker: str | None
-    value: Any
-    error: str | None
-    artifact: str | None
-
-
-class UnitsPage(TypedDict):
-    total: int
-    counts: dict[str, int]
-    units: list[UnitRow]
-
-
-class UnitStatesRow(TypedDict):
-    total: int
-    #: [lo, hi, state] of the units lo..hi-1.
-    runs: list[tuple[int, int, str]]
-
-
-class KindRow(TypedDict):
-    type: str
-    summary: str
-    model_version: int
-    devices: list[str]
-    schema: dict[str, Any]
-    result_schema: NotRequired[dict[str, Any]]
-    example: dict[str, Any]
-    questions: dict[str, str]
-    binaries: dict[str, str]
 
 
 #: Fields by which a job is found where it waits.
@@ -212,7 +28,7 @@ def sound(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> JobRow:
+def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> answers.Job:
     """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     holders = int(row["holders"])
@@ -223,7 +39,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     until = int(ended) / 1000 if ended else now
     needed = decoding.parsed(row.get("requirements", "{}"))
     parameters = decoding.parsed(row["parameters"])
-    answer: JobRow = {
+    answer: answers.Job = {
         "job_id": job_id,
         "tenant": row["tenant"],
         "type": row["kind"],
@@ -262,9 +78,9 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     return answer
 
 
-def dead(job: JobRow, ranges: Sequence[DeadRange], count: int) -> DeadRow:
+def dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
     """Return the row of a job with these ranges that were given up, of `count` in all."""
-    row: DeadRow = {
+    row: answers.Dead = {
         "job_id": job["job_id"],
         "type": job["type"],
         "state": job["state"],
@@ -276,7 +92,7 @@ def dead(job: JobRow, ranges: Sequence[DeadRange], count: int) -> DeadRow:
     return row
 
 
-def _dead_range(given_up: DeadRange) -> DeadRangeRow:
+def _dead_range(given_up: DeadRange) -> answers.DeadRange:
     return {
         "first": exact(given_up.lo),
         "last": exact(given_up.hi - 1),
@@ -286,7 +102,7 @@ def _dead_range(given_up: DeadRange) -> DeadRangeRow:
     }
 
 
-def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
+def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
     """Add what the job's submitter gave it, whether a limit of its tenant's holds it, and why it was skipped."""
     if row["state"] == JobState.SKIPPED.value and "root" in row:
         answer["root"] = row["root"]
@@ -326,7 +142,7 @@ def rated(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
 _USED = {"ms": ("seconds", 1000), "device_ms": ("device_seconds", 1000), "mj": ("joules", 1000)}
 
 
-def _usage(row: dict[str, str]) -> UsageRow:
+def _usage(row: dict[str, str]) -> answers.Usage:
     """Return who computed: units, seconds of lanes and leases, by worker."""
     workers: dict[str, dict[str, Any]] = {}
     for name, value in row.items():
@@ -347,4 +163,4 @@ def _usage(row: dict[str, str]) -> UsageRow:
         "expired_leases": int(row.get("expired", 0)),
         "workers": workers,
     }
-    return cast(UsageRow, usage)
+    return cast(answers.Usage, usage)

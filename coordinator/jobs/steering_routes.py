@@ -10,7 +10,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from coordinator import http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.jobs import schemas
+from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
@@ -27,7 +27,7 @@ class Verb(StringConvertor):
 register_url_convertor("verb", Verb())
 
 
-@routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.answers(schemas.Job))
+@routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.answers(answers.Job))
 def steer(
     job_id: http.JobId,
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],

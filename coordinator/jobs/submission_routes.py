@@ -14,11 +14,11 @@ from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.jobs import schemas, submissions
-from coordinator.jobs.rows import SubmittedRow
+from coordinator.jobs import submissions
 from jobs import errors
-from jobs.models import TERMINAL
 from jobs.store.job_reads import ResultText
+from threads_protocol.answers import jobs as answers
+from threads_protocol.states import TERMINAL
 
 routes = http.router(tag="jobs", scope=Scope.SUBMIT)
 
@@ -36,7 +36,7 @@ class Batch(BaseModel):
     jobs: list[Any] = Field(min_length=1, max_length=submissions.MAX_BATCH)
 
 
-@routes.post("/submit", **http.answers(schemas.Submitted, 202, takes=submissions.Submission))
+@routes.post("/submit", **http.answers(answers.Submitted, 202, takes=submissions.Submission))
 async def submit(
     request: Request,
     cluster: http.ClusterDep,
@@ -60,7 +60,7 @@ async def submit(
     return await _submitted(cluster, answer)
 
 
-async def _submitted(cluster: Cluster, answer: SubmittedRow) -> Response:
+async def _submitted(cluster: Cluster, answer: answers.Submitted) -> Response:
     """Return the answer with the state that the job has now, and with its result if it is done."""
     reads, job_id = cluster.store.job_reads, answer["job_id"]
     short = await reads.short_result(cluster.store.wire, job_id, _SHORT_RESULT)
@@ -75,7 +75,7 @@ async def _submitted(cluster: Cluster, answer: SubmittedRow) -> Response:
     return http.send_result(stored, head[:-1] + b',"result":', b"}", 202)
 
 
-@routes.post("/submit-batch", **http.answers(schemas.SubmittedBatch, takes=Batch))
+@routes.post("/submit-batch", **http.answers(answers.SubmittedBatch, takes=Batch))
 async def submit_batch(
     request: Request,
     cluster: http.ClusterDep,
@@ -99,5 +99,5 @@ def _give_keys(bodies: Sequence[Any], key: str) -> None:
             body.setdefault("idempotency_key", f"{key}/{place}")
 
 
-def _answer_or_problem(answer: SubmittedRow | errors.ClusterError) -> Mapping[str, Any]:
+def _answer_or_problem(answer: answers.Submitted | errors.ClusterError) -> Mapping[str, Any]:
     return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer

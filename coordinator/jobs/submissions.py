@@ -16,12 +16,12 @@ from coordinator import destinations, patterns
 from coordinator.asker import Asker
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, lost_artifact
-from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.settings import Settings
 from jobs.store.jobs import NewJob, Over
+from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import short
 
 #: Jobs in one batch.
@@ -97,7 +97,7 @@ class Accepted:
     job: NewJob
     estimated_wait_seconds: float | None
 
-    def answer(self, job_id: str, state: str = "queued") -> SubmittedRow:
+    def answer(self, job_id: str, state: str = "queued") -> answers.Submitted:
         """Return the answer to the submitter. How long a job waits that comes after others, nobody knows."""
         return {
             "job_id": job_id,

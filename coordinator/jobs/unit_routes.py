@@ -8,8 +8,8 @@ from fastapi import Query, Response
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.jobs import schemas
 from jobs.models import MAX_UNITS
+from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
@@ -17,13 +17,13 @@ routes = http.router(tag="jobs")
 MOST = 1000
 
 
-@routes.get("/jobs/{job_id}/units", **http.answers(schemas.Units))
+@routes.get("/jobs/{job_id}/units", **http.answers(answers.Units))
 def list_units(
     job_id: http.JobId,
     cluster: http.ClusterDep,
     first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="The first unit.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
-    state: schemas.UnitState | None = None,
+    state: answers.UnitStateName | None = None,
 ) -> Response:
     """Units of a program, by number, with exit code, time, attempts and value; `counts` are those of all units.
 
@@ -32,7 +32,7 @@ def list_units(
     return shown(cluster.queries.jobs.units_page(job_id, first, limit, state))
 
 
-@routes.get("/jobs/{job_id}/unit-states", **http.answers(schemas.UnitStates))
+@routes.get("/jobs/{job_id}/unit-states", **http.answers(answers.UnitStates))
 def list_unit_states(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """The state of every unit of a program, as runs of equal ones; for a grid of all of them."""
     return shown(cluster.queries.jobs.units(job_id).runs())

@@ -7,13 +7,13 @@ from itertools import groupby, islice
 from typing import Any, TypeAlias, cast
 
 from coordinator import decoding
-from coordinator.jobs.rows import UnitRow, UnitsPage, UnitStatesRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import FinishedUnit
 from jobs.kinds.program_kind import ProgramKind
-from jobs.models import JobState
 from jobs.store.unit_reads import Piece, StoredUnits, UnitReads
+from threads_protocol.answers import jobs as answers
+from threads_protocol.states import JobState
 
 #: In the order of their codes.
 STATES = ("waiting", "running", "done", "retrying", "dead")
@@ -55,7 +55,7 @@ class Units:
                 states[first:until] = bytes([state]) * max(0, until - first)
         return states
 
-    def runs(self) -> UnitStatesRow:
+    def runs(self) -> answers.UnitStates:
         """Return the units as runs [lo, hi, state]."""
         runs: list[tuple[int, int, str]] = []
         lo = 0
@@ -77,7 +77,7 @@ class Units:
             yield unit
             unit = self.states.find(code, unit + 1)
 
-    def page(self, reads: UnitReads, job_id: str, units: Sequence[int], now: float) -> UnitsPage:
+    def page(self, reads: UnitReads, job_id: str, units: Sequence[int], now: float) -> answers.Units:
         """Return the rows of these units, with what is stored of each, at a time of Redis' clock in seconds."""
         failures = {unit: _failure(text) for unit, text in reads.failures(job_id, units).items()}
         given_up = reads.dead_errors(job_id, [unit for unit in units if self.states[unit] == DEAD])
@@ -88,7 +88,7 @@ class Units:
             for unit in units
         ]
         counts = {name: self.states.count(code) for code, name in enumerate(STATES)}
-        return {"total": self.total, "counts": counts, "units": cast(list[UnitRow], rows)}
+        return {"total": self.total, "counts": counts, "units": cast(list[answers.Unit], rows)}
 
     def _row(self, unit: int, failure: Failure, given_up: bytes | None, now: float) -> dict[str, Any]:
         state = self.states[unit]

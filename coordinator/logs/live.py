@@ -19,13 +19,13 @@ from coordinator.artifacts import threads
 from coordinator.events.hub import OUTAGE_SECONDS, PING_SECONDS, Hub
 from coordinator.logs import queries
 from coordinator.logs.entry import Entry
-from coordinator.logs.rows import EndRow
 from coordinator.logs.texts import Texts
 from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
 from jobs.store.connection import Silent, Unreachable
 from jobs.store.live_output import BEGINNING, FOLLOW_MS, Lines
+from threads_protocol.answers import logs as answers
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _BLOCK_MS = 300
 class Ended:
     """The unit has ended."""
 
-    row: EndRow
+    row: answers.End
 
 
 class Listener:
@@ -211,7 +211,7 @@ class Live:
         for listener in channel.listeners:
             listener.end(Ended(row=end))
 
-    async def _ended(self, job: str, unit: int) -> EndRow | None:
+    async def _ended(self, job: str, unit: int) -> answers.End | None:
         """Return how a unit ended; None while it has not, or while Redis or the store with its log is away."""
         try:
             found = await run_in_threadpool(self.store.outputs.unit, job, unit)

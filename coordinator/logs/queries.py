@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from coordinator.logs.rows import EndRow
 from coordinator.logs.texts import Stream, Texts
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import TERMINAL, JobState
 from jobs.store.outputs import Outputs, UnitState
+from threads_protocol.answers import logs as answers
+from threads_protocol.states import TERMINAL, JobState
 
 
 def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> UnitState:
@@ -55,7 +55,7 @@ def _why_none(found: UnitState, job_id: str, number: int) -> str:
     return "wrote nothing"
 
 
-def end(texts: Texts, found: UnitState, number: int) -> EndRow:
+def end(texts: Texts, found: UnitState, number: int) -> answers.End:
     """Return how a unit ended. Unavailable while the store with its log is away."""
     try:
         size = texts.size(found.tenant, found.artifact, number)

@@ -1,37 +1,18 @@
-"""Rows of the events of a log that is followed; a test compares them with the schemas."""
+"""Make the events of a log that is followed."""
 
 from __future__ import annotations
 
 import base64
-from typing import TypedDict
+from typing import Literal
 
 from jobs.store.live_output import Chunk, Lines
+from threads_protocol.answers import logs as answers
 
 #: Names of streams as they are stored.
-_STREAMS = {"o": "stdout", "e": "stderr"}
+_STREAMS: dict[str, Literal["stdout", "stderr"]] = {"o": "stdout", "e": "stderr"}
 
 
-class OutputRow(TypedDict):
-    unit: int
-    attempt: int
-    run: str
-    offset: int
-    stream: str
-    text: str
-    data: str
-
-
-class DroppedRow(TypedDict):
-    bytes: int
-
-
-class EndRow(TypedDict):
-    state: str
-    exit: int | None
-    bytes: int
-
-
-def output(lines: Lines, chunk: Chunk) -> OutputRow:
+def output(lines: Lines, chunk: Chunk) -> answers.Output:
     """Return the row of what a unit wrote."""
     return {
         "unit": lines.unit, "attempt": lines.attempt, "run": lines.run, "offset": chunk.offset,

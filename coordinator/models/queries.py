@@ -5,12 +5,12 @@ from __future__ import annotations
 from coordinator.artifacts.catalog import CHUNK
 from coordinator.cluster import Cluster
 from coordinator.models import rows
-from coordinator.models.rows import ChunkRow, ModelRow
 from coordinator.services import placed
 from jobs import errors
+from threads_protocol.answers import models as answers
 
 
-def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ModelRow], str]:
+def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Model], str]:
     """Return a tenant's models among so many names behind one, and the name after which the next page begins."""
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
@@ -18,13 +18,13 @@ def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[Mod
     return [rows.model_row(one, services, loaded) for one in found], last
 
 
-def one(cluster: Cluster, tenant: str, name: str) -> ModelRow:
+def one(cluster: Cluster, tenant: str, name: str) -> answers.Model:
     """Return the row of a model. NotFound where there is none."""
     found = cluster.models.find(tenant, name)
     return rows.model_row(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
 
 
-def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ChunkRow], str]:
+def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:
     """Return so many of a tenant's chunks of data behind one, and the one after which the next page begins."""
     store = cluster.store.artifacts
     named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
@@ -34,7 +34,7 @@ def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[C
     return found, page[-1][0] if len(named) > most else ""
 
 
-def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> ChunkRow:
+def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> answers.Chunk:
     """Return the row of a chunk. NotFound where there is none."""
     store = cluster.store.artifacts
     artifact = store.named(tenant, chunk_id)

@@ -14,10 +14,11 @@ from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.models import bodies, queries, schemas, tasks
+from coordinator.models import bodies, queries, tasks
 from coordinator.models.bodies import Download, Move, MoveData, NewData, Registration
 from jobs import errors
 from jobs.store import artifacts
+from threads_protocol.answers import models as answers
 
 routes = http.router()
 
@@ -31,7 +32,7 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 # -- data: chunks are artifacts that a source was read into, or that a model answered ---------------------------------
 
 
-@routes.get("/v1/data", tags=["models"], **http.answers(schemas.ChunkList))
+@routes.get("/v1/data", tags=["models"], **http.answers(answers.ChunkList))
 async def list_data(
     cluster: http.ClusterDep, asker: http.AskerDep,
     cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
@@ -42,7 +43,7 @@ async def list_data(
     return shown({"chunks": rows, **({"cursor": last} if last else {})})
 
 
-@routes.post("/v1/data", **tasks.described(NewData, schemas.ChunkBegun))
+@routes.post("/v1/data", **tasks.described(NewData, answers.ChunkBegun))
 async def create_data(
     request: Request, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
 ) -> Response:  # fmt: skip
@@ -56,7 +57,7 @@ async def create_data(
     return shown({"chunk_id": chunk, "task_id": task}, 202)
 
 
-@routes.get("/v1/data/{chunk}", tags=["models"], **http.answers(schemas.Chunk))
+@routes.get("/v1/data/{chunk}", tags=["models"], **http.answers(answers.Chunk))
 async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Show a chunk and where it lies. 404 until it is there."""
     return shown(await threads.run(lambda: queries.chunk(cluster, asker.tenant, chunk)))
@@ -101,7 +102,7 @@ async def _moved(
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/v1/models", tags=["models"], **http.answers(schemas.ModelPage))
+@routes.get("/v1/models", tags=["models"], **http.answers(answers.ModelPage))
 async def list_models(
     cluster: http.ClusterDep, asker: http.AskerDep,
     cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
@@ -113,7 +114,7 @@ async def list_models(
 
 
 @routes.post(
-    "/v1/models", tags=["models"], dependencies=_SUBMIT, **http.answers(schemas.Model, 201, takes=Registration)
+    "/v1/models", tags=["models"], dependencies=_SUBMIT, **http.answers(answers.Model, 201, takes=Registration)
 )
 async def register_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
@@ -127,7 +128,7 @@ async def register_model(request: Request, cluster: http.ClusterDep, asker: http
     return await threads.run(work)
 
 
-@routes.get("/v1/models/{model}", tags=["models"], **http.answers(schemas.Model))
+@routes.get("/v1/models/{model}", tags=["models"], **http.answers(answers.Model))
 async def one_model(model: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Show a model and where it lies."""
     return shown(await threads.run(lambda: queries.one(cluster, asker.tenant, model)))

@@ -1,41 +1,17 @@
-"""Rows of models and data, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about models and data."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TypedDict
 
 from coordinator import decoding, places
 from coordinator.artifacts.catalog import Model
 from jobs.store.artifacts import Artifact
 from jobs.store.services import Service
+from threads_protocol.answers import models as answers
 
 
-class ModelRow(TypedDict):
-    model_name: str
-    type: str
-    source: str
-    status: str
-    bytes: int
-    locations: list[str]
-    weights: list[str]
-    services: list[str]
-    artifact_id: str
-    created: str
-
-
-class ChunkRow(TypedDict):
-    chunk_id: str
-    device: str
-    locations: list[str]
-    bytes: int
-    files: int
-    references: int
-    artifact_id: str
-    created: str
-
-
-def model_row(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> ModelRow:
+def model_row(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> answers.Model:
     """Return a model; `services` are all of its tenant, `loaded` artifacts that replicas have on GPUs, and where."""
     artifact = model.artifact
     served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]
@@ -48,7 +24,7 @@ def model_row(model: Model, services: Sequence[Service], loaded: Collection[tupl
     }  # fmt: skip
 
 
-def chunk_row(chunk_id: str, artifact: Artifact) -> ChunkRow:
+def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
     """Return a chunk of data."""
     there = places.held(artifact.holders)
     others = [one for one in artifact.holders if one != "kept" and not one.startswith(places.HOLDER)]

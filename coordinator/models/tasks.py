@@ -14,15 +14,14 @@ from coordinator.artifacts import threads
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.models import schemas
-from coordinator.schemas import Answer
 from coordinator.workflows import submitting
+from threads_protocol.answers import models as answers
 
 #: Names a request, so that a repeated one begins nothing more.
 Key: TypeAlias = Annotated[str | None, Header(alias="Idempotency-Key", max_length=submissions.MAX_KEY)]
 
 
-def described(form: type[BaseModel], answer: type[Answer] = schemas.TaskBegun) -> dict[str, Any]:
+def described(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> dict[str, Any]:
     """Return the arguments of a route that takes this form and begins a task."""
     return {
         "status_code": 202,

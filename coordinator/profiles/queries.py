@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from coordinator.profiles import rows
-from coordinator.profiles.rows import ProfileRow
 from jobs import errors
 from jobs.store import Store
 from jobs.store.profiles import Profile
+from threads_protocol.answers import profiles as answers
 
 
-def profile_list(store: Store, tenant: str) -> list[ProfileRow]:
+def profile_list(store: Store, tenant: str) -> list[answers.Profile]:
     """Return a tenant's profiles, newest first."""
     return [_row(store, profile) for profile in store.profiles.of_tenant(tenant)]
 
 
-def one(store: Store, tenant: str, name: str) -> ProfileRow:
+def one(store: Store, tenant: str, name: str) -> answers.Profile:
     """Return the row of a profile. NotFound when there is none."""
     return _row(store, found(store, tenant, name))
 
@@ -32,6 +32,6 @@ def missing(name: str) -> errors.NotFound:
     return errors.NotFound(f"no profile {name}; list them with GET /api/profiles", field="name")
 
 
-def _row(store: Store, profile: Profile) -> ProfileRow:
+def _row(store: Store, profile: Profile) -> answers.Profile:
     recordings = store.profiles.recordings(profile.profile_id)
     return rows.profile_row(profile, recordings, int(store.clock.now() * 1000))

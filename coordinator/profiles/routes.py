@@ -14,8 +14,7 @@ from coordinator import bodies, http, patterns
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.profiles import queries, schemas
-from coordinator.profiles.rows import ProfileRow
+from coordinator.profiles import queries
 from jobs import errors
 from jobs.store.profiles import (
     DEFAULT_HZ,
@@ -27,6 +26,7 @@ from jobs.store.profiles import (
     NAME,
     Profile,
 )
+from threads_protocol.answers import profiles as answers
 
 routes = http.router(tag="fleet")
 
@@ -48,20 +48,20 @@ class NewProfile(BaseModel):
     job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="A job with whose end it stops.")
 
 
-@routes.get("/profiles", **http.answers(schemas.ProfileList))
+@routes.get("/profiles", **http.answers(answers.ProfileList))
 def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's profiles."""
     return shown({"profiles": queries.profile_list(cluster.store, tenant)})
 
 
-@routes.post("/profiles", dependencies=_SUBMIT, **http.answers(schemas.Profile, 201, takes=NewProfile))
+@routes.post("/profiles", dependencies=_SUBMIT, **http.answers(answers.Profile, 201, takes=NewProfile))
 async def start_profile(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
     asked = http.parsed(NewProfile, await bodies.body(request))
     return shown(await run_in_threadpool(_started, cluster, asked, asker), 201)
 
 
-def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> ProfileRow:
+def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> answers.Profile:
     _ = cluster.artifacts.transfers  # MissingSetting where nothing could be stored
     _check_hosts(cluster, asked.hosts)
     _check_job(cluster, asked.job_id, asker)
@@ -109,20 +109,20 @@ def _check_job(cluster: Cluster, job_id: str | None, asker: Asker) -> None:
         raise errors.Conflict(f"job_id: job {job_id} has ended: it is {state}", field="job_id")
 
 
-@routes.get("/profiles/{name}", **http.answers(schemas.Profile))
+@routes.get("/profiles/{name}", **http.answers(answers.Profile))
 def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a profile: its recordings, and how far they are."""
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.answers(schemas.Profile))
+@routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.answers(answers.Profile))
 def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
     cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, asker.actor)
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.answers(schemas.Profile))
+@routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.answers(answers.Profile))
 def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
     profile = queries.found(cluster.store, tenant, name)

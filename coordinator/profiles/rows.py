@@ -1,48 +1,16 @@
-"""Rows of profiles, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about profiles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from coordinator import decoding
 from jobs.store.profiles import SILENT_MS, KnownRecording, Profile
+from threads_protocol.answers import profiles as answers
 
 
-class RecordingRow(TypedDict):
-    name: str
-    worker: str
-    host: str
-    devices: list[str]
-    state: str
-    samples: int
-    missed: int
-    seconds: float
-    bytes: int
-    cpu_seconds: float
-    ended: str | None
-
-
-class ProfileRow(TypedDict):
-    name: str
-    id: str
-    tenant: str
-    state: str
-    hz: int
-    hosts: list[str]
-    job_id: str | None
-    created: str
-    ends: str
-    ended: str | None
-    artifact_id: str | None
-    trouble: str | None
-    samples: int
-    missed: int
-    bytes: int
-    recordings: list[RecordingRow]
-
-
-def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> ProfileRow:
+def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> answers.Profile:
     """Return a profile with what was recorded; `now` is in milliseconds of Redis' clock."""
     rows = [recording_row(one, now) for one in recordings]
     return {
@@ -56,7 +24,7 @@ def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int
     }  # fmt: skip
 
 
-def recording_row(one: KnownRecording, now: int) -> RecordingRow:
+def recording_row(one: KnownRecording, now: int) -> answers.Recording:
     """Return a recording. What a worker says of it counts as far as it is of the right type."""
     row = one.row
     devices = row.get("devices")

@@ -21,7 +21,7 @@ from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc.frames import Frame, Frames
 from coordinator.rpc.inside import Answer, Request, asked
 from jobs import errors
-from jobs.models import TERMINAL
+from threads_protocol.states import TERMINAL
 
 #: Calls that stream at once, in one coordinator.
 MAX_STREAMS = 256

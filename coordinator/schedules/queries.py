@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from coordinator.schedules import rows
-from coordinator.schedules.rows import ScheduleRow
 from jobs import errors
 from jobs.store import Store
 from jobs.store.schedules import Schedule, Schedules
 from jobs.store.workflows import Workflows
+from threads_protocol.answers import schedules as answers
 
 
-def schedule_list(store: Store, tenant: str) -> list[ScheduleRow]:
+def schedule_list(store: Store, tenant: str) -> list[answers.Schedule]:
     """Return a tenant's schedules by name."""
     found = store.schedules.of_tenant(tenant)
     states = _workflow_states(store.workflows, found)
@@ -25,7 +25,7 @@ def found(store: Schedules, tenant: str, name: str) -> Schedule:
     return schedule
 
 
-def one(store: Store, tenant: str, name: str) -> ScheduleRow:
+def one(store: Store, tenant: str, name: str) -> answers.Schedule:
     """Return the row of a schedule with what it submits. NotFound when there is none."""
     schedule = found(store.schedules, tenant, name)
     return rows.whole_row(schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id))

@@ -12,14 +12,14 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.schedules import additions, queries, schemas
+from coordinator.schedules import additions, queries
 from coordinator.schedules.additions import NewSchedule
-from coordinator.schedules.rows import ScheduleRow
 from coordinator.schedules.runs import times
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.schedules import NAME, Schedule
+from threads_protocol.answers import schedules as answers
 
 routes = http.router(tag="jobs")
 
@@ -27,20 +27,20 @@ _SUBMIT = [http.needs(Scope.SUBMIT)]
 Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
 
 
-@routes.get("/schedules", **http.answers(schemas.ScheduleList))
+@routes.get("/schedules", **http.answers(answers.ScheduleList))
 def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's schedules."""
     return shown({"schedules": queries.schedule_list(cluster.store, tenant)})
 
 
-@routes.post("/schedules", dependencies=_SUBMIT, **http.answers(schemas.Schedule, 201, takes=NewSchedule))
+@routes.post("/schedules", dependencies=_SUBMIT, **http.answers(answers.Schedule, 201, takes=NewSchedule))
 async def add_schedule(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
     asked = http.parsed(NewSchedule, await bodies.body(request))
     return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
 
 
-def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> ScheduleRow:
+def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> answers.Schedule:
     schedule, artifacts = additions.planned(cluster, asked, asker)
     how, what = cluster.store.schedules.add(schedule, artifacts, asker.actor)
     if how == "exists":
@@ -56,7 +56,7 @@ def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> ScheduleRow:
     return queries.one(cluster.store, asker.tenant, asked.name)
 
 
-@routes.get("/schedules/{name}", **http.answers(schemas.Schedule))
+@routes.get("/schedules/{name}", **http.answers(answers.Schedule))
 def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a schedule, what it submits and its next runs."""
     return shown(queries.one(cluster.store, tenant, name))
@@ -70,7 +70,7 @@ def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return Response(status_code=204)
 
 
-@routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+@routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.answers(answers.Schedule))
 def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, asker.actor):
@@ -88,7 +88,7 @@ def _check_may_start(schedule: Schedule, asker: Asker) -> None:
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
 
 
-@routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+@routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.answers(answers.Schedule))
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
@@ -101,7 +101,7 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return shown(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.answers(schemas.Started, 202))
+@routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.answers(answers.Started, 202))
 def run_schedule(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:

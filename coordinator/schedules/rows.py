@@ -1,47 +1,20 @@
-"""Rows of schedules, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about schedules."""
 
 from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import Any, NotRequired, TypedDict
 
 from coordinator import decoding
 from coordinator.schedules import runs
 from jobs.store.schedules import Schedule
+from threads_protocol.answers import schedules as answers
 
 #: Runs to come that are shown of one schedule.
 NEXT_RUNS = 5
 
 
-class ScheduleRow(TypedDict):
-    name: str
-    id: str
-    tenant: str
-    type: str
-    every_seconds: int | None
-    cron: str | None
-    timezone: str
-    overlap: bool
-    catch_up: str
-    state: str
-    created: str
-    next_run: str | None
-    last_run: str | None
-    last_job_id: str | None
-    last_workflow_id: str | None
-    last_workflow_state: str | None
-    last_outcome: str | None
-    submitted: int
-    skipped: int
-    missed: int
-    failed: int
-    next_runs: NotRequired[list[str]]
-    job: NotRequired[dict[str, Any]]
-    workflow: NotRequired[str]
-
-
-def schedule_row(schedule: Schedule, workflow_state: str | None) -> ScheduleRow:
+def schedule_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
     """Return a schedule, with the state that its last workflow has now; None: it has none any more."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
@@ -59,10 +32,10 @@ def schedule_row(schedule: Schedule, workflow_state: str | None) -> ScheduleRow:
     }  # fmt: skip
 
 
-def whole_row(schedule: Schedule, workflow_state: str | None) -> ScheduleRow:
+def whole_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
     """Return a schedule with what it submits and its next runs."""
     coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
-    row: ScheduleRow = {
+    row: answers.Schedule = {
         **schedule_row(schedule, workflow_state), "next_runs": [decoding.moment(at) for at in coming],
     }  # fmt: skip
     if schedule.workflow:

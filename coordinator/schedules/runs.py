@@ -11,11 +11,11 @@ from coordinator.schedules.times import Times
 from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED
 from jobs import errors
-from jobs.models import TERMINAL
 from jobs.settings import Settings
 from jobs.store import connection
 from jobs.store.schedules import Schedule, Schedules
 from jobs.store.workflows import Workflows
+from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 

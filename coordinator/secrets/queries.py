@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from coordinator.secrets import rows, vault
-from coordinator.secrets.rows import SecretRow
 from coordinator.secrets.vault import Vault
+from threads_protocol.answers import secrets as answers
 
 
-def secret_list(secrets: Vault, tenant: str) -> list[SecretRow]:
+def secret_list(secrets: Vault, tenant: str) -> list[answers.Secret]:
     """Return a tenant's secrets by name."""
     return [
         rows.secret_row(tenant, secret, readable=secrets.keys.has(secret.key)) for secret in secrets.all(tenant)
     ]  # fmt: skip
 
 
-def one(secrets: Vault, tenant: str, name: str) -> SecretRow:
+def one(secrets: Vault, tenant: str, name: str) -> answers.Secret:
     """Return one secret. NotFound when there is none."""
     for row in secret_list(secrets, tenant):
         if row["name"] == name:

@@ -11,10 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.secrets import queries, schemas
+from coordinator.secrets import queries
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store.secrets import MAX_BYTES, NAME
+from threads_protocol.answers import secrets as answers
 
 routes = http.router(tag="access")
 
@@ -30,14 +31,14 @@ class NewSecret(BaseModel):
     value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
 
 
-@routes.get("/secrets", dependencies=_RUN, **http.answers(schemas.SecretList))
+@routes.get("/secrets", dependencies=_RUN, **http.answers(answers.SecretList))
 def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's secrets without their values, which no route answers."""
     secrets = cluster.secrets
     return shown({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
 
 
-@routes.put("/secrets/{name}", dependencies=_RUN, **http.answers(schemas.Secret, takes=NewSecret))
+@routes.put("/secrets/{name}", dependencies=_RUN, **http.answers(answers.Secret, takes=NewSecret))
 async def put_secret(
     request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
@@ -54,7 +55,7 @@ def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, aske
     return Response(status_code=204)
 
 
-@routes.post("/rotate-secrets", dependencies=_ADMIN, **http.answers(schemas.Rotated))
+@routes.post("/rotate-secrets", dependencies=_ADMIN, **http.answers(answers.Rotated))
 def rotate_secrets(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})

@@ -1,22 +1,13 @@
-"""Rows of secrets, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about secrets."""
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from coordinator import decoding
 from jobs.store.secrets import Secret
+from threads_protocol.answers import secrets as answers
 
 
-class SecretRow(TypedDict):
-    tenant: str
-    name: str
-    changed: str
-    key: str
-    readable: bool
-
-
-def secret_row(tenant: str, secret: Secret, *, readable: bool) -> SecretRow:
+def secret_row(tenant: str, secret: Secret, *, readable: bool) -> answers.Secret:
     """Return a secret without its value."""
     return {
         "tenant": tenant, "name": secret.name, "changed": decoding.moment_ms(str(secret.changed)), "key": secret.key,

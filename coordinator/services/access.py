@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from coordinator.services import planning, queries
-from coordinator.services.rows import AccessRow
 from engines import registry
 from jobs import errors
 from jobs.store import Store
+from threads_protocol.answers import services as answers
 
 
-def of(store: Store, tenant: str, name: str) -> AccessRow:
+def of(store: Store, tenant: str, name: str) -> answers.Access:
     """Return where the replica that leads answers. NotFound; Conflict where none ever does; else Unavailable."""
     service = queries.found(store, tenant, name)
     credentials = registry.credentials(service.engine)

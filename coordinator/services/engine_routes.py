@@ -6,20 +6,19 @@ from fastapi import Response
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.services import schemas
-from coordinator.services.rows import EngineRow
 from engines import registry
+from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
 
 
-@routes.get("/engines", **http.answers(schemas.EngineList))
+@routes.get("/engines", **http.answers(answers.EngineList))
 def list_engines(_cluster: http.ClusterDep) -> Response:
     """List the engines by which services are run."""
     return shown({"engines": [_row(name) for name in registry.names()]})
 
 
-def _row(name: str) -> EngineRow:
+def _row(name: str) -> answers.Engine:
     engine = registry.definition(name)
     return {
         "engine": name, "summary": engine.SUMMARY, "routes": engine.ROUTES, "large": registry.is_large(name),

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
 
 from jobs.store.services import Lately
+from threads_protocol.answers import services as answers
 
 #: Times and speeds are counted by powers of this, so that a median is right to 5 %.
 STEP = 1.09
@@ -36,19 +36,6 @@ class Exchange:
     seconds: float = 0.0
 
 
-class LastMinuteRow(TypedDict):
-    seconds: float
-    requests: int
-    failed: int
-    prompt_tokens: int
-    answer_tokens: int
-    requests_per_second: float
-    answer_tokens_per_second: float
-    median_seconds: float | None
-    median_first_token_seconds: float | None
-    median_stream_tokens_per_second: float | None
-
-
 def counts(exchange: Exchange) -> Counter[str]:
     """Return what a request that has ended adds, by name."""
     failed = exchange.status != _LEFT and (exchange.status == _TOO_MANY or exchange.status >= _SERVERS)
@@ -67,7 +54,7 @@ def _place(name: str, value: float) -> str:
     return f"{name}|{math.floor(math.log(max(value, _LEAST), STEP))}"
 
 
-def row(lately: Lately) -> LastMinuteRow:
+def row(lately: Lately) -> answers.LastMinute:
     """Return the figures of a service as the API shows them."""
     known = lately.counts
     requests, answer = known.get(REQUESTS, 0), known.get(ANSWER, 0)

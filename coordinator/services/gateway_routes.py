@@ -18,6 +18,7 @@ from coordinator.services.routing import Route
 from coordinator.state import shared_state
 from engines import calls
 from jobs import errors
+from threads_protocol.answers import services as answers
 
 routes = http.router(openai.PREFIX, tag="inference", scope=Scope.INFER)
 
@@ -32,14 +33,14 @@ def _gateway(request: Request) -> Gateway:
     return gateway
 
 
-@routes.get("/models", **http.answers(schemas.ModelList))
+@routes.get("/models", **http.answers(answers.ModelList))
 async def list_models(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """List the models that the tenant serves."""
     found = await _gateway(request).routes.of_tenant(asker.tenant)
     return shown({"object": "list", "data": [_row(route) for route in found]})
 
 
-@routes.get("/models/{model}", **http.answers(schemas.ServedModel))
+@routes.get("/models/{model}", **http.answers(answers.ServedModel))
 async def one_model(
     request: Request, model: Annotated[str, Path(max_length=64)], asker: http.AskerDep, _cluster: http.ClusterDep
 ) -> Response:

@@ -15,7 +15,7 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import additions, queries, routes, schemas
+from coordinator.services import additions, queries, routes
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway import Question, Whole, question
 from coordinator.services.gateway_routes import MAX_BODY, pass_on
@@ -24,6 +24,7 @@ from coordinator.services.routes import Scale
 from engines import calls, registry
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
+from threads_protocol.answers import services as answers
 from threads_protocol.numbers import short
 
 routes_of_llm = http.router()
@@ -74,7 +75,7 @@ class Inference(BaseModel):
     stop_sequences: list[str] = Field(default_factory=list, max_length=16, description="Texts that end the answer.")
 
 
-@routes_of_llm.get("/llm/models", tags=["services"], **http.answers(schemas.ServiceList))
+@routes_of_llm.get("/llm/models", tags=["services"], **http.answers(answers.ServiceList))
 async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List the services of a tenant, as GET /api/services does."""
     return await routes.list_services(request, cluster, tenant)
@@ -84,7 +85,7 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
     "/llm/models/deploy",
     tags=["services"],
     dependencies=_RUN,
-    **http.answers(schemas.Deployed, 202, takes=NewDeployment),
+    **http.answers(answers.Deployed, 202, takes=NewDeployment),
 )
 async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Serve a model, as POST /api/services does."""
@@ -154,7 +155,7 @@ def _memory(asked: NewDeployment) -> int | None:
     "/llm/models/{deployment}/inference",
     tags=["inference"],
     dependencies=_INFER,
-    **http.answers(schemas.InferredText, takes=Inference),
+    **http.answers(answers.InferredText, takes=Inference),
 )
 async def infer(
     request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
@@ -190,7 +191,7 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service, takes=Scale)
+    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, **http.answers(answers.Service, takes=Scale)
 )
 async def scale(
     request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
@@ -200,7 +201,7 @@ async def scale(
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service)
+    "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
 )
 def restart(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Replace all replicas, one after the other."""
@@ -208,7 +209,7 @@ def restart(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service)
+    "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
 )
 def stop(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """End all replicas until the deployment is scaled or restarted."""

@@ -9,14 +9,14 @@ from coordinator.asker import Asker
 from coordinator.services import page_layer, tickets
 from coordinator.services.page_names import PageNames
 from coordinator.services.routing import Routes
-from coordinator.services.rows import PageLinkRow
 from coordinator.services.tickets import Use
 from engines import registry
 from jobs import errors
 from jobs.store.services import Service
+from threads_protocol.answers import services as answers
 
 
-async def link(request: Request, service: Service, asker: Asker, routes: Routes, names: PageNames) -> PageLinkRow:
+async def link(request: Request, service: Service, asker: Asker, routes: Routes, names: PageNames) -> answers.PageLink:
     """Return a link to a service's page; without a token the address alone, which needs none there.
 
     Conflict where the engine shows nothing; Forbidden without TLS; Unavailable while no replica answers for it.

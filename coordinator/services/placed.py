@@ -12,10 +12,10 @@ from coordinator.cluster import Cluster
 from coordinator.places import Place
 from coordinator.services import additions, planning, queries
 from coordinator.services.additions import NewService
-from coordinator.services.rows import ServiceRow
 from jobs import errors
 from jobs.models import Actor
 from jobs.store.services import Service, Services
+from threads_protocol.answers import services as answers
 
 _OTHERS = re.compile(r"[^a-z0-9]+")
 #: Deaths in a row after which nobody waits for a replica any longer.
@@ -93,7 +93,7 @@ def _add(
     return service
 
 
-def ready(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
+def ready(cluster: Cluster, tenant: str, name: str) -> answers.Service:
     """Return a service of which a replica is ready. Unavailable until then; Conflict where its replicas die."""
     row = queries.one(cluster.store, cluster.queries.jobs, tenant, name)
     if row["ready"]:

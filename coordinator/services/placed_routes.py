@@ -11,10 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http, places
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.services import openai, placed, queries, schemas
+from coordinator.services import openai, placed, queries
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.store import artifacts
+from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
 
@@ -32,7 +33,7 @@ class ModelAt(BaseModel):
     )
 
 
-@routes.post("/v1/services", dependencies=[http.needs(Scope.RUN)], **http.answers(schemas.Placed, 202, takes=ModelAt))
+@routes.post("/v1/services", dependencies=[http.needs(Scope.RUN)], **http.answers(answers.Placed, 202, takes=ModelAt))
 async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Serve a model at a place; what is served there already stays as it is."""
     asked = http.parsed(ModelAt, await bodies.body(request))
@@ -50,7 +51,7 @@ async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.As
     return await run_in_threadpool(work)
 
 
-@routes.get("/v1/services/{name}/status", **http.answers(schemas.PlacedStatus))
+@routes.get("/v1/services/{name}/status", **http.answers(answers.PlacedStatus))
 def service_status(name: Service, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Show how a service is, and where it is asked."""
     row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jobs.models import TERMINAL
 from jobs.store.services import Replica, Service
+from threads_protocol.states import TERMINAL
 
 #: Milliseconds before the second replica after a death begins, which double with each further death in a row, and the
 #: longest such wait.

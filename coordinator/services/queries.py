@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
 from coordinator.services import rows
-from coordinator.services.rows import ServiceRow
 from jobs import errors
 from jobs.store import Store
 from jobs.store.services import Replica, Service
+from threads_protocol.answers import services as answers
 
 
-def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[ServiceRow]:
+def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[answers.Service]:
     """Return a tenant's services by name; `unreached` as of `rows.service_row`."""
     found = store.services.of_tenant(tenant)
     replicas = store.services.replicas([one.service_id for one in found])
@@ -34,7 +34,7 @@ def found(store: Store, tenant: str, name: str) -> Service:
 
 def one(
     store: Store, jobs: JobQueries, tenant: str, name: str, unreached: Mapping[str, str] | None = None
-) -> ServiceRow:
+) -> answers.Service:
     """Return the row of a service with what was asked for. NotFound when there is none."""
     service = found(store, tenant, name)
     replicas = store.services.replicas([service.service_id])[service.service_id]

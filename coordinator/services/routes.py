@@ -12,13 +12,13 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import access, additions, page_links, queries, scaling, schemas
+from coordinator.services import access, additions, page_links, queries, scaling
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway import Gateway
 from coordinator.services.page_names import PageNames
-from coordinator.services.rows import ServiceRow
 from coordinator.state import shared_state
 from jobs.kinds.service.parameters import NAME
+from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
 
@@ -33,7 +33,7 @@ class Scale(BaseModel):
     replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
 
 
-@routes.get("/services", **http.answers(schemas.ServiceList))
+@routes.get("/services", **http.answers(answers.ServiceList))
 async def list_services(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's services with their replicas."""
     unreached = await _unreached(request, tenant)
@@ -47,25 +47,25 @@ async def _unreached(request: Request, tenant: str) -> dict[str, str]:
     return found
 
 
-@routes.post("/services", dependencies=_RUN, **http.answers(schemas.Service, 201, takes=NewService))
+@routes.post("/services", dependencies=_RUN, **http.answers(answers.Service, 201, takes=NewService))
 async def add_service(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Keep replicas of an engine up, from now on."""
     asked = http.parsed(NewService, await bodies.body(request))
     return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
 
 
-def _added(cluster: Cluster, asked: NewService, asker: Asker) -> ServiceRow:
+def _added(cluster: Cluster, asked: NewService, asker: Asker) -> answers.Service:
     service = additions.planned(cluster, asked, asker)
     if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
         raise refused
     return _row(cluster, asker.tenant, asked.name)
 
 
-def _row(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
+def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
     return queries.one(cluster.store, cluster.queries.jobs, tenant, name)
 
 
-@routes.get("/services/{name}", **http.answers(schemas.Service))
+@routes.get("/services/{name}", **http.answers(answers.Service))
 async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a service, its replicas, and what was asked for."""
     unreached = await _unreached(request, tenant)
@@ -82,7 +82,7 @@ def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return Response(status_code=204)
 
 
-@routes.post("/services/{name}/scale", dependencies=_RUN, **http.answers(schemas.Service, takes=Scale))
+@routes.post("/services/{name}/scale", dependencies=_RUN, **http.answers(answers.Service, takes=Scale))
 async def scale_service(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:
@@ -100,7 +100,7 @@ async def scale_service(
     return await run_in_threadpool(work)
 
 
-@routes.post("/services/{name}/access", dependencies=_RUN, **http.answers(schemas.Access))
+@routes.post("/services/{name}/access", dependencies=_RUN, **http.answers(answers.Access))
 def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
     answer = shown(access.of(cluster.store, tenant, name))
@@ -109,7 +109,7 @@ def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return answer
 
 
-@routes.post("/services/{name}/open", dependencies=[http.needs(Scope.READ)], **http.answers(schemas.PageLink))
+@routes.post("/services/{name}/open", dependencies=[http.needs(Scope.READ)], **http.answers(answers.PageLink))
 async def open_page(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:
@@ -120,7 +120,7 @@ async def open_page(
     return shown(await page_links.link(request, service, asker, gateway.routes, names))
 
 
-@routes.post("/services/{name}/restart", dependencies=_RUN, **http.answers(schemas.Service))
+@routes.post("/services/{name}/restart", dependencies=_RUN, **http.answers(answers.Service))
 def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
     if not cluster.store.services.restart(tenant, name, asker.actor):
@@ -128,7 +128,7 @@ def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     return shown(_row(cluster, tenant, name))
 
 
-@routes.post("/services/{name}/stop", dependencies=_RUN, **http.answers(schemas.Service))
+@routes.post("/services/{name}/stop", dependencies=_RUN, **http.answers(answers.Service))
 def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """End all replicas, and keep none until the service is scaled or restarted."""
     if not cluster.store.services.stop(tenant, name, asker.actor):

@@ -1,82 +1,26 @@
-"""Rows of services, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about services."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
 
 from coordinator import decoding
 from coordinator.services import figures, planning, scaling
-from coordinator.services.figures import LastMinuteRow
 from engines import registry
-from jobs.models import TERMINAL
 from jobs.store.services import Lately, Replica, Service
+from threads_protocol.answers import services as answers
+from threads_protocol.states import TERMINAL
 
 #: States of replicas, the best first.
 STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
 _MS = 1000
 
 
-class ReplicaRow(TypedDict):
-    job_id: str
-    state: str
-    because: str | None
-    worker: str | None
-    host: str | None
-    generation: int
-    since: str
-    requests: int
-    devices: list[str] | None
-    memory_bytes: int | None
-
-
-class ServiceRow(TypedDict):
-    name: str
-    tenant: str
-    engine: str
-    model: str | None
-    state: str
-    replicas: int
-    ready: int
-    requests: int
-    created: str
-    failures: int
-    next_start: str | None
-    last_failure: str | None
-    running: list[ReplicaRow]
-    last_minute: LastMinuteRow
-    page: bool
-    asked: NotRequired[dict[str, Any]]
-    last_dead_job_id: NotRequired[str | None]
-
-
-class EngineRow(TypedDict):
-    engine: str
-    summary: str
-    routes: str
-    large: bool
-    packages: str
-    parameters: dict[str, Any]
-
-
-class AccessRow(TypedDict):
-    job_id: str
-    address: str
-    port: int
-    certificate: str
-    private_key: str
-
-
-class PageLinkRow(TypedDict):
-    url: str
-    seconds: int | None
-
-
 def service_row(
     service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
     unreached: Mapping[str, str],
-) -> ServiceRow:  # fmt: skip
+) -> answers.Service:  # fmt: skip
     """Return a service.
 
     `waits` says why jobs of replicas wait, `unreached` why the coordinator does not reach some that are ready; `now` is
@@ -104,13 +48,13 @@ def service_row(
 def whole_row(
     service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
     unreached: Mapping[str, str],
-) -> ServiceRow:  # fmt: skip
+) -> answers.Service:  # fmt: skip
     """Return the same with what was asked for."""
     row = service_row(service, replicas, waits, lately, now, unreached)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
 
 
-def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[str, str]) -> ReplicaRow:
+def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[str, str]) -> answers.ServiceReplica:
     report, state = replica.report, state_of(replica)
     because = waits.get(replica.job_id) if state == "waiting" else report.why if report else None
     if state == "ready" and (why := unreached.get(replica.job_id)):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from coordinator.fleet import hosts
-from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.jobs import scheduler
-from coordinator.telemetry.rows import AlertRow
 from jobs import queues
 from jobs.models import Device, Priority
 from jobs.settings import Settings
+from threads_protocol.answers import fleet as fleet_answers
+from threads_protocol.answers import telemetry as telemetry_answers
 
 #: Seconds for which a resolved alert is shown, and the number of alerts kept at most.
 KEPT_SECONDS, MOST_KEPT = 3600.0, 200
@@ -50,8 +50,8 @@ def rules(settings: Settings) -> dict[str, Rule]:
 class Facts:
     """Facts that the rules look at: workers and queues as the API shows them."""
 
-    workers: Sequence[WorkerRow] = ()
-    queues: Sequence[QueueRow] = ()
+    workers: Sequence[fleet_answers.Worker] = ()
+    queues: Sequence[fleet_answers.Queue] = ()
     fleet: scheduler.Fleet = field(default_factory=scheduler.Fleet)
     #: Jobs that failed within the hour, by kind.
     failed: Mapping[str, int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def _queues(facts: Facts) -> Iterable[Finding]:
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
-def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Finding]:
+def _workers(workers: Sequence[fleet_answers.Worker], lost_seconds: float) -> Iterable[Finding]:
     for worker in workers:
         name, seen = worker["id"], worker["seen_seconds_ago"]
         lost = worker["state"] == "lost" and seen < lost_seconds
@@ -135,7 +135,7 @@ def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Find
         yield Finding(rule="gpu-cordoned", subject=name, value=float(bool(sick)), text=text)
 
 
-def _clocks(workers: Sequence[WorkerRow]) -> Iterable[Finding]:
+def _clocks(workers: Sequence[fleet_answers.Worker]) -> Iterable[Finding]:
     for host, live in hosts.by_host(worker for worker in workers if worker["live"]).items():
         offset = hosts.clock_offset(live) or 0.0
         where = "ahead of" if offset > 0 else "behind"
@@ -143,7 +143,7 @@ def _clocks(workers: Sequence[WorkerRow]) -> Iterable[Finding]:
         yield Finding(rule="clock-offset", subject=host, value=abs(offset), text=text)
 
 
-Alert = AlertRow
+Alert = telemetry_answers.Alert
 
 
 class Watch:
@@ -172,7 +172,7 @@ class Watch:
         rule = self._rules[finding.rule]
         if not fires and self._streaks[finding.id] < rule.rounds:
             return None
-        alert: AlertRow = {
+        alert: telemetry_answers.Alert = {
             "id": finding.id, "rule": finding.rule, "subject": finding.subject, "severity": rule.severity,
             "state": "firing", "since": known["since"] if known is not None and fires else now, "until": None,
             "value": finding.value, "threshold": rule.threshold, "unit": rule.unit, "text": finding.text,

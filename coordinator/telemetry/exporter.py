@@ -20,13 +20,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator.fleet import hosts
-from coordinator.fleet.rows import WorkerRow
 from coordinator.queries import Queries
 from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
-from jobs.models import DEFAULT_TENANT, TERMINAL, Device
+from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
 from jobs.store import Store, connection, keys, skipped
+from threads_protocol.answers import fleet as answers
+from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class ClusterCollector(Collector):
         yield _filled(metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()})
         yield from self._hosts(live)
 
-    def _hosts(self, live: list[WorkerRow]) -> Iterator[Metric]:
+    def _hosts(self, live: list[answers.Worker]) -> Iterator[Metric]:
         labels = metrics.WORKER_INFO.labels[1:]
         infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
         yield _filled(metrics.WORKER_INFO, infos)
@@ -218,7 +219,7 @@ class ClusterCollector(Collector):
         })  # fmt: skip
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
-    def _derived(self, live: list[WorkerRow]) -> Iterator[Metric]:
+    def _derived(self, live: list[answers.Worker]) -> Iterator[Metric]:
         """Figures of hosts that are made of several of their workers'."""
         by_host = hosts.by_host(live)
         for metric, made in ((metrics.HOST_SCORE, hosts.score), (metrics.HOST_CLOCK, hosts.clock_offset)):

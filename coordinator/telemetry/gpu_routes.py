@@ -8,10 +8,10 @@ from fastapi import Response
 
 from coordinator import http
 from coordinator.fleet import rows as fleet_rows
-from coordinator.fleet.rows import FleetGpuRow
 from coordinator.http import shown
-from coordinator.telemetry import history, schemas
-from coordinator.telemetry.rows import GpuFiguresRow, GpuNowRow, GpuStatusRow, GpuThenRow, HistoryRow
+from coordinator.telemetry import history
+from threads_protocol.answers import fleet as fleet_answers
+from threads_protocol.answers import telemetry as telemetry_answers
 
 routes = http.router(tag="cluster")
 
@@ -19,14 +19,14 @@ _SECONDS = 60
 _GIBIBYTE = 1 << 30
 
 
-@routes.get("/llm/gpu/status", **http.answers(schemas.GpuStatus))
+@routes.get("/llm/gpu/status", **http.answers(telemetry_answers.GpuStatus))
 def gpu_status(cluster: http.ClusterDep) -> Response:
     """GPUs of live workers now, and each second of the last minute: GiB, percent, degrees Celsius, watts."""
     gpus = [gpu for gpu in fleet_rows.gpus(cluster.queries.fleet.workers()) if gpu["live"]]
     numbers = {gpu["uuid"]: number for number, gpu in enumerate(gpus)}
     now, blocks = history.read(cluster.store, _SECONDS)
     then = history.binned(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
-    row: GpuStatusRow = {
+    row: telemetry_answers.GpuStatus = {
         "summary": {"available": bool(gpus), "count": len(gpus),
                     "gpus": [_now(number, gpu) for number, gpu in enumerate(gpus)]},
         "recent_metrics": _recent(then, numbers),
@@ -34,14 +34,14 @@ def gpu_status(cluster: http.ClusterDep) -> Response:
     return shown(row)
 
 
-def _now(number: int, gpu: FleetGpuRow) -> GpuNowRow:
+def _now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answers.GpuNow:
     return {"name": gpu.get("name", ""), **_figures(number, gpu.get("memory_total_bytes"), gpu.get("memory_used_bytes"),
             gpu.get("utilization_ratio"), gpu.get("temperature_celsius"), gpu.get("power_watts"))}  # fmt: skip
 
 
-def _recent(then: HistoryRow, numbers: Mapping[str, int]) -> list[GpuThenRow]:
+def _recent(then: telemetry_answers.History, numbers: Mapping[str, int]) -> list[telemetry_answers.GpuThen]:
     """Return what is known of each second and GPU, the oldest first."""
-    found: list[GpuThenRow] = []
+    found: list[telemetry_answers.GpuThen] = []
     for place, time in enumerate(then["times"]):
         for uuid, number in numbers.items():
             of = [_mean(then, f"gpu.{uuid}.{name}", place) for name in _NAMES]
@@ -54,14 +54,14 @@ def _recent(then: HistoryRow, numbers: Mapping[str, int]) -> list[GpuThenRow]:
 _NAMES: Sequence[str] = ("memory_total", "memory", "utilization", "temperature", "power")
 
 
-def _mean(then: HistoryRow, name: str, place: int) -> float | None:
+def _mean(then: telemetry_answers.History, name: str, place: int) -> float | None:
     bins = then["series"].get(name)
     return bins["mean"][place] if bins else None
 
 
 def _figures(
     number: int, total: float | None, used: float | None, busy: float | None, heat: float | None, power: float | None
-) -> GpuFiguresRow:
+) -> telemetry_answers.GpuFigures:
     return {
         "id": number, "memory_total": _scaled(total, 1 / _GIBIBYTE), "memory_used": _scaled(used, 1 / _GIBIBYTE),
         "utilization": _scaled(busy, 100), "temperature": _scaled(heat, 1), "power_usage": _scaled(power, 1),

@@ -11,13 +11,13 @@ from itertools import accumulate
 
 from coordinator.fleet import hosts
 from coordinator.queries import Queries
-from coordinator.telemetry.rows import MetricRow, SampleRow
 from jobs import metrics
-from jobs.models import JobState
 from jobs.store import keys
+from threads_protocol.answers import telemetry as answers
+from threads_protocol.states import JobState
 
 
-def rows(queries: Queries) -> list[MetricRow]:
+def rows(queries: Queries) -> list[answers.Metric]:
     """Return every metric of metrics.GRID with its samples, exact over all coordinators."""
     figures = queries.store.telemetry.figures
     live = [worker for worker in queries.fleet.workers() if worker["live"]]
@@ -35,12 +35,12 @@ def rows(queries: Queries) -> list[MetricRow]:
     ]
 
 
-def _sample(metric: metrics.Metric, value: float, suffix: str = "", **labels: str) -> SampleRow:
+def _sample(metric: metrics.Metric, value: float, suffix: str = "", **labels: str) -> answers.Sample:
     whole = int(value) if value == int(value) else value
     return {"name": metric.name + suffix, "labels": labels, "value": whole}
 
 
-def _completed(ended: Mapping[str, float]) -> list[SampleRow]:
+def _completed(ended: Mapping[str, float]) -> list[answers.Sample]:
     """Return jobs that ended, by whether they were done; `ended` by kind|state."""
     counts = {"success": 0.0, "failure": 0.0}
     for field, count in ended.items():
@@ -48,7 +48,7 @@ def _completed(ended: Mapping[str, float]) -> list[SampleRow]:
     return [_sample(metrics.GRID_COMPLETED, count, status=status) for status, count in counts.items()]
 
 
-def _durations(stored: Mapping[str, float]) -> list[SampleRow]:
+def _durations(stored: Mapping[str, float]) -> list[answers.Sample]:
     """Return the histogram of all kinds; `stored` by kind|bound, kind|sum in ms and kind|count."""
     totals: dict[str, float] = defaultdict(float)
     for field, value in stored.items():

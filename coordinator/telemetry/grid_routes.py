@@ -6,12 +6,13 @@ from fastapi import Response
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.telemetry import grid, schemas
+from coordinator.telemetry import grid
+from threads_protocol.answers import telemetry as answers
 
 routes = http.router(tag="cluster")
 
 
-@routes.get("/metrics", **http.answers(schemas.Metrics))
+@routes.get("/metrics", **http.answers(answers.Metrics))
 def grid_metrics(cluster: http.ClusterDep) -> Response:
     """Counts and durations of jobs, and scores of hosts, under the names of grid-cli; `cluster metrics` prints them.
 

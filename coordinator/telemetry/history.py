@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.telemetry.rows import BinsRow, HistoryRow
 from jobs import errors
 from jobs.store import Store, skipped
+from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import short
 
 #: Samples of a block, and blocks that are kept: an hour and what is not full.
@@ -149,7 +149,7 @@ class _Bins:
         self.sum[place] += sum(known)
         self.count[place] += len(known)
 
-    def shown(self) -> BinsRow:
+    def shown(self) -> answers.Bins:
         means = [rounded(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)]
         return {"min": self.low, "mean": means, "max": self.high}
 
@@ -160,7 +160,7 @@ def rounded(value: float) -> float:
     return int(short) if short.is_integer() else short
 
 
-def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int) -> HistoryRow:
+def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int) -> answers.History:
     """Return the figures as the API shows them. Bins begin at multiples of their length and stay."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from coordinator import decoding
 from coordinator.telemetry import alerts
-from coordinator.telemetry.rows import AlertRow
 from jobs.store import Store, skipped
+from threads_protocol.answers import telemetry as answers
 
 
 class TelemetryQueries:
@@ -16,13 +16,13 @@ class TelemetryQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def alerts(self) -> list[AlertRow]:
+    def alerts(self) -> list[answers.Alert]:
         """Return alerts that fire and, for an hour, those that did."""
         return alerts.shown(skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text)))
 
 
-def _alert(text: bytes) -> AlertRow:
-    alert: AlertRow = decoding.parsed(text)
+def _alert(text: bytes) -> answers.Alert:
+    alert: answers.Alert = decoding.parsed(text)
     if alert["state"] not in ("firing", "resolved") or not isinstance(alert["id"], str):
         raise ValueError("it is no alert")
     datetime.fromisoformat(alert["since"])

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator.decoding import moment
 from coordinator.fleet import hosts, rows
-from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
@@ -17,6 +16,7 @@ from jobs.figures import Figure
 from jobs.kinds import registry
 from jobs.store import skipped
 from jobs.store.telemetry import Memory
+from threads_protocol.answers import fleet as answers
 
 Figures = Iterator[tuple[str, float]]
 #: Bytes are written down in steps of this many: what changes below compresses badly and nobody sees it.
@@ -78,8 +78,8 @@ class Recorder:
 
     def _sample(
         self,
-        workers: Sequence[WorkerRow],
-        queues: Sequence[QueueRow],
+        workers: Sequence[answers.Worker],
+        queues: Sequence[answers.Queue],
         units: Mapping[str, int],
         memory: int,
         now: float,
@@ -91,7 +91,7 @@ class Recorder:
         }  # fmt: skip
         history.append(self._store, int(now), {name: history.rounded(value) for name, value in figures_now.items()})
 
-    def _cluster(self, live: Sequence[WorkerRow], queues: Sequence[QueueRow]) -> Figures:
+    def _cluster(self, live: Sequence[answers.Worker], queues: Sequence[answers.Queue]) -> Figures:
         yield "workers.live", len(live)
         yield "lanes.total", sum(worker["lanes"] for worker in live)
         yield "lanes.busy", sum(worker["busy_lanes"] for worker in live)
@@ -110,7 +110,7 @@ class Recorder:
             if speed is not None:
                 yield f"units.{kind}", speed
 
-    def _workers(self, live: Sequence[WorkerRow]) -> Figures:
+    def _workers(self, live: Sequence[answers.Worker]) -> Figures:
         for worker in live:
             yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
             for gpu in map(rows.by_name, worker.get("gpus", ())):
@@ -118,7 +118,7 @@ class Recorder:
                     if figure.history and gpu.get(figure.field) is not None:
                         yield f"gpu.{gpu['uuid']}.{figure.history}", _written(figure, gpu[figure.field])
 
-    def _hosts(self, live: Sequence[WorkerRow], now: float) -> Figures:
+    def _hosts(self, live: Sequence[answers.Worker], now: float) -> Figures:
         named = [worker for worker in live if worker["host"]]
         for figure in figures.HOST:
             speakers = hosts.speakers(named, figure.metric.labels) if figure.history else {}
@@ -145,7 +145,9 @@ class Recorder:
         )
         return dict(Counter(kind for kind in kinds if kind))
 
-    def _judge(self, workers: Sequence[WorkerRow], queues: Sequence[QueueRow], memory: Memory, now: float) -> None:
+    def _judge(
+        self, workers: Sequence[answers.Worker], queues: Sequence[answers.Queue], memory: Memory, now: float
+    ) -> None:
         facts = alerts.Facts(
             workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
             memory=memory.used / memory.limit if memory.limit else None, broken=self._store.telemetry.broken(),

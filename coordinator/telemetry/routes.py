@@ -10,9 +10,10 @@ from fastapi import Query, Response
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.telemetry import history, schemas, spans
+from coordinator.telemetry import history, spans
 from jobs import figures
 from jobs.figures import Figure
+from threads_protocol.answers import telemetry as answers
 
 routes = http.router(tag="cluster")
 
@@ -34,7 +35,7 @@ redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST
 of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
-@routes.get("/history", description=_FIGURES, **http.answers(schemas.History))
+@routes.get("/history", description=_FIGURES, **http.answers(answers.History))
 def read_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
@@ -46,7 +47,7 @@ def read_history(
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
-@routes.get("/stream", **http.answers(schemas.Spans))
+@routes.get("/stream", **http.answers(answers.Spans))
 def read_stream(
     cluster: http.ClusterDep,
     asker: http.AskerDep,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, TypeAlias
 
-from coordinator.telemetry.rows import SpanLaneRow, SpanRow, SpansRow
 from jobs.store import Store, skipped
 from jobs.store.fleet_reads import LastHeard
 from jobs.store.telemetry import StoredSpans
+from threads_protocol.answers import telemetry as answers
 from threads_protocol.numbers import exact
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
@@ -52,7 +52,7 @@ def _span(lane: str, text: str) -> Span:
 Hidden: TypeAlias = Callable[[Sequence[str]], Set[str]]
 
 
-def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) -> SpansRow:
+def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) -> answers.Spans:
     """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`.
 
     With `hidden`, the time of hidden jobs is shown, and nothing else of them. Of several small jobs nobody knows whose
@@ -99,8 +99,8 @@ def _told(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
     return [replace(span, job=None, kind=None, untold=True) if span.job in veiled else span for span in spans]
 
 
-def _shown(span: Span, lane: int) -> SpanRow:
-    row: SpanRow = {
+def _shown(span: Span, lane: int) -> answers.Span:
+    row: answers.Span = {
         "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
         "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": None if span.untold else exact(span.units),
         "leases": span.leases, "open": span.open,
@@ -112,8 +112,8 @@ def _shown(span: Span, lane: int) -> SpanRow:
     return row
 
 
-def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> SpanLaneRow:
-    row: SpanLaneRow = {"lane": lane, "worker": _worker(lane), "device": device}
+def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> answers.SpanLane:
+    row: answers.SpanLane = {"lane": lane, "worker": _worker(lane), "device": device}
     if heard is None or heard.lost or not heard.seen_ms or now - heard.seen_ms <= SILENT_MS:
         return row
     return {**row, "silent_since": heard.seen_ms / 1000}

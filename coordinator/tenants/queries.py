@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coordinator.asker import Asker, Scope
 from coordinator.tenants import rows
-from coordinator.tenants.rows import TenantRow
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store import Store
+from threads_protocol.answers import tenants as answers
 
 
 class TenantQueries:
@@ -16,12 +16,12 @@ class TenantQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def all(self, asker: Asker) -> list[TenantRow]:
+    def all(self, asker: Asker) -> list[answers.Tenant]:
         """Return the tenants by name; `default` and the asker's own whether they are registered or not."""
         names = {*self._store.tenants.names(), DEFAULT_TENANT} if asker.has(Scope.ADMIN) else set()
         return self._rows(sorted({asker.tenant, *names}))
 
-    def one(self, asker: Asker, name: str) -> TenantRow:
+    def one(self, asker: Asker, name: str) -> answers.Tenant:
         """Return one tenant. NotFound for one that is not registered, or that the asker does not see."""
         if asker.tenant != name:
             registered = asker.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
@@ -29,7 +29,7 @@ class TenantQueries:
                 raise missing(name)
         return self._rows([name])[0]
 
-    def _rows(self, names: list[str]) -> list[TenantRow]:
+    def _rows(self, names: list[str]) -> list[answers.Tenant]:
         return [rows.shown(tenant, use) for tenant, use in self._store.tenants.read(names)]
 
 

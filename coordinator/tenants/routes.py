@@ -11,10 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.tenants import queries, schemas
+from coordinator.tenants import queries
 from jobs import errors, labels
 from jobs.kinds import registry
 from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
+from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import short
 
 routes = http.router(tag="tenants")
@@ -52,19 +53,19 @@ class Shares(BaseModel):
     )  # fmt: skip
 
 
-@routes.get("/tenants", **http.answers(schemas.Tenants))
+@routes.get("/tenants", **http.answers(answers.Tenants))
 def list_tenants(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
     return shown({"tenants": cluster.queries.tenants.all(asker)})
 
 
-@routes.get("/tenants/{tenant}", **http.answers(schemas.Tenant))
+@routes.get("/tenants/{tenant}", **http.answers(answers.Tenant))
 def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """One tenant; 404 for another's, unless one is an admin."""
     return shown(cluster.queries.tenants.one(asker, tenant))
 
 
-@routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.answers(schemas.Tenant, takes=Shares))
+@routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.answers(answers.Tenant, takes=Shares))
 async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))

@@ -1,31 +1,13 @@
-"""Tenants as the API shows them. `schemas.py` describes the same rows to clients; a test compares them."""
+"""Make the answers about tenants."""
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from jobs.store.tenants import Tenant, Use
+from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import exact
 
 
-class TenantRow(TypedDict):
-    tenant: str
-    weight: int
-    max_lanes: int | None
-    max_jobs: int | None
-    lanes: int
-    jobs: int
-    backlog: int
-    max_units: dict[str, int]
-    units_today: dict[str, int | str]
-    max_gpu_seconds: int | None
-    gpu_seconds_today: float
-    max_stored_bytes: int | None
-    stored_bytes: int
-    requires: list[str]
-
-
-def shown(tenant: Tenant, use: Use) -> TenantRow:
+def shown(tenant: Tenant, use: Use) -> answers.Tenant:
     """Return the row of a tenant."""
     return {
         "tenant": tenant.name,

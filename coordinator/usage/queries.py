@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coordinator.asker import Asker, Scope
 from coordinator.usage import rows
-from coordinator.usage.rows import TenantUsageRow
 from jobs.store.usage import Usage
+from threads_protocol.answers import usage as answers
 
 
 class UsageQueries:
@@ -14,7 +14,7 @@ class UsageQueries:
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
 
-    def days(self, asker: Asker, tenant: str | None, days: int) -> list[TenantUsageRow]:
+    def days(self, asker: Asker, tenant: str | None, days: int) -> list[answers.TenantUsage]:
         """Return the last days, newest first. Forbidden for another tenant's, unless one is an admin."""
         if tenant is not None and tenant != asker.tenant:
             asker.require(Scope.ADMIN)

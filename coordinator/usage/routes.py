@@ -8,14 +8,14 @@ from fastapi import Query, Response
 
 from coordinator import http
 from coordinator.http import shown
-from coordinator.usage import schemas
 from jobs.store.tenants import NAME
 from jobs.store.usage import DAYS
+from threads_protocol.answers import usage as answers
 
 routes = http.router(tag="tenants")
 
 
-@routes.get("/usage", **http.answers(schemas.TenantUsages))
+@routes.get("/usage", **http.answers(answers.TenantUsages))
 def usage(
     cluster: http.ClusterDep,
     asker: http.AskerDep,

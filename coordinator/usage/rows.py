@@ -1,29 +1,16 @@
-"""Rows of usage as they are sent; a test compares them with the schemas."""
+"""Make the answers about usage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypedDict
 
 from jobs.store.usage import Used
+from threads_protocol.answers import usage as answers
 from threads_protocol.numbers import exact
 
 
-class TenantUsageRow(TypedDict):
-    tenant: str
-    day: str
-    lane_seconds: dict[str, float]
-    units: dict[str, int | str]
-    jobs: dict[str, int | str]
-    device_seconds: float
-    joules: float | None
-    requests: dict[str, int | str]
-    prompt_tokens: dict[str, int | str]
-    answer_tokens: dict[str, int | str]
-
-
-def shown(tenant: str, day: int, used: Used) -> TenantUsageRow:
+def shown(tenant: str, day: int, used: Used) -> answers.TenantUsage:
     """Return the row of a tenant and a day, a number since 1970."""
     return {
         "tenant": tenant,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.webhooks import rows
-from coordinator.webhooks.rows import DeliveryRow
 from jobs import errors
 from jobs.store.webhooks import STATES, State, Webhooks
+from threads_protocol.answers import webhooks as answers
 
 
 def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> di
     return {"deliveries": list(map(rows.delivery_row, found[:limit])), "counts": store.counts(tenant)}
 
 
-def one(store: Webhooks, tenant: str, delivery_id: str) -> DeliveryRow:
+def one(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
     """Return one delivery. NotFound when the tenant has none of this id."""
     found = store.one(tenant, delivery_id)
     if found is None:

@@ -17,10 +17,11 @@ from coordinator import bodies, destinations, http
 from coordinator.asker import Scope
 from coordinator.http import shown
 from coordinator.state import shared_state
-from coordinator.webhooks import attempt, queries, schemas, sender, signing
+from coordinator.webhooks import attempt, queries, sender, signing
 from jobs import errors
 from jobs.store import webhooks
 from jobs.store.webhooks import Delivery, State
+from threads_protocol.answers import webhooks as answers
 
 routes = http.router(tag="jobs")
 
@@ -40,7 +41,7 @@ class Receiver(BaseModel):
     url: str = Field(min_length=1, max_length=destinations.MAX_URL, description="https://HOST or http://HOST ...")
 
 
-@routes.get("/webhooks", **http.answers(schemas.DeliveryList))
+@routes.get("/webhooks", **http.answers(answers.DeliveryList))
 def list_deliveries(
     cluster: http.ClusterDep,
     tenant: http.Owner,
@@ -51,7 +52,7 @@ def list_deliveries(
     return shown(queries.listing(cluster.store.webhooks, tenant, state, limit))
 
 
-@routes.get("/webhooks/key", dependencies=_SUBMIT, **http.answers(schemas.SigningKey))
+@routes.get("/webhooks/key", dependencies=_SUBMIT, **http.answers(answers.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
     key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
@@ -61,7 +62,7 @@ def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerD
     return answer
 
 
-@routes.post("/webhooks/test", dependencies=_SUBMIT, **http.answers(schemas.Tried, takes=Receiver))
+@routes.post("/webhooks/test", dependencies=_SUBMIT, **http.answers(answers.Tried, takes=Receiver))
 async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
     given = http.parsed(Receiver, await bodies.body(request))
@@ -100,7 +101,7 @@ def _place_of(tenant: str) -> Iterator[None]:
             del _trying[tenant]
 
 
-@routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.answers(schemas.Delivery))
+@routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.answers(answers.Delivery))
 async def retry_delivery(
     delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
 ) -> Response:

@@ -1,29 +1,13 @@
-"""Rows of webhooks' deliveries, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about deliveries of webhooks."""
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from coordinator import decoding, destinations
 from jobs.store.webhooks import Delivery
+from threads_protocol.answers import webhooks as answers
 
 
-class DeliveryRow(TypedDict):
-    id: str
-    tenant: str
-    job_id: str | None
-    workflow_id: str | None
-    type: str
-    url: str
-    state: str
-    created: str
-    ended: str | None
-    attempts: int
-    next_attempt: str | None
-    last_outcome: str | None
-
-
-def delivery_row(delivery: Delivery) -> DeliveryRow:
+def delivery_row(delivery: Delivery) -> answers.Delivery:
     """Return a delivery, its URL without the path."""
     return {
         "id": delivery.delivery_id, "tenant": delivery.tenant, "job_id": delivery.job or None,

@@ -40,12 +40,13 @@ from coordinator.workflows.references import Unfilled
 from coordinator.workflows.results import Results
 from jobs import errors
 from jobs.kinds import registry
-from jobs.models import TERMINAL, Actor
+from jobs.models import Actor
 from jobs.settings import Settings
 from jobs.store import Store, connection, workflows
 from jobs.store.files import PART_BYTES
 from jobs.store.workflows import Course, StoredWorkflow
 from threads_protocol.numbers import short
+from threads_protocol.states import TERMINAL
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from coordinator.workflows.action_types import APPROVE, TYPES
 from coordinator.workflows.document import Action, Document
-from jobs.models import TERMINAL
+from threads_protocol.states import TERMINAL
 
 #: Jobs after which one job may come.
 MAX_PARENTS = 1000

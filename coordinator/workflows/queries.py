@@ -12,11 +12,12 @@ from coordinator.workflows.document import Document
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.planning import ENDED, Known, Plan
 from coordinator.workflows.retries import Retry
-from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, ActionRow, CourseRow, WorkflowRow, WorkflowsPage
+from coordinator.workflows.rows import JOB_FIELDS
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.services import Services
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
+from threads_protocol.answers import workflows as answers
 
 #: States of an action whose job does not run yet; actions of a workflow whose jobs are asked why.
 _HELD = frozenset({"queued", "blocked"})
@@ -41,11 +42,11 @@ class WorkflowQueries:
             raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")
         return stored
 
-    def row(self, workflow: str, tenant: str | None) -> WorkflowRow:
+    def row(self, workflow: str, tenant: str | None) -> answers.Workflow:
         """Return a workflow without its actions. Errors as `one`."""
         return rows.workflow_row(self.one(workflow, tenant))
 
-    def page(self, tenant: str | None, cursor: str | None, limit: int) -> WorkflowsPage:
+    def page(self, tenant: str | None, cursor: str | None, limit: int) -> answers.Workflows:
         """Return at most `limit` workflows, newest first, of one tenant or of all."""
         created, _, name = (cursor or "").partition("-")
         found = self._store.page(tenant, (int(created), name) if cursor else None, limit)
@@ -84,7 +85,7 @@ class WorkflowQueries:
             if version != str(registry.definition(whole.actions[retries.action_of(key)].type).model_version)
         }  # fmt: skip
 
-    def course(self, workflow: str, tenant: str | None) -> CourseRow:
+    def course(self, workflow: str, tenant: str | None) -> answers.Course:
         """Return a workflow with its actions. Errors as `one`."""
         whole, known, plan, course = self.planned(workflow, tenant)
         own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
@@ -100,7 +101,7 @@ class WorkflowQueries:
             return []
         return placed.begun_by(self._services, stored.tenant, stored.id)
 
-    def action(self, workflow: str, name: str, tenant: str | None) -> ActionDetailRow:
+    def action(self, workflow: str, name: str, tenant: str | None) -> answers.ActionDetail:
         """Return one action with its parameters. NotFound; errors as `one`."""
         whole, known, plan, _ = self.planned(workflow, tenant)
         action = whole.actions.get(name)
@@ -115,7 +116,7 @@ class WorkflowQueries:
             "item_jobs": rows.item_rows(action, known), "result": record.result if record else None,
         }  # fmt: skip
 
-    def _explain(self, actions: Sequence[ActionRow]) -> None:
+    def _explain(self, actions: Sequence[answers.Action]) -> None:
         """Add to the first of these that wait why their jobs do not run."""
         held = {row["job_id"]: row for row in actions if row["job_id"] and row["state"] in _HELD}
         for job in self._jobs.by_ids([job for job in held if job][:_EXPLAINED]):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coordinator.workflows import references
 from coordinator.workflows.document import Action, Document
 from coordinator.workflows.planning import BAD, Known, item_key
-from jobs.models import TERMINAL
+from threads_protocol.states import TERMINAL
 
 
 class Retry(NamedTuple):

@@ -14,13 +14,13 @@ from coordinator.http import shown
 from coordinator.jobs import submissions
 from coordinator.state import shared_state
 from coordinator.tracing import Place
-from coordinator.workflows import action_types, planning, rows, schemas, submitting, validation
+from coordinator.workflows import action_types, planning, rows, submitting, validation
 from coordinator.workflows.document import InvalidWorkflow
 from coordinator.workflows.planning import APPROVAL
 from coordinator.workflows.queries import WorkflowQueries
-from coordinator.workflows.rows import ValidationRow
 from coordinator.workflows.validation import Valid
 from jobs import errors
+from threads_protocol.answers import workflows as answers
 from threads_protocol.yaml_texts import MAX_BYTES
 
 routes = http.router(tag="workflows")
@@ -38,7 +38,7 @@ _BODY: dict[str, Any] = {
 }  # fmt: skip
 _INVALID: dict[str, Any] = {
     "description": "The text is not valid",
-    "content": {"application/problem+json": {"schema": schemas.Refused.model_json_schema()}},
+    "content": http.problem_as(answers.Refused),
 }
 
 
@@ -57,7 +57,7 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
     "/workflows",
     dependencies=_SUBMIT,
     openapi_extra=_BODY,
-    **http.answers(schemas.Workflow, 202, others={"422": _INVALID}),
+    **http.answers(answers.Workflow, 202, others={"422": _INVALID}),
 )
 async def submit_workflow(
     request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep, place: http.PlaceDep,
@@ -85,7 +85,7 @@ def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, not
     )
 
 
-@routes.post("/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(schemas.Validation))
+@routes.post("/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(answers.Validation))
 async def validate_workflow(request: Request) -> Response:
     """Validate a text and submit nothing: what is wrong with it, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
@@ -93,7 +93,7 @@ async def validate_workflow(request: Request) -> Response:
     return shown(row)
 
 
-def _validated(text: bytes) -> ValidationRow:
+def _validated(text: bytes) -> answers.Validation:
     try:
         valid = validation.validate(text)
     except InvalidWorkflow as error:
@@ -105,7 +105,7 @@ def _validated(text: bytes) -> ValidationRow:
     return _described(valid)
 
 
-def _described(valid: Valid) -> ValidationRow:
+def _described(valid: Valid) -> answers.Validation:
     actions = valid.document.actions
     depth: dict[str, int] = {}
     for action in actions.values():
@@ -117,7 +117,7 @@ def _described(valid: Valid) -> ValidationRow:
     }  # fmt: skip
 
 
-@routes.get("/workflows", **http.answers(schemas.Workflows))
+@routes.get("/workflows", **http.answers(answers.Workflows))
 def list_workflows(
     queries: Queries, asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
@@ -127,19 +127,19 @@ def list_workflows(
     return shown(queries.page(asker.only_tenant, cursor, limit))
 
 
-@routes.get("/workflows/{workflow_id}", **http.answers(schemas.Course))
+@routes.get("/workflows/{workflow_id}", **http.answers(answers.Course))
 def get_workflow(workflow_id: WorkflowId, queries: Queries, asker: http.AskerDep) -> Response:
     """One workflow with its actions, each after those that it waits for."""
     return shown(queries.course(workflow_id, asker.only_tenant))
 
 
-@routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.answers(schemas.ActionDetail))
+@routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.answers(answers.ActionDetail))
 def get_action(workflow_id: WorkflowId, action_id: ActionId, queries: Queries, asker: http.AskerDep) -> Response:
     """One action with its parameters, and the jobs of a foreach."""
     return shown(queries.action(workflow_id, action_id, asker.only_tenant))
 
 
-@routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(schemas.Workflow))
+@routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(answers.Workflow))
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
@@ -149,7 +149,7 @@ def cancel_workflow(
     return shown(queries.row(workflow_id, asker.only_tenant))
 
 
-@routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(schemas.Retried))
+@routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(answers.Retried))
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
@@ -160,12 +160,12 @@ def retry_workflow(
     known, retry, notes = queries.retry(workflow_id, asker.only_tenant)
     answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, asker.actor)
     _check(workflow_id, "retry", answer)
-    row: rows.RetriedRow = {**queries.row(workflow_id, asker.only_tenant), "notes": notes}
+    row: answers.Retried = {**queries.row(workflow_id, asker.only_tenant), "notes": notes}
     return shown(row)
 
 
 @routes.post(
-    "/workflows/{workflow_id}/actions/{action_id}/approve", dependencies=_STEERS, **http.answers(schemas.Workflow)
+    "/workflows/{workflow_id}/actions/{action_id}/approve", dependencies=_STEERS, **http.answers(answers.Workflow)
 )
 def approve_action(
     workflow_id: WorkflowId, action_id: ActionId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep

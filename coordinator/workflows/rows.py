@@ -1,15 +1,16 @@
-"""Rows of workflows and their actions, as the API shows them; `schemas.py` describes the same to clients."""
+"""Make the answers about workflows and their actions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import cast
 
 from coordinator import decoding, destinations
 from coordinator.workflows import document, engine, planning
 from coordinator.workflows.document import Action
 from coordinator.workflows.planning import WAITING, Known, Plan, item_key
 from jobs.store.workflows import StoredWorkflow
+from threads_protocol.answers import workflows as answers
 from threads_protocol.yaml_texts import Complaint
 
 #: Fields of a job that a row of its action has.
@@ -18,94 +19,7 @@ JOB_FIELDS = ("state", "started", "ended", "done", "total", "error")
 _ITEMS = 1000
 
 
-class WorkflowRow(TypedDict):
-    workflow_id: str
-    tenant: str
-    name: str
-    description: str
-    state: str
-    attempt: int
-    created: str
-    ended: str | None
-    total: int
-    counts: dict[str, int]
-    waiting_because: str | None
-    error: str | None
-    notify: str | None
-
-
-class RetriedRow(WorkflowRow):
-    notes: list[str]
-
-
-class ItemsRow(TypedDict):
-    """How far the items of a foreach are."""
-
-    done: int
-    total: int
-
-
-class ActionRow(TypedDict):
-    action_id: str
-    action_type: str
-    state: str
-    dependencies: list[str]
-    after_any: list[str]
-    job_id: str | None
-    waiting_because: str | None
-    error: str | None
-    started: str | None
-    ended: str | None
-    progress: float | None
-    items: ItemsRow | None
-
-
-class ItemRow(TypedDict):
-    """Job of one item of a foreach."""
-
-    index: int
-    state: str
-    job_id: str | None
-    error: str | None
-
-
-class ActionDetailRow(ActionRow):
-    parameters: dict[str, Any]
-    foreach: Any
-    item_jobs: list[ItemRow]
-    result: Any
-
-
-class CourseRow(WorkflowRow):
-    actions: list[ActionRow]
-    services: list[str]
-
-
-class WorkflowsPage(TypedDict):
-    workflows: list[WorkflowRow]
-    cursor: str | None
-
-
-class ComplaintRow(TypedDict):
-    line: int
-    column: int
-    action: str
-    field: str
-    detail: str
-
-
-class ValidationRow(TypedDict):
-    valid: bool
-    name: str | None
-    actions: int
-    edges: int
-    layers: int
-    problems: list[ComplaintRow]
-    notes: list[ComplaintRow]
-    more: int
-
-
-def workflow_row(stored: StoredWorkflow) -> WorkflowRow:
+def workflow_row(stored: StoredWorkflow) -> answers.Workflow:
     """Return a workflow without its actions, as the leader saw it last."""
     counts = dict(stored.counts) or {WAITING: stored.total}
     return {
@@ -117,7 +31,9 @@ def workflow_row(stored: StoredWorkflow) -> WorkflowRow:
     }  # fmt: skip
 
 
-def action_row(action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]) -> ActionRow:
+def action_row(
+    action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]
+) -> answers.Action:
     """Return an action. fields: those of JOB_FIELDS of each job, by action."""
     job, record = known.jobs.get(action.id), known.records.get(action.id)
     _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
@@ -125,7 +41,7 @@ def action_row(action: Action, plan: Plan, known: Known, fields: Mapping[str, Se
     items = None
     if action.foreach is not None:
         finished, of = engine.unfinished_items(known, action.id)
-        items = ItemsRow(done=finished, total=of)
+        items = answers.Items(done=finished, total=of)
     return {
         "action_id": action.id, "action_type": action.type, "state": plan.states[action.id],
         "dependencies": list(action.dependencies), "after_any": list(action.after_any),
@@ -135,10 +51,10 @@ def action_row(action: Action, plan: Plan, known: Known, fields: Mapping[str, Se
     }  # fmt: skip
 
 
-def item_rows(action: Action, known: Known) -> list[ItemRow]:
+def item_rows(action: Action, known: Known) -> list[answers.Item]:
     """Return the jobs of a foreach's first items."""
     record = known.records.get(action.id)
-    rows: list[ItemRow] = []
+    rows: list[answers.Item] = []
     for index in range(min(len(record.items) if record else 0, _ITEMS)):
         key = item_key(action.id, index)
         job, own = known.jobs.get(key), known.records.get(key)
@@ -148,9 +64,9 @@ def item_rows(action: Action, known: Known) -> list[ItemRow]:
     return rows
 
 
-def complaint_row(complaint: Complaint) -> ComplaintRow:
+def complaint_row(complaint: Complaint) -> answers.Complaint:
     """Return what is wrong with a text."""
-    return cast(ComplaintRow, document.as_row(complaint))
+    return cast(answers.Complaint, document.as_row(complaint))
 
 
 def _moment(ms: bytes | None) -> str | None:

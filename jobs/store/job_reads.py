@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 from jobs import errors
-from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place, Spent
+from jobs.models import DEFAULT_TENANT, DeadRange, Place, Spent
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
 from jobs.store.wire import Away, Wire
+from threads_protocol.states import JobState
 
 #: A job's hash.
 Fields: TypeAlias = Mapping[bytes, bytes]

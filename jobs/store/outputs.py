@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs import queues
-from jobs.models import DEFAULT_TENANT, TERMINAL, Device, Spec
+from jobs.models import DEFAULT_TENANT, Device, Spec
 from jobs.store import keys
 from jobs.store.artifacts import NewArtifact
 from jobs.store.connection import Unreadable
 from jobs.store.scripts import Part
+from threads_protocol.states import TERMINAL
 
 #: Units and ranges of units of one call at most.
 MAX_UNITS, MAX_RANGES = 100_000, 1000

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.models import Device, JobState
+from jobs.models import Device
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
 from jobs.store.scripts import SPANS_KEPT, Part
+from threads_protocol.states import JobState
 
 #: Keys that only Python reads, or that no script mends, by the type that each must have.
 _TYPES = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from jobs.models import TERMINAL
 from tests.chaos.work import Job
+from threads_protocol.states import TERMINAL
 
 #: A call is repeated for this long before the customer gives up.
 PATIENCE_SECONDS = 60.0

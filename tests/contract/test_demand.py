@@ -10,7 +10,6 @@ import pytest
 
 from coordinator.fleet import demand, scaler
 from coordinator.fleet.desired import Work
-from coordinator.fleet.rows import WorkerRow
 from coordinator.fleet.scaler import Scaler
 from coordinator.jobs import scheduler
 from coordinator.jobs.fleet_cache import FleetCache
@@ -20,6 +19,7 @@ from jobs.settings import Settings
 from jobs.store import demand as reads
 from jobs.store.tenants import Tenant
 from tests.contract.lease_model import Bench
+from threads_protocol.answers import fleet as answers
 
 CPU, GPU = Device.CPU, Device.GPU
 
@@ -32,7 +32,7 @@ def seconds(bench: Bench) -> float:
     return sum(each.jobs * each.seconds for each in work(bench))
 
 
-def live(device: str, lanes: int, *, draining: bool = False) -> WorkerRow:
+def live(device: str, lanes: int, *, draining: bool = False) -> answers.Worker:
     row: Mapping[str, object] = {"live": True, "draining": draining, "device": device, "lanes": lanes}
     return row  # type: ignore[return-value]
 

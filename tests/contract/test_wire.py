@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.models import JobState
 from jobs.store import Store, connection, keys, wire
 from jobs.store.jobs import Over
 from jobs.store.wire import Away, Wire
 from tests.contract.lease_model import new_job
+from threads_protocol.states import JobState
 
 #: Far more than anything here takes.
 LONG = 60.0

@@ -11,16 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from coordinator import schemas
-from coordinator.events.schemas import Snapshot
-from coordinator.fleet import schemas as fleet_schemas
-from coordinator.jobs import schemas as job_schemas
-from coordinator.telemetry import schemas as telemetry_schemas
 from jobs import packed, queues
 from tests.integration import held
 from tests.integration.live import Live, running, until
+from threads_protocol.answers import events, fleet, telemetry
+from threads_protocol.answers import jobs as job_answers
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +57,27 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
     cluster.result(done)
     failed = cluster.submit("faulty", {"units": 3, "fault": "result"})
     cluster.wait_for(failed, "failed")
-    asked: list[tuple[str, type[BaseModel]]] = [
-        ("/api/snapshot", Snapshot), ("/api/status", fleet_schemas.Status),
-        ("/api/workers", fleet_schemas.WorkerList),
-        ("/api/jobs", job_schemas.Jobs), (f"/api/jobs/{done}", job_schemas.Job),
-        (f"/api/jobs/{failed}", job_schemas.Job),
-        (f"/api/jobs/{done}/result", job_schemas.Result), ("/api/job-types", job_schemas.Kinds),
-        ("/api/history", telemetry_schemas.History),
-        ("/api/stream", telemetry_schemas.Spans), ("/api/kinds/collatz/marks/verified", job_schemas.Mark),
+    asked: list[tuple[str, Any]] = [
+        ("/api/snapshot", events.Snapshot), ("/api/status", fleet.Status),
+        ("/api/workers", fleet.WorkerList),
+        ("/api/jobs", job_answers.Jobs), (f"/api/jobs/{done}", job_answers.Job),
+        (f"/api/jobs/{failed}", job_answers.Job),
+        (f"/api/jobs/{done}/result", job_answers.Result), ("/api/job-types", job_answers.Kinds),
+        ("/api/history", telemetry.History),
+        ("/api/stream", telemetry.Spans), ("/api/kinds/collatz/marks/verified", job_answers.Mark),
         ("/health", schemas.Health), ("/ready", schemas.Ready),
     ]  # fmt: skip
     for path, model in asked:
-        model.model_validate(cluster.get(path))
-    bodies: list[tuple[str, Any, type[BaseModel]]] = [
-        ("/api/submit", {"type": "faulty", "parameters": {"units": 1}}, job_schemas.Submitted),
-        ("/api/submit-batch", {"jobs": [{"type": "faulty"}, {"type": "nosuch"}]}, job_schemas.SubmittedBatch),
-        ("/api/results", {"job_ids": [done, failed, "nosuch"]}, job_schemas.ManyResults),
-        (f"/api/jobs/{failed}/retry", None, job_schemas.Job),
-        ("/api/workers/worker-0/drain", {"on": False}, fleet_schemas.Drained),
+        TypeAdapter(model).validate_python(cluster.get(path))
+    bodies: list[tuple[str, Any, Any]] = [
+        ("/api/submit", {"type": "faulty", "parameters": {"units": 1}}, job_answers.Submitted),
+        ("/api/submit-batch", {"jobs": [{"type": "faulty"}, {"type": "nosuch"}]}, job_answers.SubmittedBatch),
+        ("/api/results", {"job_ids": [done, failed, "nosuch"]}, job_answers.ManyResults),
+        (f"/api/jobs/{failed}/retry", None, job_answers.Job),
+        ("/api/workers/worker-0/drain", {"on": False}, fleet.Drained),
     ]
     for path, body, answer in bodies:
-        answer.model_validate(cluster.post(path, body).json())
+        TypeAdapter(answer).validate_python(cluster.post(path, body).json())
 
 
 # -- history --------------------------------------------------------------------------------------------------------
@@ -216,7 +214,7 @@ def test_rows_come_whole_then_as_they_change_on_any_replica(cluster: Live) -> No
         assert len(of_a_worker(found)) <= 4 * (seconds + 1)
         for place, kind, row in found:
             assert place == ""
-            (fleet_schemas.Worker if kind == "fleet" else fleet_schemas.Queue).model_validate(row)
+            TypeAdapter(fleet.Worker if kind == "fleet" else fleet.Queue).validate_python(row)
 
 
 def test_events_with_a_place_resume_among_rows(cluster: Live) -> None:
@@ -250,7 +248,7 @@ def test_a_failed_job_is_an_alert(cluster: Live) -> None:
     cluster.wait_for(job, "failed")
     alert = until(lambda: firing(cluster, "jobs-failed/faulty"), 60)
     assert alert["value"] >= 1 > alert["threshold"] and alert["unit"] == "jobs" and alert["until"] is None
-    telemetry_schemas.Alert.model_validate(alert)
+    TypeAdapter(telemetry.Alert).validate_python(alert)
     for row in cluster.get("/api/jobs?state=failed")["jobs"]:
         httpx.delete(f"{cluster.url()}/api/jobs/{row['job_id']}")
     over = until(lambda: resolved(cluster, "jobs-failed/faulty"), 120)

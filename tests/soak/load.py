@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from jobs.models import TERMINAL
 from tests.chaos import work
+from threads_protocol.states import TERMINAL
 
 #: Jobs of kinds that every cluster has.
 SMALL = [each for each in work.SMALL if each[0] != "faulty"]

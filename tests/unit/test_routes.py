@@ -80,7 +80,7 @@ def test_every_domain_has_the_same_files() -> None:
         "workflows",
     ]
     for name in domains.names():
-        assert {"routes.py", "schemas.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name
+        assert {"routes.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name
 
 
 def test_no_route_depends_on_the_order_of_the_domains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,14 @@ import pytest
 from coordinator.services import figures
 from coordinator.services.figures import Exchange
 from jobs.store.services import Lately
+from threads_protocol.answers.services import LastMinute
 
 
 def exchange(**more: Any) -> Exchange:
     return Exchange(**{"tenant": "default", "model": "chat", "began": 0.0, "status": 200, "seconds": 2.0, **more})
 
 
-def row(*ended: Exchange, seconds: float = 60.0) -> figures.LastMinuteRow:
+def row(*ended: Exchange, seconds: float = 60.0) -> LastMinute:
     counts = sum(map(figures.counts, ended), Counter[str]())
     return figures.row(Lately(seconds=seconds, counts=counts))
 

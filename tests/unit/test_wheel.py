@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs import models
-from threads_cluster import api
-
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -88,7 +85,3 @@ def test_the_command_runs_without_the_checkout(installed: Path) -> None:
 def test_a_kind_is_unknown_without_a_cluster_and_says_so(installed: Path) -> None:
     with pytest.raises(AssertionError, match=r"no cluster answers at http://127\.0\.0\.1:9"):
         run(installed, "bin/cluster", "--url", "http://127.0.0.1:9", "submit", "collatz", "--start-number", "1")
-
-
-def test_client_and_server_agree_on_states() -> None:
-    assert {state.value for state in models.TERMINAL} == api.TERMINAL

@@ -17,8 +17,8 @@ import pytest
 from coordinator.workflows.documents import Documents
 from coordinator.workflows.ended_jobs import EndedJobs
 from coordinator.workflows.faults import Faults
-from jobs.models import TERMINAL
 from tests.unit.workflow_bench import Flows
+from threads_protocol.states import TERMINAL
 
 BAD = {"failed", "cancelled", "skipped"}
 SEEDS = range(6)

@@ -24,7 +24,7 @@ from coordinator.workflows.planning import (
     job_id,
     plan,
 )
-from jobs.models import TERMINAL
+from threads_protocol.states import TERMINAL
 
 BAD = {"failed", "cancelled", "skipped"}
 

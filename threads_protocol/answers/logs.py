@@ -1,0 +1,37 @@
+"""Answers about logs that are followed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from threads_protocol.answers.fields import Answer, Count, describe
+
+
+class Output(Answer):
+    """Bytes that a unit wrote in a row."""
+
+    unit: Count
+    attempt: Annotated[Count, describe("From 1 on; a unit that failed may be tried again.")]
+    run: Annotated[
+        str, describe("Differs where the program was started again, as one whose worker died; offsets begin anew.")
+    ]
+    offset: Annotated[Count, describe("Place of the first byte in all that this run of the program has written.")]
+    stream: Literal["stdout", "stderr"]
+    text: Annotated[str, describe("The bytes as UTF-8, with replacements.")]
+    data: Annotated[str, describe("The bytes in base64.")]
+
+
+class Dropped(Answer):
+    """Bytes that are not passed on: the program writes faster than 64 KiB/s, or the reader reads too slowly."""
+
+    bytes: Count
+
+
+class End(Answer):
+    """The unit has ended."""
+
+    state: Annotated[
+        str, describe("done or dead; failed or cancelled where its job has ended before it; deleted with its job.")
+    ]
+    exit: Annotated[int | None, describe("Exit code; null where it did not run.")]
+    bytes: Annotated[Count, describe("Bytes of its log; 0 where it wrote nothing.")]
