@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, overload
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from threads_cluster import answers, bodies, logins, settings
 from threads_cluster.artifacts import Artifacts
@@ -48,11 +48,21 @@ from threads_cluster.services import Services
 from threads_cluster.sse import Reader
 from threads_cluster.workflows import Workflows
 from threads_protocol import numbers
+from threads_protocol.answers import access as access_answers
+from threads_protocol.answers import audit as audit_answers
+from threads_protocol.answers import fleet as fleet_answers
+from threads_protocol.answers import hosts as host_answers
+from threads_protocol.answers import jobs as job_answers
+from threads_protocol.answers import schedules as schedule_answers
+from threads_protocol.answers import secrets as secret_answers
+from threads_protocol.answers import telemetry as telemetry_answers
+from threads_protocol.answers import tenants as tenant_answers
+from threads_protocol.answers import usage as usage_answers
+from threads_protocol.answers import webhooks as webhook_answers
+from threads_protocol.states import TERMINAL
 
 Json: TypeAlias = dict[str, Any]
 
-#: States of a job that has ended, well or not.
-TERMINAL = frozenset({"done", "failed", "cancelled", "skipped"})
 #: Longest a long poll may wait for one answer; the API's limit.
 LONG_POLL_SECONDS = 30.0
 #: Seconds between two looks at a job at least, whatever the other side answers.
@@ -213,7 +223,7 @@ class Cluster:
                 after=after,
                 after_any=after_any,
             ),
-            shape=answers.Submitted,
+            shape=job_answers.Submitted,
         )
 
     @overload
@@ -253,7 +263,7 @@ class Cluster:
             body=body,
             wait_seconds=f"{patience:g}",
             extra_seconds=patience,
-            shape=answers.Submitted,
+            shape=job_answers.Submitted,
         )
         if "result" in answer:
             return answer["result"]  # type: ignore[no-any-return]
@@ -277,7 +287,7 @@ class Cluster:
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Up to 1,000 jobs, each as the API's submit takes it; answers in the same order, `error` in those refused."""
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
-        return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=answers.Batch))
+        return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=job_answers.SubmittedBatch))
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
         """States and results of up to 1,000 jobs; answers when all have ended or the time is over.
@@ -285,7 +295,7 @@ class Cluster:
         Results that are together too large for one answer are asked for one by one.
         """
         body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
-        asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=answers.Batch)
+        asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=job_answers.ManyResults)
         several = self._one_each(len(body["job_ids"]), asked)
         for job_id, answer in zip(body["job_ids"], several, strict=True):
             if answer.pop("result_at", None):
@@ -295,16 +305,16 @@ class Cluster:
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
-        return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
+        return self._get(f"jobs/{quoted(job_id)}", wait_seconds=wait_seconds, shape=job_answers.Job)
 
     def queue(self) -> dict[str, int]:
         """Jobs that are kept, by state."""
-        counts: dict[str, int] = self._get("v1/queue", shape=answers.QueueCounts)["tasks"]
+        counts: dict[str, int] = self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"]
         return counts
 
     def history(self, limit: int = 50) -> list[Json]:
         """Jobs that have ended, the latest end first; at most 500."""
-        rows: list[Json] = self._get("v1/queue/history", shape=answers.Tasks, limit=limit)["tasks"]
+        rows: list[Json] = self._get("v1/queue/history", shape=job_answers.Tasks, limit=limit)["tasks"]
         return rows
 
     def follow(
@@ -324,7 +334,7 @@ class Cluster:
                 f"jobs/{quoted(job_id)}",
                 wait_seconds=max(left, 0.0),
                 patience=self.wait_patience,
-                shape=answers.State,
+                shape=job_answers.Job,
             )
             yield job
             if job["state"] in TERMINAL:
@@ -347,7 +357,7 @@ class Cluster:
             f"jobs/{quoted(job_id)}/result",
             wait_seconds=wait_seconds,
             partial="true" if partial else None,
-            shape=answers.Result,
+            shape=job_answers.Result,
         )
 
     def events(self, job_id: str) -> Iterator[Json]:
@@ -377,61 +387,65 @@ class Cluster:
         """Jobs, newest first, page by page as they are read."""
 
         def ask(cursor: str | None, size: int) -> Json:
-            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=answers.Page)
+            return self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=job_answers.Jobs)
 
         return pages(self.url, ask, "jobs", limit)
 
     def cancel(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quoted(job_id)}/cancel")
+        return self._post(f"jobs/{quoted(job_id)}/cancel", shape=job_answers.Job)
 
     def pause(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quoted(job_id)}/pause")
+        return self._post(f"jobs/{quoted(job_id)}/pause", shape=job_answers.Job)
 
     def resume(self, job_id: str, hold: bool = False) -> Json:
         """A paused job goes on. `hold`: where a cap of its tenant refuses it, it is queued until there is room."""
-        return self._post(f"jobs/{quoted(job_id)}/resume", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/resume", shape=job_answers.Job, hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
         """A failed or cancelled job goes on where it stopped, and what was skipped because of it waits for it again.
 
         `hold`: as in `resume`.
         """
-        return self._post(f"jobs/{quoted(job_id)}/retry", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/retry", shape=job_answers.Job, hold=hold)
 
     def relations(self, job_id: str) -> Json:
         """Jobs that it comes after (`parents`), that wait for it (`children`), and that were skipped because of it."""
-        return self._get(f"jobs/{quoted(job_id)}/relations", shape=answers.Relations)
+        return self._get(f"jobs/{quoted(job_id)}/relations", shape=job_answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
         """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
-        jobs: list[Json] = self._get(path, shape=answers.DeadJobs)["jobs"]
+        jobs: list[Json] = self._get(path, shape=job_answers.DeadJobs)["jobs"]
         return jobs
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
         """One range that was given up, the one that begins at `first`, is tried again; the others stay."""
-        return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", hold=hold)
+        return self._post(f"jobs/{quoted(job_id)}/dead/{first}/retry", shape=job_answers.Job, hold=hold)
 
     def delete(self, job_id: str) -> None:
         """Forgets a job that has ended, with its result, or one that is blocked. Not while others wait for it."""
         self._ask("DELETE", f"/api/jobs/{quoted(job_id)}", shape=None)
 
     def status(self) -> Json:
-        return self._get("status")
+        return self._get("status", shape=fleet_answers.Status)
+
+    def version(self) -> str:
+        """Return the version of the cluster."""
+        return str(self._get("status", shape=answers.Version)["version"])
 
     def metrics(self) -> list[Json]:
         """`{name, type, help, samples}` of each metric under the names of grid-cli."""
-        rows: list[Json] = self._get("metrics", shape=answers.Metrics)["metrics"]
+        rows: list[Json] = self._get("metrics", shape=telemetry_answers.Metrics)["metrics"]
         return rows
 
     def tenants(self) -> list[Json]:
         """Return the tenants that one sees, with their weights, caps and use."""
-        tenants: list[Json] = self._get("tenants", shape=answers.TenantList)["tenants"]
+        tenants: list[Json] = self._get("tenants", shape=tenant_answers.Tenants)["tenants"]
         return tenants
 
     def tenant(self, name: str) -> Json:
         """Return one tenant."""
-        return self._get(f"tenants/{quoted(name)}", shape=answers.Tenant)
+        return self._get(f"tenants/{quoted(name)}", shape=tenant_answers.Tenant)
 
     def put_tenant(
         self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None,
@@ -446,7 +460,7 @@ class Cluster:
         daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
         body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
         body |= {} if requires is None else {"requires": list(requires)}
-        return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=answers.Tenant)
+        return self._ask("PUT", f"/api/tenants/{quoted(name)}", body=body, shape=tenant_answers.Tenant)
 
     def delete_tenant(self, name: str) -> None:
         """Forget a tenant none of whose jobs waits or runs."""
@@ -454,17 +468,17 @@ class Cluster:
 
     def workers(self) -> list[Json]:
         """Return the workers that live, and those lost within the hour."""
-        workers: list[Json] = self._get("workers", shape=answers.WorkerList)["workers"]
+        workers: list[Json] = self._get("workers", shape=fleet_answers.WorkerList)["workers"]
         return workers
 
     def hosts(self) -> list[Json]:
         """Return the machines on which workers live, and those that were lost within the hour."""
-        hosts: list[Json] = self._get("hosts", shape=answers.HostList)["hosts"]
+        hosts: list[Json] = self._get("hosts", shape=host_answers.HostList)["hosts"]
         return hosts
 
     def host(self, name: str) -> Json:
         """Return one machine with the rows of its workers."""
-        host: Json = self._get(f"hosts/{quoted(name)}", shape=answers.HostDetail)
+        host: Json = self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
         return host
 
     def best_host(self, config: str | Path | None = None) -> str:
@@ -481,15 +495,20 @@ class Cluster:
 
         Over 20,000 spans are joined, within `resolution_seconds`.
         """
-        return self._get("stream", shape=answers.Stream, seconds=seconds, spans=20_000)
+        stream = self._get("stream", shape=telemetry_answers.Spans, seconds=seconds, spans=20_000)
+        if any(span["lane"] >= len(stream["lanes"]) for span in stream["spans"]):
+            raise UnexpectedAnswer(self.url, "a span is of a lane that is not listed")
+        if any(span["units"] is None and span["job_id"] is not None for span in stream["spans"]):
+            raise UnexpectedAnswer(self.url, "a span of a job has no units")
+        return stream
 
     def drain(self, worker: str, on: bool = True) -> Json:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
-        return self._post(f"workers/{quoted(worker)}/drain", {"on": on})
+        return self._post(f"workers/{quoted(worker)}/drain", {"on": on}, shape=fleet_answers.Drained)
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
         """Return usage by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
-        rows: list[Json] = self._get("usage", shape=answers.Usages, tenant=tenant, days=days)["usage"]
+        rows: list[Json] = self._get("usage", shape=usage_answers.TenantUsages, tenant=tenant, days=days)["usage"]
         return rows
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
@@ -497,7 +516,7 @@ class Cluster:
 
         Each line is the text of a JSON object, which `threads_cluster.audit` verifies.
         """
-        part: Json = self._get("audit", after=after, limit=limit)
+        part: Json = self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
         return part
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
@@ -505,7 +524,7 @@ class Cluster:
         answer = self._get(f"jobs/{quoted(job_id)}/{quoted(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
-        answers.checked(answers.Asked, answer, self.url)
+        answers.checked(job_answers.Asked, answer, self.url)
         job = self.wait(answer["job_id"])
         if job["state"] != "done":
             raise JobEnded(job["job_id"], job["state"], job.get("error"))
@@ -514,22 +533,22 @@ class Cluster:
 
     def mark(self, kind: str, name: str) -> Json:
         """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
-        return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}")
+        return self._get(f"kinds/{quoted(kind)}/marks/{quoted(name)}", shape=job_answers.Mark)
 
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""
-        kinds: list[Json] = self._get("job-types", shape=answers.KindList)["kinds"]
+        kinds: list[Json] = self._get("job-types", shape=job_answers.Kinds)["kinds"]
         return kinds
 
     # -- who is let in ----------------------------------------------------------------------------------------------
 
     def session(self) -> Json:
         """Who asks: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
-        return self._ask("GET", "/api/session", answers.Session)
+        return self._ask("GET", "/api/session", access_answers.Session)
 
     def tokens(self) -> list[Json]:
         """API tokens, without their secrets; needs the scope admin."""
-        rows: list[Json] = self._ask("GET", "/api/tokens", answers.TokenList)["tokens"]
+        rows: list[Json] = self._ask("GET", "/api/tokens", access_answers.TokenList)["tokens"]
         return rows
 
     def create_token(
@@ -543,7 +562,7 @@ class Cluster:
         body: Json = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
         body |= {"labels": list(labels)} if labels else {}
         # A second attempt would make a second token.
-        return self._ask("POST", "/api/tokens", answers.CreatedToken, body=body, patience=0)
+        return self._ask("POST", "/api/tokens", access_answers.CreatedToken, body=body, patience=0)
 
     def revoke_token(self, token_id: str) -> None:
         """End a token; needs the scope admin."""
@@ -551,13 +570,13 @@ class Cluster:
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
         """Secrets of one's tenant, without their values; needs the scope run, for another tenant admin."""
-        rows: list[Json] = self._get("secrets", shape=answers.SecretList, tenant=tenant)["secrets"]
+        rows: list[Json] = self._get("secrets", shape=secret_answers.SecretList, tenant=tenant)["secrets"]
         return rows
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
         """Set a secret; returns it without its value, which the cluster never shows again."""
         body = {"value": value}
-        return self._ask("PUT", f"/api/secrets/{quoted(name)}", answers.Secret, body=body, tenant=tenant)
+        return self._ask("PUT", f"/api/secrets/{quoted(name)}", secret_answers.Secret, body=body, tenant=tenant)
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a secret."""
@@ -565,12 +584,12 @@ class Cluster:
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
         """Schedules of one's tenant, by name."""
-        rows: list[Json] = self._get("schedules", shape=answers.ScheduleList, tenant=tenant)["schedules"]
+        rows: list[Json] = self._get("schedules", shape=schedule_answers.ScheduleList, tenant=tenant)["schedules"]
         return rows
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """One schedule, with its job and its `next_runs`."""
-        return self._get(f"schedules/{quoted(name)}", shape=answers.Schedule, tenant=tenant)
+        return self._get(f"schedules/{quoted(name)}", shape=schedule_answers.Schedule, tenant=tenant)
 
     def add_schedule(
         self, name: str, job: Mapping[str, Any] | None = None, *, workflow: str | None = None,
@@ -588,21 +607,21 @@ class Cluster:
         chosen = {field: value for field, value in given.items() if value is not None}
         body = {"name": name, "overlap": overlap, **what, **chosen}
         # A second attempt would find the schedule of the first.
-        return self._ask("POST", "/api/schedules", answers.Schedule, body=body, patience=0)
+        return self._ask("POST", "/api/schedules", schedule_answers.Schedule, body=body, patience=0)
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let it run no more until it is resumed."""
-        return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", answers.Schedule, tenant=tenant)
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/pause", schedule_answers.Schedule, tenant=tenant)
 
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """Let a paused one run again."""
-        return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", answers.Schedule, tenant=tenant)
+        return self._ask("POST", f"/api/schedules/{quoted(name)}/resume", schedule_answers.Schedule, tenant=tenant)
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
         """Submit its job or workflow now, beside its times; the id of that."""
         # A second attempt would submit a second one.
         path = f"/api/schedules/{quoted(name)}/run"
-        started = self._ask("POST", path, answers.Started, patience=0, tenant=tenant)
+        started = self._ask("POST", path, schedule_answers.Started, patience=0, tenant=tenant)
         return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
@@ -611,40 +630,38 @@ class Cluster:
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
         """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
-        return self._get("webhooks", shape=answers.DeliveryList, state=state, limit=limit, tenant=tenant)
+        return self._get("webhooks", shape=webhook_answers.DeliveryList, state=state, limit=limit, tenant=tenant)
 
     def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
         """Try a delivery at once, one that was given up anew; returns it."""
         path = f"/api/webhooks/{quoted(delivery_id)}/retry"
-        return self._ask("POST", path, answers.Delivery, tenant=tenant)
+        return self._ask("POST", path, webhook_answers.Delivery, tenant=tenant)
 
     def webhook_key(self, *, tenant: str | None = None) -> str:
         """The key with which webhooks are signed, as receivers take it; needs the scope submit, and is audited."""
-        return str(self._get("webhooks/key", shape=answers.SigningKey, tenant=tenant)["key"])
+        return str(self._get("webhooks/key", shape=webhook_answers.SigningKey, tenant=tenant)["key"])
 
     def test_webhook(self, url: str) -> Json:
         """`{delivered, status, error, seconds}` of a message of the type webhook.test, sent to a URL once."""
-        return self._ask("POST", "/api/webhooks/test", answers.Tried, body={"url": url}, extra_seconds=20.0)
+        return self._ask("POST", "/api/webhooks/test", webhook_answers.Tried, body={"url": url}, extra_seconds=20.0)
 
     def rotate_secrets(self) -> Json:
         """`{key, rotated, unreadable}`: encrypts all secrets with the first of SECRETS_KEY; needs the scope admin."""
-        return self._ask("POST", "/api/rotate-secrets", answers.Rotated)
+        return self._ask("POST", "/api/rotate-secrets", secret_answers.Rotated)
 
     def login_code(self) -> Json:
         """`{code, path, seconds}`: logs a browser in once, as this token."""
-        return self._ask("POST", "/api/login-codes", answers.LoginCode, patience=0)
+        return self._ask("POST", "/api/login-codes", access_answers.LoginCode, patience=0)
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
         waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
         return self._ask("GET", f"/api/{path}", **query, **waiting)
 
-    def _post(
-        self, path: str, body: Any = None, shape: type[BaseModel] = answers.Anything, *, hold: bool = False
-    ) -> Json:
+    def _post(self, path: str, body: Any = None, shape: Any = answers.Anything, *, hold: bool = False) -> Json:
         query = {"hold": "true"} if hold else {}
         return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
-    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Json:
+    def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
         """The answer, once it is as the shape says; None: any will do."""
         answer: Json = self._connection.ask(method, path, **({"patience": self.patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self.url)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
-from pydantic import BaseModel
 
 from threads_cluster import answers, trees
 from threads_cluster.connection import Connection, Patience
@@ -21,6 +20,7 @@ from threads_cluster.resource import pages, quoted
 from threads_cluster.terminal import visible
 from threads_cluster.writing import Target
 from threads_protocol import bundles, folders, manifest, uploads
+from threads_protocol.answers import artifacts as artifact_answers
 from threads_protocol.errors import Malformed
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
@@ -76,13 +76,13 @@ class Artifacts:
         """Artifacts, newest first, page by page as they are read."""
 
         def ask(cursor: str | None, size: int) -> Json:
-            return self._ask("GET", "/api/artifacts", answers.ArtifactPage, cursor=cursor, limit=size)
+            return self._ask("GET", "/api/artifacts", artifact_answers.ArtifactList, cursor=cursor, limit=size)
 
         return pages(self._connection.url, ask, "artifacts")
 
     def info(self, artifact: str) -> Json:
         """One artifact, by its id, the first digits of it, or its name."""
-        return self._ask("GET", f"/api/artifacts/{_step(artifact)}", answers.Artifact)
+        return self._ask("GET", f"/api/artifacts/{_step(artifact)}", artifact_answers.Artifact)
 
     def files(self, artifact: str) -> Sequence[Entry]:
         """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
@@ -189,7 +189,7 @@ class Artifacts:
 
     def _commit(self, tree: Tree, name: str | None) -> Json:
         more = {"name": name, "extra_seconds": uploads.STORING_SECONDS}
-        return self._ask("POST", "/api/artifacts", answers.Committed, octets=tree.manifest, **more)
+        return self._ask("POST", "/api/artifacts", artifact_answers.Committed, octets=tree.manifest, **more)
 
     # -- down -------------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Artifacts:
             sizes = f"{visible(entry.path)} has {found} bytes, but its manifest says {entry.size}"
             raise UnexpectedAnswer(self._connection.url, sizes)
 
-    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Json:
+    def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
         answer: Json = self._connection.ask(method, path, **({"patience": self._patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self._connection.url)
 
@@ -298,7 +298,7 @@ class _Calls:
         self._ask = ask
 
     def missing(self, hashes: Sequence[str]) -> Json:
-        return self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": hashes})
+        return self._ask("POST", "/api/missing-files", artifact_answers.MissingFiles, body={"hashes": hashes})
 
     def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> None:
         self._ask(method, f"/api/{path}", octets=body, extra_seconds=seconds, **query)

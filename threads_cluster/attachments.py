@@ -13,6 +13,7 @@ from threads_cluster import answers
 from threads_cluster.connection import Connection
 from threads_cluster.errors import UnexpectedAnswer
 from threads_cluster.output import Stream
+from threads_protocol.answers import attachments as attachment_answers
 
 Json: TypeAlias = dict[str, Any]
 
@@ -63,7 +64,7 @@ class Attachment:
         stated = {"rows": terminal.rows, "columns": terminal.columns, "name": terminal.name} if terminal else None
         body = {"unit": unit, "command": list(command) if command else None, "terminal": stated}
         answer = self._reading.ask("PUT", self._path, patience=PATIENCE, body=body)
-        return answers.checked(answers.Attachment, answer, self._reading.url)
+        return answers.checked(attachment_answers.Attachment, answer, self._reading.url)
 
     def read(self, after: int, wait_seconds: float) -> Shown:
         """Return what it wrote after a place; waits where there is nothing."""
@@ -71,7 +72,7 @@ class Attachment:
             "GET", f"{self._path}/output", patience=PATIENCE, extra_seconds=wait_seconds, after=str(after),
             wait_seconds=f"{wait_seconds:g}",
         )  # fmt: skip
-        row = answers.checked(answers.AttachmentOutput, answer, self._reading.url)
+        row = answers.checked(attachment_answers.Output, answer, self._reading.url)
         try:
             pieces = [(_STREAMS[stream], base64.b64decode(text, validate=True)) for stream, text in row["chunks"]]
         except (KeyError, ValueError, binascii.Error):
@@ -96,7 +97,7 @@ class Attachment:
                 body=body,
                 wait_seconds=f"{wait:g}",
             )
-            row = answers.checked(answers.AttachmentInput, answer, self._typing.url)
+            row = answers.checked(attachment_answers.Input, answer, self._typing.url)
             if row["state"] == "ended":
                 return False
             data, self._typed = data[max(0, row["upto"] - self._typed) :], max(self._typed, row["upto"])

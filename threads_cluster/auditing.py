@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from threads_cluster import answers, audit, errors, show
+from threads_cluster import audit, errors, show
 from threads_cluster.session import Session
 
 #: Hexadecimal digits of a head of AUDIT_FILE; one of what the cluster keeps has 40.
@@ -42,8 +42,7 @@ def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -
 
 
 def _lines(session: Session, after: int | None, limit: int) -> list[str]:
-    part = session.cluster.audit(after=after, limit=limit)
-    lines: list[str] = session.checked(answers.AuditPart, part)["lines"]
+    lines: list[str] = session.cluster.audit(after=after, limit=limit)["lines"]
     return lines
 
 

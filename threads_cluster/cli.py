@@ -99,10 +99,8 @@ def connect(
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Show workers, jobs, queues and speed in numbers."""
-    from threads_cluster import answers
-
     cluster = ctx.obj.cluster
-    summary = ctx.obj.checked(answers.Status, cluster.status())
+    summary = cluster.status()
     if as_json:
         show.json_line(summary)
         return
@@ -127,9 +125,7 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
+    rows = list(ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit))
     none = "no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB
     show.listing(rows, show.jobs, as_json=as_json, none=none)
     if len(rows) == limit and not as_json:
@@ -139,18 +135,14 @@ def jobs(
 @app.command()
 def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Show a job: its state, why it waits, who computed it."""
-    from threads_cluster import answers
-
-    row = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
+    row = ctx.obj.cluster.job(job_id)
     show.json_line(row) if as_json else show.job(row)
 
 
 @app.command()
 def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """List the jobs that a job comes after, those that wait for it, and those skipped because of it."""
-    from threads_cluster import answers
-
-    row = ctx.obj.checked(answers.Relations, ctx.obj.cluster.relations(job_id))
+    row = ctx.obj.cluster.relations(job_id)
     if as_json:
         show.json_line(row)
     elif row["parents"] or row["children"] or row["skipped"]:
@@ -218,10 +210,11 @@ def result(
         return
 
     if trace is not None:
-        json.dump(ctx.obj.checked(answers.Trace, ctx.obj.cluster.ask(job_id, "trace", replica=replica)), trace)
+        answer = ctx.obj.cluster.ask(job_id, "trace", replica=replica)
+        json.dump(answers.checked(answers.Trace, answer, ctx.obj.cluster.url), trace)
         show.say(f"replica {replica}: {trace.name}; open it in https://ui.perfetto.dev")
         return
-    answer = ctx.obj.checked(answers.Partial, ctx.obj.cluster.result(job_id, partial=partial))
+    answer = ctx.obj.cluster.result(job_id, partial=partial)
     if as_json:
         show.json_line(answer)
     elif as_csv or table:
@@ -262,8 +255,6 @@ def _each(what: str, done: str, *, holds: bool) -> Callable[..., None]:
 
 
 def _act_on(session: Session, job_ids: list[str], call: Callable[[str], Any], done: str, as_json: bool) -> NoReturn:
-    from threads_cluster import answers
-
     worst = 0
     for job_id in job_ids:
         try:
@@ -271,7 +262,7 @@ def _act_on(session: Session, job_ids: list[str], call: Callable[[str], Any], do
         except (errors.ApiError, errors.BadArgument) as error:
             worst = worst or _complain(error)
             continue
-        after = {"job_id": job_id, "state": done} if after is None else session.checked(answers.Acted, after)
+        after = {"job_id": job_id, "state": done} if after is None else after
         _acted(after, as_json=as_json)
     raise typer.Exit(worst)
 
@@ -300,15 +291,12 @@ def dead(
     as_json: AsJson = False,
 ) -> None:
     """List units that were given up, with their errors. To try all of a job again: cluster retry JOB"""
-    from threads_cluster import answers
-
     if retry is not None:
         if job_id is None:
             raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
-        _acted(ctx.obj.checked(answers.Acted, ctx.obj.cluster.retry_dead(job_id, retry)), as_json=as_json)
+        _acted(ctx.obj.cluster.retry_dead(job_id, retry), as_json=as_json)
         return
-    jobs = [ctx.obj.checked(answers.Dead, job) for job in ctx.obj.cluster.dead(job_id)]
-    show.listing(jobs, show.dead, as_json=as_json, none="no unit was given up")
+    show.listing(ctx.obj.cluster.dead(job_id), show.dead, as_json=as_json, none="no unit was given up")
 
 
 @app.command()
@@ -348,9 +336,7 @@ def _choices(texts: list[str]) -> dict[str, str]:
 @app.command()
 def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List workers, those lost within the hour too."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Worker, worker) for worker in ctx.obj.cluster.workers()]
+    rows = ctx.obj.cluster.workers()
     none = "no workers; start a local cluster with: ./deploy-cluster.sh local"
     show.listing(rows, show.workers, as_json=as_json, none=none)
 
@@ -381,9 +367,7 @@ def mark(
     as_json: AsJson = False,
 ) -> None:
     """Show how far finished jobs have proved something. What counts is what they cover without a gap."""
-    from threads_cluster import answers
-
-    proved = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark(kind, name))
+    proved = ctx.obj.cluster.mark(kind, name)
     show.json_line(proved) if as_json else show.mark(proved)
 
 
@@ -401,9 +385,7 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish what it holds and take nothing new."""
-    from threads_cluster import answers
-
-    answer = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(worker, on=not off))
+    answer = ctx.obj.cluster.drain(worker, on=not off)
     if as_json:
         show.json_line(answer)
     else:
@@ -418,9 +400,7 @@ def usage(
     as_json: AsJson = False,
 ) -> None:
     """Show what tenants used, by day. An admin sees all tenants, others their own."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.TenantUsage, row) for row in ctx.obj.cluster.usage(tenant=tenant, days=days)]
+    rows = ctx.obj.cluster.usage(tenant=tenant, days=days)
     show.listing(rows, show.usage, as_json=as_json, none="nothing was used in these days")
 
 
@@ -455,9 +435,7 @@ def audit(
 @app.command()
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List the kinds of jobs. With --json: the schemas of their parameters, too."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
+    rows = ctx.obj.cluster.kinds()
     show.listing(rows, show.kinds, as_json=as_json)
     if not as_json:
         show.say("flags of a kind: cluster submit KIND --help")
@@ -466,9 +444,7 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the version of the cluster that answers."""
-    from threads_cluster import answers
-
-    text = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
+    text = ctx.obj.cluster.version()
     show.json_line({"version": text}) if as_json else show.line(text)
 
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from threads_cluster import answers
 from threads_cluster.errors import BadArgument
 from threads_cluster.resource import Json, Resource, Rows, pages
+from threads_protocol.answers import models as answers
 
 
 class _Placed(Resource):
     """Artifacts that lie at places: disk (the cluster's store), HOST:disk, HOST:dram. A move is a workflow."""
 
     #: Shape of a page and of a row, and the field of a page that has the rows.
-    _page: ClassVar[type[answers.Answer]]
-    _row: ClassVar[type[answers.Answer]]
+    _page: ClassVar[type[Any]]
+    _row: ClassVar[type[Any]]
     _rows: ClassVar[str]
     #: Pattern of a name, and what is said of one that has another.
     _name: ClassVar[re.Pattern[str]]

@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from threads_cluster import answers
 from threads_cluster.errors import BadArgument, TimedOut
 from threads_cluster.resource import Json, Resource, Rows, quoted
+from threads_protocol.answers import profiles as answers
 
 #: Seconds between two looks at a profile.
 _STEP = 0.5

@@ -40,6 +40,8 @@ from threads_cluster.output import Piece, Shown, Stream
 from threads_cluster.resource import quoted
 from threads_cluster.sse import Reader
 from threads_cluster.terminal import visible
+from threads_protocol.answers import jobs as job_answers
+from threads_protocol.answers import logs as log_answers
 
 if TYPE_CHECKING:
     from threads_cluster.api import Cluster
@@ -273,7 +275,7 @@ class Programs:
 
     def _page(self, job_id: str, first: int, limit: int, state: str | None) -> Json:
         query = {"from": first, "limit": limit, "state": state}
-        page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", answers.UnitPage, **query)
+        page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", job_answers.Units, **query)
         numbers = [row["unit"] for row in page["units"]]
         if numbers != sorted(set(numbers)) or (numbers and numbers[0] < first):
             raise UnexpectedAnswer(self._cluster.url, "its list of units is out of order")
@@ -319,7 +321,7 @@ class Programs:
             try:
                 with self._connection.stream(path, headers) as chunks:
                     for message in reader.messages(_ticking(chunks, tick, enduring)):
-                        event = answers.checked(answers.Output, bodies.parse(message), self._cluster.url)
+                        event = self._log_event(message)
                         if "state" in event:
                             return
                         if "data" in event:
@@ -330,12 +332,17 @@ class Programs:
             except (httpx.TransportError, ApiError) as error:
                 self._connection.endure(error, enduring)
 
+    def _log_event(self, message: str) -> Json:
+        event: Json = answers.checked(answers.Anything, bodies.parse(message), self._cluster.url)
+        shape = log_answers.End if "state" in event else log_answers.Output if "data" in event else log_answers.Dropped
+        return answers.checked(shape, event, self._cluster.url)
+
     def _piece(self, event: Json) -> Piece:
         try:
             data = base64.b64decode(event["data"], validate=True)
         except (binascii.Error, ValueError):
             raise UnexpectedAnswer(self._cluster.url, "some output is no base64") from None
-        run = f"{event.get('attempt')}:{event.get('run')}"
+        run = f"{event['attempt']}:{event['run']}"
         return Piece(run=run, offset=event["offset"], stream=event["stream"], data=data)
 
     def show_rest(self, row: Mapping[str, Any], shown: Shown) -> tuple[bool, int]:
@@ -421,7 +428,7 @@ class Programs:
             raise UnexpectedAnswer(self._cluster.url, f"{path} has {file[1]} bytes")
         return self._cluster.artifacts.part(file[0], 0, file[1])
 
-    def _ask(self, path: str, shape: type[answers.Answer], **query: Any) -> Json:
+    def _ask(self, path: str, shape: Any, **query: Any) -> Json:
         answer: Json = self._connection.ask("GET", path, patience=self._cluster.wait_patience, **query)
         return answers.checked(shape, answer, self._cluster.url)
 

@@ -34,9 +34,7 @@ def tasks(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first. The same as: cluster jobs"""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, limit=limit)]
+    rows = list(ctx.obj.cluster.jobs(state=state, limit=limit))
     show.listing(rows, show.jobs, as_json=as_json, none="no such jobs; all: cluster queue tasks")
 
 
@@ -47,16 +45,12 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Stop a job. The same as: cluster cancel"""
-    from threads_cluster import answers
-
-    row = ctx.obj.checked(answers.Acted, ctx.obj.cluster.cancel(job_id))
+    row = ctx.obj.cluster.cancel(job_id)
     show.json_line(row) if as_json else show.line(f"{row['job_id']} {row['state']}")
 
 
 @app.command()
 def history(ctx: typer.Context, limit: Limit = 20, as_json: AsJson = False) -> None:
     """List jobs that have ended, the latest end first."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.history(limit)]
+    rows = ctx.obj.cluster.history(limit)
     show.listing(rows, show.jobs, as_json=as_json, none="no job has ended")

@@ -10,8 +10,6 @@ from threads_cluster import answers
 from threads_cluster.errors import BadArgument, UnexpectedAnswer
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from threads_cluster.artifacts import Artifacts
     from threads_cluster.connection import Connection
 
@@ -45,7 +43,7 @@ class Resource:
         self._connection = connection
         self._cluster = cluster
 
-    def _ask(self, method: str, below: str, shape: type[BaseModel] | None, **how: Any) -> Json:
+    def _ask(self, method: str, below: str, shape: Any, **how: Any) -> Json:
         """Return the answer to a request below the path, once it is as the shape says; None: any will do."""
         how = {"patience": self._cluster.patience} | how
         answer: Json = self._connection.ask(method, f"{self.path}{below}", **how)

@@ -14,11 +14,12 @@ from typing import Any
 
 from threads_cluster import errors, figures, show
 from threads_cluster import program_options as options
-from threads_cluster.api import TERMINAL, Cluster, Json
+from threads_cluster.api import Cluster, Json
 from threads_cluster.output import Shown, Stream
 from threads_cluster.programs import exit_code, failure
 from threads_cluster.session import Session
 from threads_cluster.terminal import Visible
+from threads_protocol.states import TERMINAL
 
 #: Seconds between two looks at why a program does not start.
 _LOOK_SECONDS = 8.0

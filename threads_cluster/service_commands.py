@@ -116,7 +116,8 @@ def serve(
         parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
         idle_seconds=idle, autoscale=scaled, force=force or None,
     )  # fmt: skip
-    if memory := (row.get("asked") or {}).get("memory"):
+    memory = row.get("asked", {}).get("memory")
+    if isinstance(memory, dict) and isinstance(memory.get("words"), str):
         show.say(f"memory of a replica: {memory['words']}")
     if wait:
         row = _follow(ctx, row["name"])

@@ -13,6 +13,7 @@ from typing import Any
 from threads_cluster import answers
 from threads_cluster.errors import ClientError, TimedOut
 from threads_cluster.resource import Json, Resource, Rows, quoted
+from threads_protocol.answers import services as service_answers
 
 #: Seconds between two looks.
 _STEP = 0.5
@@ -46,29 +47,29 @@ class Services(Resource):
         choices |= {"model": model, "replicas": replicas}
         body |= {field: value for field, value in choices.items() if value is not None}
         # A second attempt would find the name taken.
-        return self._ask("POST", "", answers.Service, body=body, patience=0)
+        return self._ask("POST", "", service_answers.Service, body=body, patience=0)
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
         """Services by name, each with its replicas under `running`."""
-        rows: list[Json] = self._ask("GET", "", answers.ServiceList, tenant=tenant)["services"]
+        rows: list[Json] = self._ask("GET", "", service_answers.ServiceList, tenant=tenant)["services"]
         return rows
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
         """One service, with what was asked for."""
-        return self._ask("GET", f"/{_quoted(name)}", answers.Service, tenant=tenant)
+        return self._ask("GET", f"/{_quoted(name)}", service_answers.Service, tenant=tenant)
 
     def scale(self, name: str, replicas: int, *, tenant: str | None = None) -> Json:
         """Keep another number of replicas; starts a service that was stopped."""
         path = f"/{_quoted(name)}/scale"
-        return self._ask("POST", path, answers.Service, body={"replicas": replicas}, tenant=tenant)
+        return self._ask("POST", path, service_answers.Service, body={"replicas": replicas}, tenant=tenant)
 
     def restart(self, name: str, *, tenant: str | None = None) -> Json:
         """Replace all replicas, one after the other."""
-        return self._ask("POST", f"/{_quoted(name)}/restart", answers.Service, tenant=tenant, patience=0)
+        return self._ask("POST", f"/{_quoted(name)}/restart", service_answers.Service, tenant=tenant, patience=0)
 
     def stop(self, name: str, *, tenant: str | None = None) -> Json:
         """End all replicas until it is scaled or restarted."""
-        return self._ask("POST", f"/{_quoted(name)}/stop", answers.Service, tenant=tenant)
+        return self._ask("POST", f"/{_quoted(name)}/stop", service_answers.Service, tenant=tenant)
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a service; its replicas end when their requests are answered."""
@@ -77,22 +78,22 @@ class Services(Resource):
     def engines(self) -> Rows:
         """Engines by name: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
         answer = self._connection.ask("GET", "/api/engines", patience=self._cluster.patience)
-        rows: Rows = answers.checked(answers.EngineList, answer, self._cluster.url)["engines"]
+        rows: Rows = answers.checked(service_answers.EngineList, answer, self._cluster.url)["engines"]
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
         """`{job_id, address, port, certificate, private_key}` of the replica that leads; of Dask alone."""
-        return self._ask("POST", f"/{_quoted(name)}/access", answers.Access, tenant=tenant)
+        return self._ask("POST", f"/{_quoted(name)}/access", service_answers.Access, tenant=tenant)
 
     def open(self, name: str, *, tenant: str | None = None) -> Json:
         """`{url, seconds}`: a link to a service's page for browsers, such as Dask's dashboard."""
-        return self._ask("POST", f"/{_quoted(name)}/open", answers.PageLink, tenant=tenant)
+        return self._ask("POST", f"/{_quoted(name)}/open", service_answers.PageLink, tenant=tenant)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
         body = {"model_name": model_name, **how}
         answer: Json = self._connection.ask("POST", "/api/llm/models/deploy", body=body, patience=0)
-        return answers.checked(answers.Deployed, answer, self._cluster.url)
+        return answers.checked(service_answers.Deployed, answer, self._cluster.url)
 
     def infer(self, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
         """`{text, usage, deployment_id}`: have a model continue a text.
@@ -102,7 +103,7 @@ class Services(Resource):
         path = f"/api/llm/models/{_quoted(deployment_id)}/inference"
         body = {"prompt": prompt, **how}
         answer: Json = self._connection.ask("POST", path, body=body, patience=0, extra_seconds=timeout)
-        return answers.checked(answers.Inferred, answer, self._cluster.url)
+        return answers.checked(service_answers.InferredText, answer, self._cluster.url)
 
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
         """The service again and again, until as many replicas are ready as are wanted.
@@ -111,7 +112,7 @@ class Services(Resource):
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            row = self._ask("GET", f"/{_quoted(name)}", answers.Service, patience=self._cluster.wait_patience)
+            row = self._ask("GET", f"/{_quoted(name)}", service_answers.Service, patience=self._cluster.wait_patience)
             yield row
             if row["ready"] >= row["replicas"] and row["running"]:
                 return

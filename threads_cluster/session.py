@@ -10,8 +10,6 @@ import typer
 from threads_cluster import errors, terminal
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from threads_cluster.api import Cluster, Json
 
 
@@ -47,19 +45,10 @@ class Session:
         self._others.append(Cluster(self._url))
         return self._others[-1]
 
-    def checked(self, shape: type[BaseModel], answer: Json) -> Json:
-        """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
-        from threads_cluster import answers
-
-        return answers.checked(shape, answer, self.cluster.url)
-
     def kinds(self) -> list[Json]:
         """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
-        from threads_cluster import answers
-
         try:
-            kinds = [self.checked(answers.Kind, kind) for kind in self.cluster.kinds()]
-            return [terminal.visible_everywhere(kind) for kind in kinds]
+            return [terminal.visible_everywhere(kind) for kind in self.cluster.kinds()]
         except errors.ClientError as error:
             self.missing = error
             return known_here()

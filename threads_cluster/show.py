@@ -596,7 +596,7 @@ def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
 def status(summary: Mapping[str, Any], url: str) -> None:
     workers = summary["workers"]
     by_device = [
-        f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)
+        f"{sum(states.values())} {device}" for device, states in workers.items() if device in ("cpu", "gpu", "runner")
     ]
     wanted = f", {summary['cluster_size']} wanted" if summary.get("cluster_size") else ""
     needed = [f"{count} {device}" for device, count in summary.get("desired_workers", {}).items()]

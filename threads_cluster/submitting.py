@@ -205,10 +205,8 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
     options["hold"] = options["hold"] or None
     options["timeout_seconds"] = options.pop("timeout", None)
     session.check(kind, parameters)
-    from threads_cluster import answers
-
-    answer = session.checked(answers.Notes, session.cluster.submit(kind, parameters, **options))
-    for note in answer.get("notes", []):
+    answer = session.cluster.submit(kind, parameters, **options)
+    for note in answer["notes"]:
         show.say(f"note: {note}")
     if wait:
         finish(session, answer["job_id"], as_json=as_json)
@@ -240,12 +238,12 @@ def _starts(answer: Json) -> str:
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
     """Waits, prints the result, and ends the command with the job's exit code."""
-    from threads_cluster import answers, watching
+    from threads_cluster import watching
 
     if not as_json:
         show.say(f"job {job_id}")
     job = watching.until_end(session, job_id, quiet=as_json)
-    answer = session.checked(answers.Partial, session.cluster.result(job_id)) if job["state"] == "done" else None
+    answer = session.cluster.result(job_id) if job["state"] == "done" else None
     if as_json:
         show.json_line(job | ({"result": answer["result"]} if answer else {}))
     else:

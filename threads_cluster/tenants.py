@@ -90,10 +90,7 @@ Requires: TypeAlias = Annotated[
 @app.command("list")
 def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List tenants with their weights, caps and use. An admin sees all, others their own."""
-    from threads_cluster import answers
-
-    rows = [ctx.obj.checked(answers.Tenant, row) for row in ctx.obj.cluster.tenants()]
-    show.listing(rows, show.tenants, as_json=as_json)
+    show.listing(ctx.obj.cluster.tenants(), show.tenants, as_json=as_json)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from threads_cluster import answers, errors, show
+from threads_cluster import errors, show
 from threads_cluster.api import Json
 from threads_cluster.session import Session
 from threads_cluster.terminal import visible
@@ -37,8 +37,7 @@ def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool 
     job: Json = {}
     try:
         with shown as report:
-            for row in session.cluster.follow(job_id, step=step, first=first):
-                job = session.checked(answers.Job, row)
+            for job in session.cluster.follow(job_id, step=step, first=first):
                 report(job)
     except KeyboardInterrupt:
         raise Interrupted(goes_on(job_id)) from None

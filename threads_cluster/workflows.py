@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from threads_cluster import answers
 from threads_cluster.errors import BadArgument, TimedOut
 from threads_cluster.resource import Json, Resource, pages, quoted
+from threads_protocol.answers import workflows as answers
 
 #: Text of a workflow as YAML or JSON, or the same as a mapping.
 Text: TypeAlias = str | bytes | Mapping[str, Any]
@@ -50,7 +50,7 @@ class Workflows(Resource):
         """Workflows, newest first, page by page as they are read."""
 
         def ask(cursor: str | None, size: int) -> Json:
-            return self._ask("GET", "", answers.WorkflowPage, cursor=cursor, limit=size)
+            return self._ask("GET", "", answers.Workflows, cursor=cursor, limit=size)
 
         return pages(self._cluster.url, ask, "workflows", limit)
 
@@ -61,7 +61,7 @@ class Workflows(Resource):
 
     def action(self, workflow: str, action: str) -> Json:
         """One action with its parameters, and of a foreach its jobs."""
-        return self._ask("GET", f"/{quoted(workflow)}/actions/{quoted(action)}", answers.Action)
+        return self._ask("GET", f"/{quoted(workflow)}/actions/{quoted(action)}", answers.ActionDetail)
 
     def follow(self, workflow: str, timeout: float | None = None) -> Iterator[Json]:
         """The workflow as it is, again and again until it has ended; TimedOut after `timeout` seconds."""
@@ -98,7 +98,7 @@ class Workflows(Resource):
         """Forget a workflow that has ended; its jobs stay."""
         self._ask("DELETE", f"/{quoted(workflow)}", None)
 
-    def _send(self, below: str, shape: type[answers.Answer], text: Text, headers: Mapping[str, str]) -> Json:
+    def _send(self, below: str, shape: Any, text: Text, headers: Mapping[str, str]) -> Json:
         how: Json = {"octets": _octets(text), "kind": _YAML, "extra_seconds": _LONG, "headers": headers}
         return self._ask("POST", below, shape, **how)
 

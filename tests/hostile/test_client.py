@@ -28,9 +28,10 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from tests.unit.cluster_fake import KIND, job
+from tests.unit.cluster_fake import KIND, USAGE, complete, job
 from threads_cluster import api, cli, errors, options, settings, show, tables
 from threads_cluster.api import Cluster
+from threads_protocol.answers import fleet
 
 TOP = Path(__file__).resolve().parents[2]
 TOKEN = "t0ken-that-nobody-may-see"
@@ -276,26 +277,27 @@ RESULT = {
 }  # fmt: skip
 SUMS = {**KIND, "type": "collatz"}
 ANSWERS: dict[tuple[str, str], Any] = {
-    ("GET", "/api/status"): {
-        "version": "1.2", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}},
-        "lanes": 8, "jobs": {"running": 1, "queued": 2}, "queues": {"cpu.normal": 2}, "oldest_wait_seconds": 61.0,
-        "units_per_second": {"collatz": 2.5e9},
-    },
+    ("GET", "/api/status"): complete(
+        fleet.Status, version="1.2", cluster_size=3, lanes=8, jobs={"running": 1, "queued": 2},
+        workers=complete(fleet.WorkerCounts, live=2, ready=2, cpu={"busy": 2}), queues={"cpu.normal": 2},
+        oldest_wait_seconds=61.0, units_per_second={"collatz": 2.5e9},
+    ),
     ("GET", "/api/jobs"): {"jobs": [job("running"), job("done"), job("failed")], "cursor": None},
     ("GET", "/api/jobs/j1"): job(
-        "done", usage={"workers": {"desk": {"device": "cpu", "units": 2, "leases": 1, "seconds": 3.0}}}
+        "done", usage=USAGE | {"workers": {"desk": {"device": "cpu", "units": 2, "leases": 1, "seconds": 3.0}}}
     ),
     ("GET", "/api/jobs/j1/result"): {
         "job_id": "j1", "type": "sums", "partial": True, "units": 10, "total": 20, "result": RESULT,
     },
     ("GET", "/api/jobs/j1/trace.json"): {"traceEvents": [{"name": "a"}], "otherData": {}},
-    ("GET", "/api/workers"): {"workers": [{
-        "id": "desk", "device": "cpu", "state": "busy", "lanes": 2, "job": "j1", "host": "h", "cpu_ratio": 0.5,
-        "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True,
-    }]},
+    ("GET", "/api/workers"): {"workers": [complete(
+        fleet.Worker, id="desk", device="cpu", state="busy", lanes=2, job="j1", host="h", cpu_ratio=0.5,
+        seen_seconds_ago=0.4, memory_used_bytes=3 * 2**30, draining=True,
+    )]},
     ("GET", "/api/job-types"): {"kinds": [SUMS]},
     ("GET", "/api/kinds/collatz/marks/verified"): {
-        "type": "collatz", "mark": "verified", "origin": 1, "up_to": "99999999999999999999", "more_ranges": 0,
+        "type": "collatz", "mark": "verified", "summary": "Reach 1.", "origin": 1, "up_to": "99999999999999999999",
+        "more_ranges": 0,
         "ranges": [{"first": 1, "last": 5}, {"first": "100000000000000000001", "last": "100000000000000000009"}],
     },
     ("POST", "/api/jobs/j1/cancel"): job("cancelled"),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from types import UnionType
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, get_args, get_origin
 
 import httpx
+from typing_extensions import get_type_hints, is_typeddict
+
+from threads_protocol.answers.fields import Moment
 
 Reply: TypeAlias = httpx.Response | Exception | dict[str, Any]
 
@@ -42,22 +46,57 @@ def problem(status: int, title: str, detail: str = "", **more: Any) -> httpx.Res
     return httpx.Response(status, json=body, headers={"Content-Type": "application/problem+json"})
 
 
+#: Values of required fields that a test does not care about.
+_VALUES: dict[Any, Any] = {str: "-", int: 0, float: 0.0, bool: False, list: [], dict: {}, Any: None}
+
+#: Marks times among texts.
+(_MOMENT,) = get_args(Moment)[1:]
+
+
+def complete(declared: type, **fields: Any) -> dict[str, Any]:
+    """Return an answer of a declared type: these fields, and a value for each other field that it must have."""
+    hints = get_type_hints(declared, include_extras=True)
+    needed = {name: hint for name, hint in hints.items() if name not in fields and get_origin(hint) is not NotRequired}
+    return {name: _value(hint) for name, hint in needed.items()} | fields
+
+
+def _value(hint: Any) -> Any:
+    if is_typeddict(hint):
+        return complete(hint)
+    if get_origin(hint) is Annotated:
+        return "2026-01-02T03:04:05.000Z" if _MOMENT in hint.__metadata__ else _value(hint.__origin__)
+    if get_origin(hint) in (Union, UnionType):
+        return None if type(None) in get_args(hint) else _value(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return get_args(hint)[0]
+    return _VALUES[get_origin(hint) or hint]
+
+
+#: Usage of a job that nobody computed yet.
+USAGE: dict[str, Any] = {"lane_seconds": 0.0, "leases": 0, "expired_leases": 0, "workers": {}}
+
+
 def job(state: str, **more: Any) -> dict[str, Any]:
     """A job as the API shows it."""
     ended = "2026-01-02T03:04:06.000Z" if state in ("done", "failed", "cancelled") else None
     return {
-        "job_id": "j1", "type": "sums", "state": state, "priority": "normal", "device": "any", "queue": "any.normal",
+        "job_id": "j1", "tenant": "default", "type": "sums", "title": "sums", "state": state, "priority": "normal",
+        "device": "any", "queue": "any.normal",
         "parameters": {"start": "1267650600228229401496703205376"}, "notes": [], "created": "2026-01-02T03:04:05.000Z",
         "started": "2026-01-02T03:04:05.500Z", "ended": ended, "seconds": 0.5 if ended else None,
         "progress": 1.0 if state == "done" else 0.25, "done": 1000 if state == "done" else 250, "total": 1000,
         "rate": None if ended else 1234567.0, "eta_seconds": None if ended else 75.0, "waiting_because": None,
-        "error": "units 3..4: no luck" if state == "failed" else None, "usage": {"workers": {}}, **more,
+        "error": "units 3..4: no luck" if state == "failed" else None, "usage": USAGE, **more,
     }  # fmt: skip
 
 
 KIND = {
     "type": "sums",
     "summary": "Adds numbers.",
+    "model_version": 1,
+    "devices": ["cpu"],
+    "questions": {},
+    "binaries": {},
     "example": {"start": 1},
     "schema": {
         "type": "object",

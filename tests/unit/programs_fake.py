@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 
 from tests.unit.artifact_bench import manifest_of, sha_of
-from tests.unit.cluster_fake import Fake, job, problem
+from tests.unit.cluster_fake import Fake, complete, job, problem
+from threads_protocol.answers.artifacts import Artifact
 
 EVENTS = {"Content-Type": "text/event-stream"}
 FOLLOW, UNITS = "/api/jobs/j1/logs/0/follow", "/api/jobs/j1/units"
@@ -112,8 +113,7 @@ class Ran(Fake):
         def commit(request: httpx.Request) -> dict[str, Any]:
             self.committed = (request.url.params.get("name"), request.content)
             files = request.content.count(b"\n") - 1
-            row = {"artifact_id": hashlib.sha256(request.content).hexdigest(), "names": [], "files": files, "bytes": 1,
-                   "created": "2026-01-02T03:04:05.000Z"}  # fmt: skip
+            row = complete(Artifact, artifact_id=hashlib.sha256(request.content).hexdigest(), files=files, bytes=1)
             return {"artifact": row, "new": True}
 
         self.on("POST", "/api/missing-files", missing)

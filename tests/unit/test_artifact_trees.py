@@ -16,10 +16,12 @@ import httpx
 import pytest
 
 from tests.unit.artifact_bench import manifest_of, sha_of
+from tests.unit.cluster_fake import complete
 from threads_cluster import api, trees
 from threads_cluster.errors import BadArgument, ClientError, UnexpectedAnswer
 from threads_cluster.trees import UnsafeArtifact
 from threads_cluster.writing import Target
+from threads_protocol.answers.artifacts import Artifact
 from threads_protocol.manifest import Entry
 
 DATA = b"what was kept"
@@ -150,8 +152,7 @@ class Served:
             return httpx.Response(200, content=head + b"\n" + b"".join(self.files[sha] for sha in wanted))
         if path.startswith("/api/files/"):
             return self._file(self.files[path.rpartition("/")[2]], request.headers.get("Range", ""))
-        row = {"artifact_id": self.id, "names": [], "files": 1, "bytes": 1, "created": "2026-01-02T03:04:05.000Z"}
-        return httpx.Response(200, json=row)
+        return httpx.Response(200, json=complete(Artifact, artifact_id=self.id, files=1, bytes=1))
 
     @staticmethod
     def _file(data: bytes, wanted: str) -> httpx.Response:

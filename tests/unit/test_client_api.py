@@ -10,10 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.cluster_fake import Fake, job, problem
+from tests.unit.cluster_fake import KIND, Fake, complete, job, problem
 from threads_cluster import api, connection, errors, sse
 from threads_cluster.api import Cluster
+from threads_protocol.answers import fleet, jobs
 
+STATUS = complete(fleet.Status, version="1")
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
 
 
@@ -52,7 +54,7 @@ def cluster(fake: Fake, clock: Clock) -> Iterator[Cluster]:
 
 def known(fake: Fake, cluster: Cluster) -> None:
     """The cluster has answered once."""
-    fake.on("GET", "/api/status", {"version": "1"})
+    fake.on("GET", "/api/status", STATUS)
     cluster.status()
     fake.asked.clear()
 
@@ -80,7 +82,7 @@ def test_a_short_job_runs_in_one_request(fake: Fake, cluster: Cluster) -> None:
 def test_a_longer_job_is_waited_for(fake: Fake, cluster: Cluster) -> None:
     fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED | {"status": "running"}))
     fake.on("GET", "/api/jobs/j1", job("running"), job("done"))
-    fake.on("GET", "/api/jobs/j1/result", {"job_id": "j1", "result": {"sum": 3}})
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result, result={"sum": 3}))
     assert cluster.run("sums") == {"sum": 3}
 
 
@@ -121,7 +123,8 @@ def test_a_submission_sent_again_carries_the_same_key(fake: Fake, cluster: Clust
 
 
 def test_every_job_of_a_batch_has_a_key_of_its_own(fake: Fake, cluster: Cluster) -> None:
-    fake.on("POST", "/api/submit-batch", {"answers": [{"job_id": "a"}, {"error": {"status": 422}}, {"job_id": "c"}]})
+    first, last = (ACCEPTED | {"job_id": job_id} for job_id in ("a", "c"))
+    fake.on("POST", "/api/submit-batch", {"answers": [first, complete(jobs.Refused), last]})
     answers = cluster.submit_batch([{"type": "sums"}, {"type": "nope"}, {"type": "sums", "idempotency_key": "mine"}])
     keys = [one["idempotency_key"] for one in fake.bodies("/api/submit-batch")[0]["jobs"]]
     assert [one.get("job_id") for one in answers] == ["a", None, "c"]
@@ -208,10 +211,10 @@ def test_a_call_without_an_answer_says_how_long_it_goes_on(
 
     def late(request: httpx.Request) -> dict[str, Any]:
         monkeypatch.setattr(connection, "NOTICE_SECONDS", 60)  # the second call is answered in time
-        return {"job_id": "j1", "state": "done", "seconds": heard.get(timeout=30)}
+        return job("done", seconds=heard.get(timeout=30))
 
     cluster.notify(lambda error: None, heard.put)
-    fake.on("GET", "/api/jobs/j1", late, {"job_id": "j1", "state": "done"})
+    fake.on("GET", "/api/jobs/j1", late, job("done"))
     assert cluster.job("j1")["seconds"] == pytest.approx(20, abs=0.1), "a timeout, and the patience after it"
     assert cluster.job("j1")["state"] == "done" and heard.empty()
 
@@ -231,8 +234,8 @@ def test_waiting_with_a_timeout_ends_in_timed_out(
 
 
 def test_a_proxy_is_told_that_it_may_send_a_post_again(fake: Fake, cluster: Cluster) -> None:
-    fake.on("POST", "/api/jobs/a/cancel", {"job_id": "a"})
-    fake.on("GET", "/api/status", {"version": "1"})
+    fake.on("POST", "/api/jobs/a/cancel", job("cancelled"))
+    fake.on("GET", "/api/status", STATUS)
     cluster.cancel("a")
     cluster.status()
     post, get = fake.asked
@@ -240,8 +243,8 @@ def test_a_proxy_is_told_that_it_may_send_a_post_again(fake: Fake, cluster: Clus
 
 
 def test_a_busy_gateway_is_asked_again_when_it_says(fake: Fake, cluster: Cluster, clock: Clock) -> None:
-    fake.on("GET", "/api/status", httpx.Response(429, headers={"Retry-After": "3"}), {"version": "1"})
-    assert cluster.status() == {"version": "1"}
+    fake.on("GET", "/api/status", httpx.Response(429, headers={"Retry-After": "3"}), STATUS)
+    assert cluster.status() == STATUS
     assert clock.slept == [3.0]
 
 
@@ -278,7 +281,7 @@ def test_a_missing_token_says_which_variable(fake: Fake, cluster: Cluster) -> No
 
 
 def test_the_token_is_sent(fake: Fake) -> None:
-    fake.on("GET", "/api/status", {})
+    fake.on("GET", "/api/status", STATUS)
     with Cluster("cluster.test:3000/", "secret", transport=httpx.MockTransport(fake)) as cluster:
         cluster.status()
     assert fake.asked[0].headers["Authorization"] == "Bearer secret"
@@ -290,7 +293,7 @@ def _header_of_a_user(user: str, password: str) -> str:
 
 
 def test_a_user_and_password_of_the_address_are_sent(fake: Fake) -> None:
-    fake.on("GET", "/api/status", {})
+    fake.on("GET", "/api/status", STATUS)
     with Cluster("http://ann:se%40cret@cluster.test", "", transport=httpx.MockTransport(fake)) as cluster:
         cluster.status()
     assert fake.asked[0].headers["Authorization"] == _header_of_a_user("ann", "se@cret")
@@ -301,7 +304,7 @@ def test_a_cookie_of_a_proxy_comes_back_to_it(clock: Clock) -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         sent.append(request.headers.get("Cookie", ""))
-        return httpx.Response(200, json={}, headers={"Set-Cookie": "place=2; Path=/"})
+        return httpx.Response(200, json=STATUS, headers={"Set-Cookie": "place=2; Path=/"})
 
     with Cluster("http://cluster.test", "", transport=httpx.MockTransport(answer)) as cluster:
         cluster.status()
@@ -338,7 +341,7 @@ def test_what_httpx_would_send_is_sent(clock: Clock) -> None:
 
 
 def test_a_client_that_was_closed_says_so(fake: Fake) -> None:
-    fake.on("GET", "/api/status", {})
+    fake.on("GET", "/api/status", STATUS)
     with Cluster("http://cluster.test", "", transport=httpx.MockTransport(fake)) as cluster:
         cluster.status()
     with pytest.raises(RuntimeError, match="closed"):
@@ -351,8 +354,8 @@ def test_names_cannot_leave_their_place_in_the_path(fake: Fake, cluster: Cluster
 
 
 def test_jobs_are_read_page_by_page(fake: Fake, cluster: Cluster) -> None:
-    pages = [{"jobs": [{"job_id": f"{page}-{n}"} for n in range(100)], "cursor": str(page)} for page in (2, 1)]
-    fake.on("GET", "/api/jobs", *pages, {"jobs": [{"job_id": "last"}], "cursor": None})
+    pages = [{"jobs": [job("done", job_id=f"{page}-{n}") for n in range(100)], "cursor": str(page)} for page in (2, 1)]
+    fake.on("GET", "/api/jobs", *pages, {"jobs": [job("done", job_id="last")], "cursor": None})
     found = list(cluster.jobs(state="done", kind="sums", limit=250))
     assert len(found) == 201
     assert dict(fake.asked[1].url.params) == {"state": "done", "type": "sums", "cursor": "2", "limit": "100"}
@@ -365,16 +368,17 @@ def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> No
         assert getattr(cluster, verb)("j1")["job_id"] == "j1"
     fake.on("DELETE", "/api/jobs/j1", httpx.Response(204))
     cluster.delete("j1")
-    fake.on("GET", "/api/workers", {"workers": [{"id": "n"}]})
-    assert cluster.workers() == [{"id": "n"}]
-    fake.on("POST", "/api/workers/n/drain", {"id": "n"})
+    worker = complete(fleet.Worker, id="n")
+    fake.on("GET", "/api/workers", {"workers": [worker]})
+    assert cluster.workers() == [worker]
+    fake.on("POST", "/api/workers/n/drain", {"id": "n", "draining": False})
     cluster.drain("n", on=False)
     assert fake.bodies("/api/workers/n/drain") == [{"on": False}]
-    fake.on("GET", "/api/job-types", {"kinds": [{"type": "sums"}]})
-    assert cluster.kinds() == [{"type": "sums"}]
+    fake.on("GET", "/api/job-types", {"kinds": [KIND]})
+    assert cluster.kinds() == [KIND]
     fake.on("POST", "/api/results", {"answers": [{"job_id": "j1", "state": "done"}]})
     assert cluster.results(["j1"], wait_seconds=5)[0]["state"] == "done"
-    fake.on("GET", "/api/jobs/j1/result", {"result": {}})
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result))
     cluster.result("j1", partial=True)
     assert fake.asked[-1].url.params["partial"] == "true"
 
@@ -382,7 +386,7 @@ def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> No
 def test_results_too_large_for_one_answer_are_asked_for_alone(fake: Fake, cluster: Cluster) -> None:
     apart = {"job_id": "j2", "state": "done", "result_at": "/api/jobs/j2/result", "result_bytes": 10**8}
     fake.on("POST", "/api/results", {"answers": [{"job_id": "j1", "state": "done", "result": 1}, apart]})
-    fake.on("GET", "/api/jobs/j2/result", {"job_id": "j2", "result": 2})
+    fake.on("GET", "/api/jobs/j2/result", complete(jobs.Result, job_id="j2", result=2))
     assert cluster.results(["j1", "j2"]) == [
         {"job_id": "j1", "state": "done", "result": 1},
         {"job_id": "j2", "state": "done", "result": 2},

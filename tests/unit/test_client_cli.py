@@ -16,8 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.cluster_fake import KIND, Fake, job, problem
+from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
 from threads_cluster import api, cli, connection, figures, options, programs, running, show, tables, watching
+from threads_protocol.answers import fleet, jobs, services, usage
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
 
@@ -42,9 +43,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     fake.on("GET", "/api/job-types", {"kinds": [KIND]})
     fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
     fake.on("GET", "/api/jobs/j1", job("done"))
-    fake.on(
-        "GET", "/api/jobs/j1/result", {"job_id": "j1", "type": "sums", "partial": False, "result": {"sum": "9" * 30}}
-    )
+    fake.on("GET", "/api/jobs/j1/result", complete(jobs.Result, job_id="j1", partial=False, result={"sum": "9" * 30}))
     original = api.Cluster
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
@@ -392,7 +391,7 @@ def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(
 def test_lists_are_one_object_a_line(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs", {"jobs": [job("running"), job("done")], "cursor": None})
     assert [one["state"] for one in run("jobs", "--json").lines()] == ["running", "done"]
-    fake.on("GET", "/api/workers", {"workers": [{"id": "a"}, {"id": "b"}]})
+    fake.on("GET", "/api/workers", {"workers": [complete(fleet.Worker, id=name) for name in ("a", "b")]})
     assert len(run("workers", "--json").lines()) == 2
     assert run("kinds", "--json").lines() == [KIND]
     fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
@@ -416,14 +415,15 @@ def test_empty_clusters_say_what_to_do_next(fake: Fake, run: Run) -> None:
 
 def test_status_for_people(fake: Fake, run: Run) -> None:
     found = {
-        "version": "1.2", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}},
+        "version": "1.2", "cluster_size": 3,
+        "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}, "runner": {}},
         "lanes": 8, "jobs": {"running": 1, "queued": 2, "done": 0}, "queues": {"cpu.normal": 2},
         "oldest_wait_seconds": 61.0, "units_per_second": {"collatz": 2.5e9}, "desired_workers": {"cpu": 4, "gpu": 0},
     }  # fmt: skip
     fake.on("GET", "/api/status", found)
     assert run("status").out.splitlines() == [
         "cluster  http://cluster.test, version 1.2",
-        "workers  2 (2 cpu, 0 gpu, 3 wanted), lanes: 8",
+        "workers  2 (2 cpu, 0 gpu, 0 runner, 3 wanted), lanes: 8",
         "desired  4 cpu, 0 gpu",
         "jobs     1 running, 2 queued",
         "waiting  cpu.normal 2; the longest for 1 min 1 s",
@@ -434,17 +434,19 @@ def test_status_for_people(fake: Fake, run: Run) -> None:
 
 
 def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
-    used = {"workers": {"desk": {"device": "cpu", "units": 250, "leases": 2, "seconds": 3.0}}}
+    used = USAGE | {"workers": {"desk": {"device": "cpu", "units": 250, "leases": 2, "seconds": 3.0}}}
     fake.on("GET", "/api/jobs/j1", job("running", usage=used))
     text = run("job", "j1").out
     assert "running  25.0 %  1.23 M/s  1 min 15 s left" in text
     assert "start  1267650600228229401496703205376" in text
     assert "desk    cpu       250       2  3.0 s" in text
-    node = {"id": "desk", "device": "cpu", "state": "busy", "lanes": 2, "job": "j1", "host": "h", "cpu_ratio": 0.5,
-            "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True}  # fmt: skip
+    node = complete(
+        fleet.Worker, id="desk", device="cpu", state="busy", lanes=2, job="j1", host="h", cpu_ratio=0.5,
+        seen_seconds_ago=0.4, memory_used_bytes=3 * 2**30, draining=True, live=True,
+    )  # fmt: skip
     fake.on("GET", "/api/workers", {"workers": [node]})
     assert run("workers").out.splitlines()[1] == "desk    cpu     draining      2  j1   50.0 %  3 GiB   h     now"
-    refuses = {"id": "odd", "live": True, "refused": "thread: units 0..9 of {}: wrong cells"}
+    refuses = complete(fleet.Worker, id="odd", live=True, refused="thread: units 0..9 of {}: wrong cells")
     fake.on("GET", "/api/workers", {"workers": [node, refuses, refuses | {"id": "gone", "live": False}]})
     assert run("workers").out.splitlines()[4:] == ["odd takes no work of thread: units 0..9 of {}: wrong cells"]
 
@@ -475,7 +477,7 @@ def test_a_question_and_a_mark_of_any_kind(fake: Fake, run: Run) -> None:
     assert run("ask", "j1", "first", "--csv").out == "n\n1\n2\n"
     ran = run("ask", "j1", "first", "units")
     assert ran.code == 2 and "must have the form NAME=VALUE; got 'units'" in ran.err
-    proved = {"mark": "summed", "origin": 1, "up_to": 9, "ranges": [{"first": 1, "last": 9}], "more_ranges": 0}
+    proved = complete(jobs.Mark, mark="summed", origin=1, up_to=9, ranges=[{"first": 1, "last": 9}])
     fake.on("GET", "/api/kinds/sums/marks/summed", proved)
     assert run("mark", "sums", "summed").out == "summed  1..9\n"
     assert run("mark", "sums", "summed", "--json").lines() == [proved]
@@ -509,7 +511,7 @@ def test_a_trace_is_written_to_a_file_also_when_it_takes_long(run: Run, fake: Fa
     trace = {"traceEvents": [], "otherData": {"replica": 3}}
     fake.on("GET", "/api/jobs/j1/trace.json", {"job_id": "q1", "status": "running"})
     fake.on("GET", "/api/jobs/q1", job("done"))
-    fake.on("GET", "/api/jobs/q1/result", {"job_id": "q1", "type": "thread", "partial": False, "result": trace})
+    fake.on("GET", "/api/jobs/q1/result", complete(jobs.Result, job_id="q1", result=trace))
     ran = run("result", "j1", "--trace", str(tmp_path / "t.json"), "--replica", "3")
     assert fake.asked[0].url.params["replica"] == "3"
     assert json.loads((tmp_path / "t.json").read_text()) == trace
@@ -677,10 +679,10 @@ def test_the_head_of_a_file_is_no_alarm_about_the_cluster(fake: Fake, run: Run, 
 
 
 def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
-    day = {
-        "tenant": "physics", "day": "2026-11-22", "lane_seconds": {"cpu": 1.5, "gpu": 0.5}, "units": {"sums": "9" * 20},
-        "jobs": {"sums": 3}, "device_seconds": 0.25, "joules": None,
-    }  # fmt: skip
+    day = complete(
+        usage.TenantUsage, tenant="physics", day="2026-11-22", lane_seconds={"cpu": 1.5, "gpu": 0.5},
+        units={"sums": "9" * 20}, jobs={"sums": 3}, device_seconds=0.25,
+    )  # fmt: skip
     fake.on("GET", "/api/usage", {"usage": [day]})
     ran = run("usage", "--tenant", "physics")
     assert ran.out.splitlines()[1].split() == ["2026-11-22", "physics", "2", "0.25", "-", "3", f"sums={'9' * 20}"]
@@ -705,7 +707,7 @@ def test_labels_that_a_tenant_requires_are_sent_where_they_are_named(fake: Fake,
 def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: Fake, run: Run) -> None:
     caps = {"max_units": {"sums": 10}, "max_gpu_seconds": 60, "max_stored_bytes": None}
     row = {"tenant": "a", "weight": 2, "max_lanes": 8, "max_jobs": None, "lanes": 1, "jobs": 2, "backlog": 0, **caps,
-           "units_today": {"sums": 4}, "gpu_seconds_today": 1.5, "stored_bytes": 0}  # fmt: skip
+           "units_today": {"sums": 4}, "gpu_seconds_today": 1.5, "stored_bytes": 0, "requires": []}  # fmt: skip
     fake.on("GET", "/api/tenants/a", row)
 
     def sent() -> list[Any]:
@@ -810,7 +812,8 @@ def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
 SCHEDULE = {
     "name": "sweep", "id": "a1", "tenant": "default", "type": "sums", "every_seconds": 3600, "cron": None,
     "timezone": "UTC", "overlap": False, "catch_up": "last", "state": "active", "created": "2026-01-02T03:04:05.000Z",
-    "next_run": "2026-01-02T04:04:05.000Z", "last_run": None, "last_job_id": None, "last_outcome": None, "submitted": 0,
+    "next_run": "2026-01-02T04:04:05.000Z", "last_run": None, "last_job_id": None, "last_workflow_id": None,
+    "last_workflow_state": None, "last_outcome": None, "submitted": 0,
     "skipped": 0, "missed": 0, "failed": 0, "next_runs": ["2026-01-02T04:04:05.000Z"], "job": {"type": "sums"},
 }  # fmt: skip
 
@@ -891,13 +894,18 @@ def test_a_schedule_is_shown_in_its_timezone(fake: Fake, run: Run) -> None:
     assert "04:04:05 UTC" in run("schedule", "show", "sweep").out
     fake.on("GET", "/api/schedules", {"schedules": [berlin]})
     assert "0 5 * * * Europe/Berlin" in run("schedule", "list").out
-    fake.on("POST", "/api/schedules/sweep/run", httpx.Response(202, json={"name": "sweep", "job_id": "s-a1-9n"}))
+    fake.on(
+        "POST",
+        "/api/schedules/sweep/run",
+        httpx.Response(202, json={"name": "sweep", "job_id": "s-a1-9n", "workflow_id": None}),
+    )
     assert run("schedule", "run-now", "sweep").out == "s-a1-9n\n"
 
 
 DELIVERY = {
-    "id": "msg_1", "tenant": "default", "job_id": "j1", "type": "job.done", "url": "https://x/...", "state": "dead",
-    "created": "2026-01-02T03:04:05.000Z", "ended": None, "attempts": 8, "next_attempt": None,
+    "id": "msg_1", "tenant": "default", "job_id": "j1", "workflow_id": None, "type": "job.done",
+    "url": "https://x/...", "state": "dead", "created": "2026-01-02T03:04:05.000Z", "ended": None,
+    "attempts": 8, "next_attempt": None,
     "last_outcome": "the receiver answered 500",
 }  # fmt: skip
 
@@ -939,10 +947,11 @@ def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) ->
 SERVICE = {
     "name": "chat", "tenant": "default", "engine": "llamacpp", "model": "tiny", "state": "starting", "replicas": 1,
     "ready": 0, "requests": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None,
-    "last_failure": None,
+    "last_failure": None, "last_minute": complete(services.LastMinute), "page": False,
     "running": [
         {"job_id": "v-a-1", "state": "starting", "because": "/health does not answer", "worker": "runner-1",
-         "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2},
+         "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2,
+         "devices": None, "memory_bytes": None},
     ],
 }  # fmt: skip
 READY = SERVICE | {"state": "ready", "ready": 1}

@@ -132,7 +132,8 @@ def test_ctrl_d_at_the_prompt_of_login_is_no_token(
 
 
 def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"], "expires": None}
+    made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"],
+            "expires": None, "labels": []}  # fmt: skip
     fake.on("POST", "/api/tokens", httpx.Response(201, json=made))
     code, out, err = run(capsys, "token", "create", "ci", "--tenant", "red", "--ttl", "30d")
     assert (code, out) == (0, "tc_a_b\n") and "not shown again" in err
@@ -148,7 +149,7 @@ def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.C
 
 def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "a", "name": "ci", "tenant": "red", "scopes": ["read"], "created": "2026-01-02T03:04:05.000Z",
-           "expires": None, "used": None}  # fmt: skip
+           "expires": None, "used": None, "labels": []}  # fmt: skip
     fake.on("GET", "/api/tokens", {"tokens": [row]})
     fake.on("DELETE", "/api/tokens/a", httpx.Response(204))
     code, out, _ = run(capsys, "token", "list")

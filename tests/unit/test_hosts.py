@@ -16,6 +16,7 @@ from jobs import VERSION, errors
 from jobs.worker import host as worker_host
 from jobs.worker.host import Clock, Disks, Host, Speed
 from threads_cluster import answers, show
+from threads_protocol.answers.hosts import HostDetail
 
 GIB = 2**30
 
@@ -174,7 +175,7 @@ def test_a_clock_is_told_once_a_beat_was_answered() -> None:
 
 def test_people_see_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     row = queries.host([worker("g", clock=1_000_002.0, gpus=gpu(used=0), job="", busy_lanes=0)], "attic")
-    checked = answers.HostDetail.model_validate(row).model_dump()
+    checked = answers.checked(HostDetail, dict(row), "http://cluster.test")
     show.hosts([checked])
     assert "live, clock +2.1 s" in capsys.readouterr().out
     show.host(checked)
@@ -193,7 +194,7 @@ def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixtu
     card = {"card": "card0", "name": "AMD Instinct MI210", "temperature_celsius": 52.0}
     row = queries.host([sick, worker("c", labels="trusted", cards=json.dumps([card]))], "attic")
     assert not row["devices"][0]["idle"] and row["given_labels"] == ["trusted"] and row["cards"] == [card]
-    checked = answers.HostDetail.model_validate(row).model_dump()
+    checked = answers.checked(HostDetail, dict(row), "http://cluster.test")
     show.hosts([checked])
     text = capsys.readouterr().out
     assert "live, 1 GPU cordoned" in text and "trusted" in text
@@ -201,9 +202,3 @@ def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     for words in ("g takes no work: GPU-1: Xid 79", "cordoned", "given labels  trusted", "AMD Instinct MI210", "52 C"):
         assert words in text, text
-
-
-def test_a_host_of_a_version_before_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    old = {"host": "attic", "live": True, "workers": ["a"], "lanes": 2, "busy_lanes": 0, "worker_rows": []}
-    show.host(answers.HostDetail.model_validate(old).model_dump())
-    assert "attic" in capsys.readouterr().out
