@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from jobs.store import Store, bells, connection
+from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import Bench
 
 
@@ -13,3 +16,18 @@ def bench(redis_url: str) -> Iterator[Bench]:
     made = Bench(redis_url)
     yield made
     made.client.close()
+
+
+@pytest.fixture
+def store(any_redis_url: str) -> Iterator[Store]:
+    """The store on an empty Redis of one version."""
+    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
+        bells.place_bells(Store(client))
+        yield Store(client)
+
+
+@pytest.fixture
+def served(any_redis_url: str, store: Store) -> Iterator[Served]:
+    """A coordinator of it, for workers that reach no Redis."""
+    with serve(any_redis_url, store) as made:
+        yield made

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from coordinator.credentials import FRESH_SECONDS
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, connection, keys
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, Side
 from jobs.store.leases import Grant
 from jobs.store.tenants import Tenant
@@ -242,13 +242,6 @@ def test_what_is_broken_in_redis_stops_nobody(bench: Bench) -> None:
 
 
 # -- over HTTP --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def store(any_redis_url: str) -> Iterator[Store]:
-    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
-        yield Store(client)
 
 
 @pytest.fixture

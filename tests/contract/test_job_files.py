@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 
 from jobs import errors
 from jobs.models import ANONYMOUS
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, keys
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.files import PART_BYTES, StoredFile
 from jobs.store.leases import Grant
@@ -32,13 +31,6 @@ from threads_protocol.manifest import Entry
 
 SECRET = "0123456789abcdef0123456789abcdef"
 TREE: dict[str, bytes] = {"logs/3": b"hello\n", "outputs/3/sub/a.csv": b"1,2\n", "outputs/3/b.csv": b"1,2\n"}
-
-
-@pytest.fixture
-def store(any_redis_url: str) -> Iterator[Store]:
-    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
-        yield Store(client)
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, connection, keys
 from jobs.store.connection import CoordinatorRejects
 from jobs.store.live_output import FOLLOW_MS, MAX_BYTES, MOST_FOLLOWED
 from jobs.store.tenants import Tenant
@@ -28,13 +28,6 @@ from tests.contract.fake_runner import Runner, running, submit, written
 LOG = b"out 1\nerr 1\nout 2\n\xff\x00end"
 STREAMS = [[6, 6]]
 OUT, ERR = b"out 1\nout 2\n\xff\x00end", b"err 1\n"
-
-
-@pytest.fixture
-def store(any_redis_url: str) -> Iterator[Store]:
-    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
-        yield Store(client)
 
 
 @pytest.fixture

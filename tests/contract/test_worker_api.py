@@ -8,8 +8,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx
@@ -21,7 +19,7 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import Store, bells, connection, fleet, keys, results
+from jobs.store import Store, fleet, keys, results
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.lease_store import Claimed, Pulse
 from jobs.store.leases import Finished, Grant
@@ -38,19 +36,6 @@ ROW: dict[str, Any] = {
     "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "kinds": '{"sum": 1}', "pid": 7,
     "rates": '{"sum": 0.5}', **Host("here").figures(), "cpu_level": "avx2", "refused": "sum: wrong",
 }  # fmt: skip
-
-
-@pytest.fixture
-def store(any_redis_url: str) -> Iterator[Store]:
-    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
-        yield Store(client)
-
-
-@pytest.fixture
-def served(any_redis_url: str, store: Store) -> Iterator[Served]:
-    with serve(any_redis_url, store) as made:
-        yield made
 
 
 def submit(store: Store, job: str = "j", total: int = 10, **more: Any) -> str:

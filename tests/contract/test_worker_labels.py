@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx
@@ -13,13 +12,13 @@ import pytest
 from jobs import queues
 from jobs.labels import MOST
 from jobs.models import Device
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, keys
 from jobs.store.lease_store import Pulse
 from jobs.store.slots import Held
 from jobs.store.tenants import Tenant
 from jobs.worker.api_store import ApiStore
 from jobs.worker.host import Host
-from tests.contract.api_transport import Served, serve
+from tests.contract.api_transport import Served
 from tests.contract.lease_model import new_job
 
 ROW: dict[str, Any] = {
@@ -27,19 +26,6 @@ ROW: dict[str, Any] = {
     "rates": "{}", **Host("here").figures(),
 }  # fmt: skip
 OFFER = {"cpus": 4, "memory_mib": 8000, "gpus": [], "host": "here", "labels": ["trusted"]}
-
-
-@pytest.fixture
-def store(any_redis_url: str) -> Iterator[Store]:
-    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
-        yield Store(client)
-
-
-@pytest.fixture
-def served(any_redis_url: str, store: Store) -> Iterator[Served]:
-    with serve(any_redis_url, store) as made:
-        yield made
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.unit.models_bench import Pool
     from tests.unit.workflow_bench import Flows
 
 
@@ -18,5 +19,35 @@ def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
     from tests.unit.workflow_bench import Flows  # loads what most unit tests have no use for
 
     made = Flows(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    """The same on each version of Redis."""
+    from tests.unit.workflow_bench import Flows
+
+    made = Flows(redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
+    """Models and data on one version of Redis."""
+    from tests.unit.models_bench import Pool
+
+    made = Pool(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def both(redis_url: str, tmp_path: Path) -> Iterator[Pool]:
+    """The same on each version of Redis."""
+    from tests.unit.models_bench import Pool
+
+    made = Pool(redis_url, tmp_path / "store")
     yield made
     made.close()

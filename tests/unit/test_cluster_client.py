@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ from threads_cluster import ClusterClient, jobs_of_models
 from threads_cluster.errors import ApiError, BadArgument, JobEnded
 
 GPU = {"memory_gb": 16, "compute_capability": "8.0"}
-
-
-@pytest.fixture
-def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,21 +21,6 @@ from threads_cluster import session
 SOURCE = "https://example.org/prompts.jsonl"
 PROMPTS = b'"once"\n{"prompt": "upon"}\n'
 PLACE = 'model_name: tiny, device: "node1:gpu0"'
-
-
-@pytest.fixture
-def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def both(redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    """The same, on each version of Redis."""
-    made = Pool(redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def created(pool: Pool, device: str = "disk", **more: Any) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,21 +15,6 @@ from tests.unit.test_workflow_texts import DEPLOYMENT, complaint
 from tests.unit.workflow_bench import workflow_text
 
 SOURCE = "https://example.org/tiny.gguf"
-
-
-@pytest.fixture
-def pool(any_redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def both(redis_url: str, tmp_path: Path) -> Iterator[Pool]:
-    """The same, on each version of Redis."""
-    made = Pool(redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 # -- places ----------------------------------------------------------------------------------------------------------

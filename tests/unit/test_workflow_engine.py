@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,6 @@ from jobs.kinds import programs
 from jobs.store import workflows
 from tests.unit.test_workflow_texts import PIPELINE
 from tests.unit.workflow_bench import Flows, workflow_text
-
-
-@pytest.fixture
-def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def uses(reference: str) -> str:

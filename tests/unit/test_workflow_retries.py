@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from coordinator.workflows import engine, planning, retries
@@ -12,13 +9,6 @@ from coordinator.workflows.document import Action, Document
 from coordinator.workflows.planning import JobSeen, Known, Record, State
 from jobs.kinds import registry
 from tests.unit.workflow_bench import Flows
-
-
-@pytest.fixture
-def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def delete(flow: Flows, workflow: str, *actions: str) -> None:
