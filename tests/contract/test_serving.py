@@ -26,6 +26,7 @@ from jobs.worker.room import LanesOnly
 from jobs.worker.serving import Server
 from tests.contract.api_transport import Reach, reaching
 from tests.contract.lease_model import merge, new_job, total_of
+from tests.integration.live import until
 
 
 class FakeLane:
@@ -102,15 +103,6 @@ def serving(server: Server) -> Iterator[None]:
         server.stop()
         thread.join(60)
         server.settle_down()
-
-
-def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := what():
-            return answer
-        time.sleep(0.005)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def lanes_with_leases(store: Store, job: str) -> set[str]:

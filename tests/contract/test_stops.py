@@ -18,7 +18,8 @@ from jobs.worker.beats import Beats
 from jobs.worker.lanes import Task
 from jobs.worker.serving import Server
 from tests.contract.lease_model import new_job
-from tests.contract.test_serving import FakeLane, until
+from tests.contract.test_serving import FakeLane
+from tests.integration.live import until
 
 #: Far more than a stop takes on any machine, and less than what would come by itself.
 LONG = 1000.0

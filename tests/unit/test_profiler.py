@@ -22,18 +22,11 @@ from jobs.worker import recordings, sampler
 from jobs.worker.profiler import Profiler
 from jobs.worker.recordings import Parcel, Unusable
 from jobs.worker.sampler import Asked, Lines, Sampler
+from tests.integration.live import until
 
 ID = "0123456789abcdef"
 RECORDING = Order(profile_id=ID, state="recording", hz=50, until=10**15)
 COLLECTING = Order(profile_id=ID, state="collecting", hz=50, until=10**15)
-
-
-def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (answer := what()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return answer
 
 
 # -- the process that samples -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from runner import leftovers, orders, output, processes
 from runner.orders import Ended, Order
 from runner.places import Places
 from runner.slot import GUARD, GuardDied, Slot
+from tests.integration.live import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 
@@ -57,15 +58,6 @@ def shell(text: str, **more: Any) -> Order:
 
 def python(text: str, **more: Any) -> Order:
     return Order(argv=[sys.executable, "-c", text], folder="/", environment={"PATH": os.defpath}, **more)
-
-
-def until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := true():
-            return answer
-        time.sleep(0.01)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def alive(pid: int) -> bool:

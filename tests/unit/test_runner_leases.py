@@ -34,6 +34,7 @@ from runner.recorder import Recorder
 from runner.slot import Slot
 from runner.workplace import Workplace
 from runner.workspaces import Workspaces
+from tests.integration.live import until
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 
@@ -391,7 +392,7 @@ def during(bench: Bench, task: Task, act: Callable[[], object]) -> tuple[int, An
 
     thread = threading.Thread(target=run)
     thread.start()
-    waited_for((bench.home / "ready").exists)
+    until((bench.home / "ready").exists)
     started = time.monotonic()
     act()
     thread.join(90)
@@ -440,12 +441,12 @@ def test_a_program_whose_lease_nobody_keeps_is_suspended_until_somebody_does(
     task = bench.task("touch ready; while ! test -e end; do date +%N > tick; sleep 0.01; done", 0, 1, grace_seconds=2)
 
     def be_cut_off() -> None:
-        waited_for((bench.home / "tick").exists)
+        until((bench.home / "tick").exists)
         task.kept_at = time.monotonic() - 27.5
-        waited_for(lambda: "a program is suspended" in caplog.text)
-        waited_for(lambda: unchanged(bench.home / "tick"))
+        until(lambda: "a program is suspended" in caplog.text)
+        until(lambda: unchanged(bench.home / "tick"))
         task.kept_at = time.monotonic()
-        waited_for(lambda: not unchanged(bench.home / "tick"))
+        until(lambda: not unchanged(bench.home / "tick"))
         (bench.home / "end").touch()
 
     assert during(bench, task, be_cut_off)[0] == 1
@@ -457,23 +458,16 @@ def unchanged(path: Path) -> bool:
     return path.read_bytes() == before
 
 
-def waited_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_suspended_program_whose_lease_is_lost_never_runs_again(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = bench.task("trap 'date > late' TERM; touch ready; while :; do sleep 0.05; date +%N > tick; done", 0, 1)
 
     def lose_it() -> None:
-        waited_for((bench.home / "tick").exists)
+        until((bench.home / "tick").exists)
         task.kept_at = time.monotonic() - 60
-        waited_for(lambda: "a program is suspended" in caplog.text)
-        waited_for(lambda: unchanged(bench.home / "tick"))
+        until(lambda: "a program is suspended" in caplog.text)
+        until(lambda: unchanged(bench.home / "tick"))
         task.ask_to_stop(2)
 
     assert during(bench, task, lose_it)[0] == 0
@@ -488,7 +482,7 @@ def test_no_program_starts_under_a_lease_that_nobody_keeps(bench: Bench) -> None
     time.sleep(0.5)
     assert not (bench.home / "ready").exists()
     task.kept_at = time.monotonic()
-    waited_for((bench.home / "ready").exists)
+    until((bench.home / "ready").exists)
     thread.join(60)
     assert not thread.is_alive()
 
@@ -549,7 +543,7 @@ def test_a_guard_that_dies_gives_the_lease_back_as_crashed_but_for_what_is_finis
 # -- faults of the host --------------------------------------------------------------------------------------------
 
 
-def test_a_coordinator_that_is_away_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_is_away_is_until(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, tries = bench.files.keep, []
 
     def keep(folder: Path, units: Sequence[int]) -> str:
@@ -656,6 +650,6 @@ def test_only_units_of_jobs_that_somebody_follows_are_sent(bench: Bench) -> None
     for job in ("j", "other"):
         live.add(Line(job, 3, 1, recorder, bench.files))
     live.follow(["j"])
-    waited_for(lambda: bool(bench.files.sent))
+    until(lambda: bool(bench.files.sent))
     live.follow([])
     assert [offset for _, offset, _ in bench.files.sent] == [0]

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from runner import processes, shells
 from runner.orders import Order
 from runner.shells import Program, Shells
 from tests import garbage
+from tests.integration.live import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -130,13 +130,6 @@ def test_all_output_comes_whatever_its_reader_does(tmp_path: Path) -> None:
 
 
 HIDES = "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep {0} & sleep {0}\" &) ; sleep {0} & sleep {0}"
-
-
-def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def command(pid: int) -> str:

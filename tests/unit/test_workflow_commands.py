@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.live import until
 from tests.unit import command_runs
 from tests.unit.command_runs import Run
-from tests.unit.workflow_bench import Flows, until, workflow_text
+from tests.unit.workflow_bench import Flows, workflow_text
 from threads_cluster import cli, session, show, workflow_commands, workflows
 
 

@@ -14,9 +14,10 @@ from coordinator.secrets.keys import Keys
 from coordinator.webhooks.sender import Sender
 from jobs.store import keys
 from jobs.store.webhooks import Delivery
+from tests.integration.live import until
 from tests.unit.receiver import Receiver
 from tests.unit.test_webhooks import LOOPBACK, verified
-from tests.unit.workflow_bench import Flows, until, workflow_text
+from tests.unit.workflow_bench import Flows, workflow_text
 
 URL = "https://hooks.example/services/KEY"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +133,3 @@ def workflow_text(*actions: str, name: str = "test") -> str:
         typed = action if "action_type" in action else f"{action}, action_type: command, command: [run]"
         lines.append(f"  - {{action_id: {typed}}}")
     return "\n".join(lines) + "\n"
-
-
-def until(what: Any, seconds: float = 60.0) -> Any:
-    """Return the first true answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := what():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("not in time")
