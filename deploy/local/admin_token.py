@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER
-from jobs.store import Store, connection, tokens
+from jobs.store import tokens
 from jobs.store.tokens import Tokens
 
 #: Where the cluster command finds the token.
@@ -16,17 +17,8 @@ _NAME = "local"
 
 def ensure(redis_url: str) -> str:
     """Return the token; make it at the first start, and when Redis does not know it. Raises connection.Unreachable."""
-    store = Store(connection.connect(redis_url, retries=1, timeout=3)).tokens
-    kept = _kept(store)
-    if kept:
-        return kept
-    for old in store.all():
-        if old.name == _NAME:
-            store.revoke(old.id)
-    minted = tokens.mint()
-    store.create(minted, name=_NAME, scopes=("admin",))
-    _write(minted.text)
-    return minted.text
+    store = private_files.tokens_of(redis_url)
+    return _kept(store) or private_files.renew_token(store, FILE, _NAME, "admin")
 
 
 def _kept(store: Tokens) -> str:
@@ -38,9 +30,3 @@ def _kept(store: Tokens) -> str:
             FILE.chmod(0o600)
             return given.text
     return ""
-
-
-def _write(text: str) -> None:
-    FILE.unlink(missing_ok=True)
-    FILE.touch(mode=0o600)
-    FILE.write_text(f"{text}\n")

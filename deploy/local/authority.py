@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER
 
 FOLDER = LOCAL_FOLDER / "tls"
@@ -68,8 +68,8 @@ def _ensured() -> x509.Certificate:
         made = _certificate(name, name, key.public_key(), _AUTHORITY_DAYS)
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         made = made.add_extension(_usage(signs=True), critical=True)
-        _write(_AUTHORITY_KEY, _private(key))
-        _write(_AUTHORITY, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        private_files.write(_AUTHORITY_KEY, _private(key))
+        private_files.write(_AUTHORITY, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     return x509.load_pem_x509_certificate(_AUTHORITY.read_bytes())
 
 
@@ -90,8 +90,8 @@ def _certify(wanted: set[str]) -> None:
     made = made.add_extension(issuer, critical=False)
     signed = made.sign(_authority_key(), hashes.SHA256())
     chain = [one.public_bytes(serialization.Encoding.PEM) for one in (signed, authority)]
-    _write(KEY, _private(key))
-    _write(CERTIFICATE, b"".join(chain))
+    private_files.write(KEY, _private(key))
+    private_files.write(CERTIFICATE, b"".join(chain))
 
 
 def _certificate(
@@ -160,14 +160,3 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read, whole or not at all."""
-    new = path.with_suffix(f"{path.suffix}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 
+from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER, load
-from jobs.store import Store, connection, tokens
 
 #: Where the runner finds it, also when it is started again.
 FILE = LOCAL_FOLDER / "runner_token"
@@ -24,22 +24,8 @@ def ensure(redis_url: str) -> None:
     """Make the token, once a start. Raises connection.Unreachable."""
     if FILE.exists():
         return
-    store = Store(connection.connect(redis_url, retries=1, timeout=3)).tokens
-    for old in store.all():
-        if old.name == NAME and old.scopes == ("worker",):
-            store.revoke(old.id)
-    minted = tokens.mint()
-    store.create(minted, name=NAME, scopes=("worker",), labels=load().host_labels())
-    _write(minted.text)
-
-
-def _write(text: str) -> None:
-    """Write the file whole: the runner waits for it."""
-    new = FILE.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(f"{text}\n")
-    new.replace(FILE)
+    store = private_files.tokens_of(redis_url)
+    private_files.renew_token(store, FILE, NAME, "worker", load().host_labels())
 
 
 def awaited() -> str:

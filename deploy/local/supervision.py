@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import listeners, processes, runner_token
+from deploy.local import listeners, private_files, processes, runner_token
 from deploy.local.api import local_url
 from deploy.local.outcome import say
 from deploy.local.processes import Run
@@ -202,13 +202,6 @@ def _section(program: Program, folder: str) -> str:
     )  # fmt: skip
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read from the first byte on: it holds a password."""
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text)
-
-
 def redis_url(shape: Shape, role: str, password: str) -> str:
     """Address of the cluster's Redis for one of its users."""
     return f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0"
@@ -227,7 +220,8 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
     given = {name: f">{password}" for name, password in passwords.items()}
     users = "\n".join(acl.lines(given))
     (run.folder / "redis").mkdir(exist_ok=True)
-    _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=run.folder.name, users=users))
+    text = _REDIS.format(port=shape.redis_port, folder=run.folder.name, users=users)
+    private_files.write(run.folder / "redis.conf", text.encode())
     return write_programs(programs(shape, run, passwords), run)
 
 
@@ -237,7 +231,8 @@ def write_programs(supervised: Sequence[Program], run: Run) -> Path:
     (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
     sections = [_section(program, folder) for program in supervised]
-    _write(path, "".join([_SUPERVISORD.format(folder=folder), *sections, *_groups(supervised)]))
+    text = "".join([_SUPERVISORD.format(folder=folder), *sections, *_groups(supervised)])
+    private_files.write(path, text.encode())
     return path
 
 

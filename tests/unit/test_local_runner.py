@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from deploy.local import api, runner_token, supervision
+from deploy.local import api, private_files, runner_token, supervision
 from deploy.local.outcome import Trouble
 from deploy.local.processes import Run
 from deploy.local.shape import Shape, plan
@@ -81,9 +80,7 @@ def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_use
 ) -> None:
     store = FakeTokens()
     store.create(tokens.mint(), name="runner-1", scopes=("admin",))
-    parts: Any = type("Parts", (), {"tokens": store})
-    monkeypatch.setattr(runner_token, "Store", lambda _: parts)
-    monkeypatch.setattr(runner_token.connection, "connect", lambda *_, **__: None)
+    monkeypatch.setattr(private_files, "tokens_of", lambda _url: store)
     monkeypatch.setattr(runner_token, "FILE", tmp_path / "runner_token")
     waited: list[str] = []
     waiting = threading.Thread(target=lambda: waited.append(runner_token.awaited()))
