@@ -87,7 +87,7 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
 
 
 def _advice(error: Exception) -> str:
-    if isinstance(error, connection.Unacknowledged):
+    if isinstance(error, (connection.Unacknowledged, connection.TooOld)):
         return ""
     return "; try again in a moment; docs/operations.md says what to look at"
 

@@ -21,6 +21,6 @@ async def health() -> Response:
 @routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
-    """Answer while Redis does too. 503 otherwise."""
-    cluster.store.ping()
+    """Answer while Redis does too, and has or can be given the functions. 503 otherwise."""
+    cluster.store.libraries.check()
     return shown({"status": "ready"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable
@@ -65,7 +66,7 @@ class Leader:
             raise
 
     def _round(self) -> None:
-        self._loaded = self._loaded or self._aside("functions were not loaded", self._store.libraries.load)
+        self._load_functions()
         self.leading = self._store.fleet.lead(self._me)
         if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
             self._bells_in = _BELLS_EVERY
@@ -86,6 +87,13 @@ class Leader:
                 self._aside("stored bytes were not counted again", self._recount)
             self._aside("webhooks of jobs that ended were not looked for", self._find_ended)
             self._aside("figures were not written down", self._record)
+
+    def _load_functions(self) -> None:
+        """Load the functions once. If that fails and Redis lacks them, the next call fails and says why."""
+        if not self._loaded:
+            with contextlib.suppress(*connection.Unreachable):
+                self._store.libraries.load()
+                self._loaded = True
 
     def _end_attachments(self) -> None:
         self._store.attachments.sweep()

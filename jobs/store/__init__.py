@@ -113,10 +113,6 @@ class Store:
         word = self.fleet.heartbeat(pulse.worker, pulse.born, pulse.row())
         return Heard(leases=leases, word=word, profiles=self.profiles.live())
 
-    def ping(self) -> None:
-        """Return when Redis answers; raises Unreachable."""
-        self.client.ping()
-
     def drop_idle_connections(self) -> None:
         """Close the connections that no call uses now: the next calls connect anew."""
         self.client.connection_pool.disconnect(inuse_connections=False)

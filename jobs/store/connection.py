@@ -34,6 +34,13 @@ class Silent(redis.exceptions.ConnectionError):
     """Redis has not answered for some time; the connection may still look whole."""
 
 
+class TooOld(redis.exceptions.ResponseError):
+    """Redis has no functions, which came with version 7."""
+
+    def __init__(self, _answer: str) -> None:
+        super().__init__("redis is older than 7 and cannot run this version: upgrade to Redis or Valkey 7 or later")
+
+
 class LibraryMissing(redis.exceptions.ConnectionError):
     """Redis has not the functions of this version, and this user may not load them."""
 
@@ -75,6 +82,7 @@ Unreachable = (
     Full,
     redis.exceptions.MasterDownError,
     Refused,
+    TooOld,
 )
 #: Those of a server that is not the master, or not yet: another connection may find it.
 Replaced = (
@@ -96,9 +104,13 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "BUSY Redis": Refused,
     # Of a call that waits, when its server becomes a replica.
     "UNBLOCKED force": Refused,
+    "unknown command `FCALL": TooOld,
+    "unknown command `FUNCTION": TooOld,
 }
 #: A refusal after Redis could not write, with the system's word for why.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
+#: Errors whose text says in words for people what Redis lacks.
+_EXPLAINED = (TooOld, LibraryMissing, Unacknowledged)
 #: A name that was not resolved; getaddrinfo's numbers are negative, those of connections are not.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
@@ -132,6 +144,8 @@ def refusal(text: str) -> RedisError | None:
 
 def reason(error: Exception) -> str:
     """Return one of Unreachable in words for people, without Redis' address."""
+    if isinstance(error, _EXPLAINED):
+        return str(error)
     if isinstance(error, Full):
         return "redis is full; delete jobs that have ended, or raise its maxmemory"
     if isinstance(error, redis.exceptions.BusyLoadingError):
@@ -142,8 +156,6 @@ def reason(error: Exception) -> str:
         if str(error).startswith("BUSY"):
             return "redis runs a function that does not end; its operator stops it with FUNCTION KILL"
         return f"redis takes no writes ({str(error)[:100]})"
-    if isinstance(error, (Unacknowledged, LibraryMissing)):
-        return str(error)
     if isinstance(error, MasterNotFoundError):
         return "redis has no master now: no sentinel of REDIS_URL that answers names one"
     if isinstance(error, redis.exceptions.AuthenticationError):
@@ -165,7 +177,8 @@ def _unreachable(error: Exception) -> str:
 
 def away(error: Exception) -> str:
     """Return one of Unreachable in words for the log of a worker."""
-    return str(error) if isinstance(error, CoordinatorAway) else f"redis cannot be reached: {error}"
+    said = isinstance(error, (CoordinatorAway, *_EXPLAINED))
+    return str(error) if said else f"redis cannot be reached: {error}"
 
 
 def pause(error: Exception, seconds: float) -> float:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordinator import health
 from coordinator.leader import Leader
-from jobs.store import Store
+from jobs.store import Store, connection
 from jobs.store.libraries import KEPT_MS
 from jobs.store.scripts import Limits
 from jobs.store.tenants import Tenant
@@ -42,6 +48,35 @@ def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> N
     assert bench.store.scripts.run("hold", "w", 1000) == 7
     Leader(bench.store).round()
     assert bench.store.scripts.run("hold", "w", 1000) == 0
+
+
+def test_a_coordinator_that_may_not_load_leads_if_the_functions_are_there_and_loads_them_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a full Redis."""
+    leader, calls = Leader(bench.store), 0
+
+    def load() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise connection.Full("OOM")
+
+    monkeypatch.setattr(bench.store.libraries, "load", load)
+    for _ in range(3):
+        leader.round()
+        assert leader.leading
+    assert calls == 2 and not caplog.records
+
+
+def test_a_coordinator_is_ready_if_redis_has_the_functions_or_takes_them(bench: Bench) -> None:
+    cluster: Any = SimpleNamespace(store=bench.store)
+    bench.client.function_flush()
+    health.ready(cluster)
+    assert bench.store.scripts.library.name in bench.store.libraries.names()
+    worker: Any = SimpleNamespace(store=Store(bench.client, clock=CLOCK, limits=Limits(expiries=5), loads=False))
+    with pytest.raises(connection.LibraryMissing):
+        health.ready(worker)
 
 
 def test_what_one_call_learned_is_forgotten_by_the_next(bench: Bench) -> None:

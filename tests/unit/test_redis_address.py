@@ -97,6 +97,14 @@ def test_a_redis_without_an_address_is_said_in_words() -> None:
     assert "has closed the connection" in connection.reason(closed)
 
 
+@pytest.mark.parametrize("command", ["FCALL", "FUNCTION"])
+def test_a_redis_that_is_too_old_is_said_in_words(command: str) -> None:
+    error = connection.error_of(f"ERR unknown command `{command}`, with args beginning with: `x`, ")
+    assert isinstance(error, connection.Unreachable), "it is no fault of the program, and workers wait"
+    words = "redis is older than 7 and cannot run this version: upgrade to Redis or Valkey 7 or later"
+    assert connection.reason(error) == connection.away(error) == words
+
+
 @pytest.mark.parametrize("url", ["redis://a", "redis://u:p%2Fw@[::1]:7/3", "rediss://:p@a.b:1/?db=2", "unix:///x?db=1"])
 def test_addresses_of_one_server(url: str) -> None:
     connection.connect(url).close()
