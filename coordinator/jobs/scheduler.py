@@ -361,7 +361,8 @@ def _leased_out(
         lanes = "lane computes" if max_running == 1 else "lanes compute"
         return f"it has reached max_running: {max_running} {lanes} it"
     if not units_wait:
-        return "its last leases are being computed"
+        retries = Device.RUNNER in devices_of(queue) and not place.leases
+        return "failed units wait for their next attempt" if retries else "its last leases are being computed"
     able = f"runner that has {_words(needed)}" if needed else f"worker with {kind}"
     return f"every {able} is busy{_more_room(queue, kind, needed)}"
 

@@ -269,6 +269,16 @@ def test_a_program_says_which_services_and_whose_programs_it_waits_for(
         assert reason(fleet, kept="runner-1") == "runner-1 is kept for it; it is next there"
 
 
+def test_a_program_without_leases_whose_units_have_all_begun_waits_for_their_next_attempt() -> None:
+    fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
+
+    def reason(leases: int) -> str | None:
+        return scheduler.waiting_because("running", "runner.normal", Place(leases=leases), 0, fleet, "command")
+
+    assert reason(0) == "failed units wait for their next attempt"
+    assert reason(1) == "its last leases are being computed"
+
+
 def test_a_service_that_waits_is_not_told_to_get_more_slots() -> None:
     fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
     reason = scheduler.waiting_because("queued", "runner.normal", Place(), 0, fleet, "service", left=1)
