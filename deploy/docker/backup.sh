@@ -4,11 +4,12 @@
 
 # As docker-compose.yml has it.
 readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
+readonly BY_HAND='A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore'
 
 # -- backup -----------------------------------------------------------------------------------------------------------
 
 cmd_backup() { # backup FILE
-  local file
+  local file NO_DOCKER=$BY_HAND
   file=$(backup_path "$@")
   need_docker
   read_config
@@ -16,7 +17,7 @@ cmd_backup() { # backup FILE
   local redis
   redis=$(running_server)
   [[ -n $redis ]] || fail 1 "Redis does not run in Docker, or is not healthy, so there is nothing to copy from." \
-    "Start the cluster: ./deploy-cluster.sh docker    A local cluster: stop it and copy the folder .cluster/redis"
+    "Start the cluster: ./deploy-cluster.sh docker" "$BY_HAND"
   if [[ -n $DRY ]]; then
     quoted docker exec -i "$redis" sh -s "< deploy/docker/dump-redis.sh"
     quoted docker exec -i COORDINATOR python3 - dump "$AUDIT_FILE" "< deploy/docker/audit_file.py"
@@ -53,6 +54,8 @@ copy_audit_file() { # after Redis, so that the file has all that Redis no longer
 
 cmd_restore() { # restore FILE [--yes]
   local file='' yes='' cpus gpus
+  # shellcheck disable=SC2034  # used by what is loaded later
+  local NO_DOCKER=$BY_HAND
   forget_overrides
   read_restore "$@"
   file=$(from_caller "$file")

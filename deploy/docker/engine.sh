@@ -6,7 +6,7 @@ readonly OLDEST_ENGINE=20.10 OLDEST_COMPOSE=2.20
 # shellcheck disable=SC2034
 readonly MOST_WORKERS=1000
 readonly ROOM_MB=3000
-readonly NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
+NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
 COMPOSE=(docker compose)
 
 # -- engine and Compose -----------------------------------------------------------------------------------------------

@@ -63,10 +63,9 @@ def run(wanted: Wanted) -> int:
     raise_stopped_on_signals()
     settings = load()
     check_exposure(settings)
-    parts = shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
     up = False
     try:
-        with alone(), LocalCluster(settings, parts) as cluster:
+        with alone(), LocalCluster(settings, _plan(settings, wanted)) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
             done = _compute_samples(cluster, wanted)
@@ -76,6 +75,10 @@ def run(wanted: Wanted) -> int:
             cluster.stay()
     except Stopped:
         return OK if up else INTERRUPTED
+
+
+def _plan(settings: Settings, wanted: Wanted) -> shape.Shape:
+    return shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
 
 
 def _compute_samples(cluster: LocalCluster, wanted: Wanted) -> bool:

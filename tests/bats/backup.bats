@@ -50,6 +50,17 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   says "Redis does not run in Docker, or is not healthy" "./deploy-cluster.sh docker"
 }
 
+@test "without an engine, backup and restore say how to copy a local cluster" {
+  saved
+  engine refuse '[["docker version", 1, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]]'
+  cluster backup ../other.tar.gz
+  exits 3
+  says "no Docker engine answers" "A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore"
+  cluster restore ../backup.tar.gz --yes
+  exits 3
+  says "A local cluster: stop it and copy its data by hand, docs/operations.md#backup-and-restore"
+}
+
 @test "a backup overwrites nothing" {
   up
   facts
