@@ -82,35 +82,44 @@ def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
     assert strays(name, text)
 
 
-#: Where a kind's name is at home. A timeline has threads, whatever it is of.
-OWN = {"thread": ("pages/threads/", "timeline/"), "collatz": ("pages/collatz/",)}
-#: Kinds whose name is also a word of these pages: a source names one where it compares with it or submits it.
-WORDS = {"command", "service"}
-KINDS = sorted(path.parent.name for path in (WEB.parent / "jobs" / "kinds").glob("*/definition.py"))
+#: The table of kinds: a kind, the name and the address of its page if it has one.
+TABLE = re.compile(
+    r"""^  (\w+): \{\n(?:    page: \{ name: "(\w+)", address: "([^"]+)")?""",
+    re.MULTILINE,
+)
+KINDS = TABLE.findall((WEB / "src" / "kinds.ts").read_text().partition("export const KINDS")[2].partition("\n};")[0])
+#: A source that compares a job's kind with a name.
+COMPARED = re.compile(r"""\bjob\??\.type\s*[!=]==\s*["']""")
 
 
-def spelled(kind: str, name: str, text: str) -> bool:
-    """True where a source names a kind outside the kind's page and the table of kinds."""
-    if name == "kinds.ts" or name.startswith(OWN.get(kind, ())):
-        return False
-    if kind in WORDS:
-        return re.search(rf"""(type|kind)\W{{1,5}}["']{kind}["']|submit {kind}\b""", text) is not None
-    return re.search(rf"\b{kind}s?\b", text.replace("Threads Cluster", ""), re.IGNORECASE) is not None
+def names_of_kinds(name: str, text: str) -> list[str]:
+    """Return where a source names a kind, other than in the table of kinds and on the kind's own page."""
+    if name == "kinds.ts":
+        return []
+    others = [entry for entry in KINDS if not entry[1] or not name.startswith(f"pages/{entry[1]}/")]
+    found = COMPARED.findall(text) if len(others) == len(KINDS) else []
+    for kind, _, address in others:
+        found += re.findall(rf"""(?:type|kind)\W{{1,5}}["']{kind}["']|submit {kind}\b""", text)
+        found += [address] if len(address) > 1 and address in text else []
+    return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kinds_are_named_in_one_table(kind: str) -> None:
+def test_kinds_are_named_in_one_table() -> None:
+    assert {"collatz", "command"} <= {kind for kind, _, _ in KINDS}
     names = {str(path.relative_to(WEB / "src")): path for path in sources("src")}
-    assert [name for name, path in names.items() if spelled(kind, name, path.read_text())] == []
+    found = {name: names_of_kinds(name, path.read_text()) for name, path in names.items()}
+    assert {name: named for name, named in found.items() if named} == {}
 
 
 def test_a_kind_named_elsewhere_is_seen() -> None:
-    assert spelled("collatz", "pages/cluster/drawer.tsx", 'const PAGES = { collatz: "/collatz.html" };')
-    assert spelled("thread", "ui/page.tsx", 'type PageName = "threads";')
-    assert spelled("command", "ui/page.tsx", 'if (job.type === "command") {')
-    assert spelled("command", "ui/page.tsx", 'submitted({ kind: "command" })')
-    assert not spelled("command", "ui/page.tsx", "<pre>{kind.command}</pre>")
-    assert not spelled("thread", "ui/page.tsx", "document.title = `Threads Cluster`;")
+    assert names_of_kinds("pages/cluster/drawer.tsx", 'const PAGES = { collatz: "/collatz.html" };')
+    assert names_of_kinds("ui/page.tsx", 'if (job.type === "command") {')
+    assert names_of_kinds("ui/page.tsx", 'if (job?.type !== "nosuch") {')
+    assert names_of_kinds("ui/page.tsx", 'submitted({ kind: "command" })')
+    assert names_of_kinds("pages/threads/app.tsx", 'if (job.type === "collatz") {')
+    assert not names_of_kinds("pages/collatz/app.tsx", 'if (job.type === "collatz") {')
+    assert not names_of_kinds("ui/page.tsx", "<pre>{kind.command}</pre>")
+    assert not names_of_kinds("ui/page.tsx", "document.title = `Threads Cluster`;")
 
 
 def test_nobody_is_called_node_but_a_place_in_a_tree() -> None:
