@@ -54,7 +54,7 @@ def _read_certificates_once() -> None:
     def context(*purpose: ssl.Purpose, **given: Any) -> ssl.SSLContext:
         return shared() if (purpose, given) == ((), {"cafile": authorities}) else made(*purpose, **given)
 
-    ssl.create_default_context = context  # type: ignore[assignment]
+    ssl.create_default_context = context
 
 
 def _wait_longer() -> None:

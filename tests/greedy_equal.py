@@ -231,7 +231,7 @@ def said(engine: str, folder: Path, python: str, **parameters: Any) -> dict[byte
     files = {path.name: path.stat().st_size for path in folder.iterdir()}
     model = Model(artifact="a" * 64, name="same", files=files)
     launch = definition.launch(definition.Parameters(context=128, threads=1, **parameters), model, 0)
-    with running(launch.command, launch.env, folder, python) as (client, _):
+    with running([*map(str, launch.command)], launch.env, folder, python) as (client, _):
         texts = {}
         for prompt in PROMPTS:
             tokens = [1, *(3 + byte for byte in prompt)]

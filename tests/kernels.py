@@ -109,10 +109,11 @@ def _compile_the_rest(kind: str) -> None:
 
 
 def _warm_every_form() -> None:
-    records, statistics, verify = (
+    modules: Any = (
         importlib.import_module(f"jobs.kinds.collatz.{name}") for name in ("records", "statistics", "verify")
     )
-    usual: Any = statistics.tails, verify.sweeps
+    records, statistics, verify = modules
+    usual = statistics.tails, verify.sweeps
     for tails in statistics.all_tails():
         statistics.tails = records.tails = lambda tails=tails: tails
         statistics.warm(), records.warm()

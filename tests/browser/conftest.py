@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import ViewportSize
 
 from tests.integration.live import TOP, Live
 
@@ -48,8 +49,8 @@ DRAWN = """async () => {
 }"""
 #: The page's own timers that run by now are over: those that write its address with a delay.
 RESTED = "() => new Promise(done => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 600))"
-PHONE = {"width": 390, "height": 844}
-DESKTOP = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 FLAGS = [
@@ -181,7 +182,7 @@ def violations(page: Page) -> list[str]:
 def in_both_themes(page: Page) -> Iterator[str]:
     """Puts the page into light, then into dark, as a change of the system's setting does."""
     for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=theme)
         yield theme
 
 

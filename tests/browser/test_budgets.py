@@ -52,7 +52,7 @@ def busy(pages: Live) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages: Live, path: str) -> None:
-    with browser.new_context(viewport=DESKTOP) as context:  # type: ignore[arg-type]
+    with browser.new_context(viewport=DESKTOP) as context:
         page = context.new_page()
         questions: list[str] = []
         page.on("request", lambda request: questions.append(urlsplit(request.url).path))

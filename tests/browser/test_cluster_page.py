@@ -7,9 +7,10 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from jobs.store import Store, connection
 from tests.browser.conftest import (
@@ -37,7 +38,7 @@ def go(page: Page, tab: str) -> None:
     expect(page.locator(f"#panel-{tab}")).to_be_visible()
 
 
-def row(page: Page, job: str) -> object:
+def row(page: Page, job: str) -> Locator:
     return page.locator(f'tr[data-row="{job}"]')
 
 
@@ -158,9 +159,9 @@ def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
     """nginx answers 502 while no coordinator lives: an EventSource would give up for good."""
     asked: list[str] = []
 
-    def bad_gateway(route: object) -> None:
-        asked.append(route.request.url)  # type: ignore[attr-defined]
-        route.fulfill(status=502, content_type="application/problem+json", body='{"detail": "no coordinator answers"}')  # type: ignore[attr-defined]
+    def bad_gateway(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=502, content_type="application/problem+json", body='{"detail": "no coordinator answers"}')
 
     page.route("**/api/**", bad_gateway)
     pages.kill("coordinator-0")
@@ -343,7 +344,13 @@ def gpus(pages: Live) -> Iterator[None]:
                     "memory_used_bytes": (3 + 40 * number) << 30, "memory_total_bytes": 80 << 30,
                     "temperature_celsius": 61.0 - 20 * number, "power_watts": 540.0 if used else 71.0,
                 }  # fmt: skip
-                facts = {"device": "gpu", "state": "busy", "lanes": 1, "busy_lanes": 1, "job": "0123456789abcdef"}
+                facts: dict[str, Any] = {
+                    "device": "gpu",
+                    "state": "busy",
+                    "lanes": 1,
+                    "busy_lanes": 1,
+                    "job": "0123456789abcdef",
+                }
                 store.fleet.heartbeat(f"gpu-{number}", "1", {**facts, "cpu_ratio": 0.2, "gpus": json.dumps([gpu])})
 
     beating = threading.Thread(target=beat)

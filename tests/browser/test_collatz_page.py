@@ -471,7 +471,8 @@ def test_a_click_tells_all_of_a_number(open_page: Open) -> None:
             texts = page.locator("ol.terms li").all_inner_texts()
             return [int(text.split(" ", 1)[1].replace(THIN, "")) for text in texts[:15]]
 
-        until(lambda terms=terms: listed() == terms[:15])
+        first = terms[:15]
+        until(lambda: listed() == first)  # noqa: B023
 
 
 def test_reset_clears_the_picture_and_can_be_undone(open_page: Open) -> None:

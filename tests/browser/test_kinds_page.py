@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
 
-def form(page: Page) -> object:
+def form(page: Page) -> Locator:
     return page.get_by_role("region", name="New job")
 
 

@@ -169,7 +169,8 @@ def test_the_oldest_wait_goes_on_between_the_cluster_s_words(open_address: Open,
 
 def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack: ExitStack) -> None:
     """One as it should be; one whose clock and version differ, with a name of markup; one that was lost and is old."""
-    bold, nothing = "<b>attic</b>", {"cpu_ratio": None, "memory_used_bytes": None, "load1": None, "disks": []}
+    bold = "<b>attic</b>"
+    nothing: dict[str, Any] = {"cpu_ratio": None, "memory_used_bytes": None, "load1": None, "disks": []}
     fleet = busy()
     fleet.hosts = [
         host("desk", ["cpu-1", "cpu-2"]),
@@ -348,7 +349,7 @@ def test_a_phone_shows_the_tab_that_is_chosen(open_address: Open, stack: ExitSta
 
 
 def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitStack) -> None:
-    one = {"lanes": 1, "busy_lanes": 1, "job": "5c7b3fb0a1d24e6f", "rates": {"collatz": 1.0}}
+    one: dict[str, Any] = {"lanes": 1, "busy_lanes": 1, "job": "5c7b3fb0a1d24e6f", "rates": {"collatz": 1.0}}
     went_back = job("0aa1b2c3d4e5f607", rate=None, eta_seconds=None, waiting_because="1 job is before it", **UNIT)
     fleet = Fleet([job("5c7b3fb0a1d24e6f", "done", age=PAST, **UNIT), went_back], [worker("cpu-1", **one)])
     fleet.queues = [{"queue": "any.normal", "jobs": 1, "bells": 0, "oldest_wait_seconds": 1.0}]
@@ -378,7 +379,7 @@ ALERT = {
     "state": "firing", "since": moment(0), "until": None, "value": 1, "threshold": 0, "unit": "jobs",
     "text": "1 job waits",
 }  # fmt: skip
-UNIT = {"done": 1, "total": 1, "progress": 1.0}
+UNIT: dict[str, Any] = {"done": 1, "total": 1, "progress": 1.0}
 
 
 def test_kinds_of_very_different_speeds_have_axes_of_their_own(open_address: Open, stack: ExitStack) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.conftest import DIST, PHONE, Open, expect, shot, violations
+from tests.browser.conftest import DIST, PHONE, Open, shot, violations
 from tests.browser.programs import Programs, served
 
 HEAD = {

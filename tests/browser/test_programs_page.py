@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs.kinds.command.definition import Parameters
+from jobs.kinds.command.parameters import Parameters
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.browser.programs import JOB, Programs, served
 

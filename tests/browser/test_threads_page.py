@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Playwright, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, Position, Route, expect
 
 from tests.browser.conftest import (
     PHONE,
@@ -78,7 +78,7 @@ def plain(at: Locator) -> str:
     return re.sub(r"[\u202f\u2009\u00a0]", " ", at.inner_text())
 
 
-def lane_point(page: Page, share: float, core: int, cores: int = 8) -> dict[str, float]:
+def lane_point(page: Page, share: float, core: int, cores: int = 8) -> Position:
     box = page.locator(".lanes").first.bounding_box()
     assert box
     return {"x": 60 + share * (box["width"] - 64), "y": (core + 0.5) * (box["height"] - 20) / cores}

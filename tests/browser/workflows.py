@@ -105,8 +105,12 @@ class Workflows(Programs):
             return {**self.row(), "actions": [*self.actions.values()], "services": self.services}, {}
         if path.startswith(f"/api/workflows/{WORKFLOW}/actions/"):
             known = self.actions[path.rsplit("/", 1)[1]]
-            detail = {"parameters": {"command": ["./step", known["action_id"]]}, "foreach": None, "item_jobs": [],
-                      "result": None}  # fmt: skip
+            detail: dict[str, Any] = {
+                "parameters": {"command": ["./step", known["action_id"]]},
+                "foreach": None,
+                "item_jobs": [],
+                "result": None,
+            }
             return {**known, **detail}, {}
         if path == "/api/schedules":
             return {"schedules": self.schedules}, {}

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,9 @@ class Bench(Live):
         self._run("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
         until(lambda: self.redis().ping())
 
-    def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
+    def start_worker(
+        self, number: int = 0, lanes: int | None = None, *, over_api: bool | None = None, **more: str
+    ) -> None:
         name = f"worker-{number}"
         own = {"WORKER_ID": name, "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
         if number == 0:
@@ -102,15 +105,15 @@ class Bench(Live):
             own |= another_clock(offset)
         log = self.folder / f"{name}.log"
         self._logged[name] = log.stat().st_size if log.exists() else 0
-        self._run(name, [sys.executable, "-m", "cpu_worker"], **own)
+        self._run(name, [sys.executable, "-m", "cpu_worker"], **own, **more)
 
-    def start_runner(self, number: int = 0, slots: int | None = None, **more: str) -> None:
+    def start_runner(self, number: int = 0, slots: int | None = None, user: int | None = None, **more: str) -> None:
         name = f"runner-{number}"
         if offset := self.offsets.get(name):
             more |= another_clock(offset)
         log = self.folder / f"{name}.log"
         self._logged[name] = log.stat().st_size if log.exists() else 0
-        super().start_runner(number, slots or SLOTS, **more)
+        super().start_runner(number, slots or SLOTS, user, **more)
 
     def ready(self, worker: str) -> bool:
         """True when a worker has said, since its start, that its lanes are warm. Asks nobody: Redis may be gone."""
@@ -119,7 +122,7 @@ class Bench(Live):
     def start_again(self, name: str) -> None:
         """Starts what was killed and, but for Redis, waits for nothing."""
         part, _, number = name.partition("-")
-        start = {
+        start: dict[str, Callable[[int], None]] = {
             "redis": lambda _: self.start_redis(),
             "worker": self.start_worker,
             "runner": self.start_runner,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -162,15 +163,15 @@ class Game:
             self._found("events", [f"{text} ({one.connections} connections)" for text in told])
 
 
-def last_event(client: redis.Redis) -> str:
-    return client.xrevrange("ct:events", count=1)[0][0].decode()
+def last_event(client: Any) -> str:
+    return str(client.xrevrange("ct:events", count=1)[0][0].decode())
 
 
 def not_after(event: str, last: str) -> bool:
     return listener.position(event) <= listener.position(last)
 
 
-def events_after(client: redis.Redis, since: str) -> dict[str, str]:
+def events_after(client: Any, since: str) -> dict[str, str]:
     """Type of each event of jobs and workers after a position."""
     return {where.decode(): fields[b"type"].decode() for where, fields in client.xrange("ct:events", f"({since}", "+")}
 

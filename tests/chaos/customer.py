@@ -91,7 +91,8 @@ class Customer:
 
     def settle(self, seconds: float, may_be_lost: Callable[[Order], bool]) -> list[str]:
         """Sees every job to state done: submits what a log lost again, resumes, retries. What did not get there."""
-        deadline, problems = time.monotonic() + seconds, []
+        deadline = time.monotonic() + seconds
+        problems: list[str] = []
         left = list(self.orders)
         while left and time.monotonic() < deadline:
             left = [order for order in left if not self._push(order, may_be_lost, problems)]

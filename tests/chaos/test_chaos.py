@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from jobs.store import Store, bells
 from tests.chaos import campaign, faults, listener, plan, verdict, work
@@ -209,7 +211,7 @@ def bare(tmp_path: Path) -> Iterator[Bench]:
 @contextmanager
 def through(bench: Bench, patience: float = 0.3) -> Iterator[redis.Redis]:
     """A client behind the proxy that waits so many seconds for an answer and asks once."""
-    with redis.Redis(port=bench.proxy.port, socket_timeout=patience, retry=None) as client:
+    with redis.Redis(port=bench.proxy.port, socket_timeout=patience, retry=Retry(NoBackoff(), 0)) as client:
         yield client
 
 

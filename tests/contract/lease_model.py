@@ -389,8 +389,8 @@ class Bench:
         for name, (ttl, text) in backup.keys.items():
             pipe.restore(name, ttl, text)
         pipe.execute()
-        for name, value in backup.known.items():
-            setattr(self, name, copy.deepcopy(value))
+        for attribute, value in backup.known.items():
+            setattr(self, attribute, copy.deepcopy(value))
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -433,6 +433,12 @@ class Bench:
         found = self.next(worker, listened, lanes=lanes, **more)
         assert isinstance(found, Held), found
         return found.job_id
+
+    def take(self, worker: str) -> Taken:
+        """Return the small jobs that NEXT gives the worker; a failure of the test when it answers something else."""
+        found = self.next(worker)
+        assert isinstance(found, Taken), found
+        return found
 
     def lease(self, job: str, want: int = 1, worker: str = "w", token: str = "", **more: Any) -> Grant | str:
         answer = self.store.leases.lease(job, token or self.new_token(), want=want, worker=worker, **more)

@@ -69,7 +69,7 @@ def commands(client: redis.Redis, name: str) -> int:
 def lose_the_replica(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the replica hear nothing more, and waiting for it take less time than a test has."""
     monkeypatch.setattr(acknowledgement, "WAIT_MS", 50)
-    pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+    pair[1].replicaof("NO", "ONE")
 
 
 def bring_it_back(pair: tuple[redis.Redis, redis.Redis]) -> None:
@@ -152,7 +152,7 @@ def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
     monkeypatch.setattr(
         connection._Sentinels, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
     )
-    pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+    pair[1].replicaof("NO", "ONE")
     pair[1].config_set("min-replicas-to-write", 1)
     client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
     try:
@@ -186,7 +186,7 @@ class Sentinel:
 @pytest.mark.parametrize("wrong", ["nobody answers there", "it lacks replicas", "it is a replica"])
 def test_a_sentinel_that_names_a_wrong_master_is_asked_last(pair: tuple[redis.Redis, redis.Redis], wrong: str) -> None:
     if wrong == "it lacks replicas":
-        pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+        pair[1].replicaof("NO", "ONE")
         pair[1].config_set("min-replicas-to-write", 1)
     client = connection.connect("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", retries=0)
     named = 1 if wrong == "nobody answers there" else port_of(pair[1])

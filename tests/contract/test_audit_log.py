@@ -302,7 +302,7 @@ def test_lines_that_did_not_reach_the_disk_are_written_again(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file.os, "fsync", full)
+    monkeypatch.setattr("coordinator.audit.file.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         export.export(log, path)
     assert path.read_bytes() == before and log.read(0, 1).exported == 1

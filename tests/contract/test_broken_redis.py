@@ -130,8 +130,9 @@ class Lane:
 
 
 def _submit(store: Store, name: str, small: bool) -> str:
-    [(_, job)] = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
-    return job
+    answers: Any = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
+    [(_, job)] = answers
+    return str(job)
 
 
 async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:

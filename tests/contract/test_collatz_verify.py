@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from functools import reduce
+from functools import cache, reduce
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -89,7 +89,7 @@ def test_verification_is_the_reference_wherever_it_starts(start: int, count: int
     lo = min(skip, hi - 1)
     before = verify.sweeps
     try:
-        verify.sweeps = lambda: sweeps
+        verify.sweeps = cache(lambda: sweeps)
         assert kernel.run(spec(start, hi), lo, hi, go_on) == (hi, reference.run(spec(start, hi), lo, hi))
     finally:
         verify.sweeps = before

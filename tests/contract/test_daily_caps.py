@@ -142,7 +142,7 @@ def test_small_jobs_are_taken_within_the_units_of_a_day(bench: Bench) -> None:
         bench.done1(token)
     bench.release(taken.jobs[2][1])
     bench.sweep()  # the third was dropped: two units are left
-    assert {job for job, _ in bench.next("x").jobs} <= set(jobs[2:]) and bench.next("y") == "none"
+    assert {job for job, _ in bench.take("x").jobs} <= set(jobs[2:]) and bench.next("y") == "none"
     check(bench, bench.look())
     bench.advance(DAY_MS)
     for _ in range(4):

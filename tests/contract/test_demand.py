@@ -88,7 +88,8 @@ def test_work_that_a_cap_holds_back_does_not_count(bench: Bench) -> None:
 def test_a_job_waits_for_what_can_start_before_it(bench: Bench) -> None:
     """Neither for a backlog, nor for what waits for the next day, nor for tenants that use all their lanes."""
     bench.store.tenants.put(Tenant(name="a", max_jobs=2, max_lanes=1, max_units={"sum": 10}))
-    seen, table = FleetCache(bench.store, WorkerTable()), {"device": "cpu", "lanes": 1, "state": "busy"}
+    seen = FleetCache(bench.store, WorkerTable())
+    table: dict[str, str | int] = {"device": "cpu", "lanes": 1, "state": "busy"}
     for worker in "wxyz":
         bench.store.fleet.heartbeat(worker, "0000000000001-a", table)
         for index in ("ct:workers", "ct:nodes"):  # what coordinators read goes by Redis' own clock

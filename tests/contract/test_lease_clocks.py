@@ -13,6 +13,7 @@ from jobs.settings import Settings
 from jobs.store import Store, connection, fleet, keys, scripts
 from jobs.worker import life, links
 from jobs.worker.lanes import Lane
+from jobs.worker.links import CannotStart
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, new_job, total_of
 from tests.contract.test_audit_api import Api
@@ -170,7 +171,7 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr(time, "time_ns", lambda: ahead)
 
     def start() -> Sequence[Lane]:
-        raise life.CannotStart("no lanes")
+        raise CannotStart("no lanes")
 
     settings = Settings(worker_id="w")
     link = links.RedisLink(settings, bench.store)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobs.store import keys
@@ -137,7 +139,8 @@ def test_a_job_after_one_that_is_gone_or_anothers_is_refused(bench: Bench, field
     others = bench.submit(1, tenant="a")
     for parent in ("never-was", others):
         before = bench.look().settled()
-        refused = new_job(bench.new_id(), 1, "any.normal", **{field: (parent,)})
+        parents: dict[str, Any] = {field: (parent,)}
+        refused = new_job(bench.new_id(), 1, "any.normal", **parents)
         assert bench.store.jobs.submit([refused]) == [(field, parent)]
         assert bench.look().settled() == before
 
@@ -274,7 +277,8 @@ def test_worker_with_the_rights_of_an_earlier_version_finishes_its_job(bench: Be
 def test_many_children_are_released_a_bounded_number_at_once(bench: Bench) -> None:
     root = bench.submit(1)
     new = [new_job(bench.new_id(), 1, "any.normal", after=(root,)) for _ in range(300)]
-    assert {how for how, _ in bench.store.jobs.submit(new)} == {"new"}
+    answers: Any = bench.store.jobs.submit(new)
+    assert {how for how, _ in answers} == {"new"}
     bench.hold("w", ["any.normal"])
     bench.serve(root, "w")
     assert bench.client.zcard(keys.in_state("queued")) == 64, "in the step that ends it"

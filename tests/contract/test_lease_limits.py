@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobs.store import scripts
@@ -71,7 +73,7 @@ TIMEOUT = 5000
 WHY = "it ran longer than its timeout of 5 s"
 
 
-def _running(bench: Bench, **more: int) -> tuple[str, str]:
+def _running(bench: Bench, **more: Any) -> tuple[str, str]:
     job = bench.submit(10, timeout_ms=TIMEOUT, **more)
     bench.hold("w")
     return job, bench.grant(job).token

@@ -147,7 +147,8 @@ def test_a_result_is_derived_by_whichever_runner_is_there(bench: Bench) -> None:
 
 def test_at_most_256_different_requirements_wait(bench: Bench) -> None:
     news = [new_job(bench.new_id(), 1, QUEUE, requirements={"cpus": cpus}) for cpus in range(1, 257)]
-    assert all(how == "new" for how, _ in bench.store.jobs.submit(news))
+    answers: Any = bench.store.jobs.submit(news)
+    assert all(how == "new" for how, _ in answers)
     for new in news:
         bench.jobs[new.job_id] = History(new)
     [refused] = bench.store.jobs.submit([new_job("over", 1, QUEUE, requirements={"cpus": 300})])

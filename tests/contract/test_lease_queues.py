@@ -224,7 +224,9 @@ def test_a_lost_bell_rings_again(bench: Bench) -> None:
 def test_a_bell_is_a_job_that_rq_itself_can_dequeue(bench: Bench) -> None:
     bench.submit()
     listened = [rq.Queue(name, connection=bench.client, serializer=JSONSerializer) for name in CPU]
-    bell, queue = rq.Queue.dequeue_any(listened, None, connection=bench.client, serializer=JSONSerializer)
+    found = rq.Queue.dequeue_any(listened, None, connection=bench.client, serializer=JSONSerializer)
+    assert found
+    bell, queue = found
     assert bell.func_name in bells.ALLOWED and queue.name == "any.normal"
 
 

@@ -38,7 +38,7 @@ class Api:
 
 
 @contextmanager
-def set_to(client: redis.Redis, name: str, value: object, then: object) -> Iterator[None]:
+def set_to(client: redis.Redis, name: str, value: str | int, then: str | int) -> Iterator[None]:
     client.config_set(name, value)
     try:
         yield
@@ -64,7 +64,7 @@ def a_replica(client: redis.Redis) -> Iterator[None]:
 
 
 @contextmanager
-def without_a_disk(client: redis.Redis) -> Iterator[None]:
+def without_a_disk(client: Any) -> Iterator[None]:
     obstacle = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
     obstacle.unlink(missing_ok=True)
     obstacle.mkdir()
@@ -111,7 +111,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
         lambda: bells.place_bells(store),
     ]
     bench.submit(10, small=True)
-    [(job, token)] = bench.next("w").jobs
+    [(job, token)] = bench.take("w").jobs
     with REFUSALS[code](client):
         for call in calls:
             with pytest.raises(connection.Unreachable, match=code):

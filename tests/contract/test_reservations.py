@@ -37,8 +37,15 @@ class Runner:
         self.beat()
 
     def beat(self, **more: str) -> None:
-        row = {"device": "runner", "lanes": self.cpus, "offer": json.dumps(self.total), "isolation": self.isolation,
-               "kinds": '{"sum":1}', "cordoned": "", **more}  # fmt: skip
+        row: dict[str, Any] = {
+            "device": "runner",
+            "lanes": self.cpus,
+            "offer": json.dumps(self.total),
+            "isolation": self.isolation,
+            "kinds": '{"sum":1}',
+            "cordoned": "",
+            **more,
+        }
         self.bench.store.fleet.heartbeat(self.name, self.born, row)
         for token in (*self.leases, *self.replicas):
             self.bench.beat(token)
@@ -49,7 +56,7 @@ class Runner:
         tenant = both[0][1] if both and self.isolation == "shared" else ""
         cpus = self.cpus - sum(needs.get("cpus", 1) for needs, _ in self.leases.values())
         cpus -= sum(needs.get("cpus", 0) for needs, _ in self.replicas.values())
-        memory = self.total["memory_mib"] - sum(needs.get("memory_mib", 0) for needs, _ in both)  # type: ignore[operator]
+        memory = self.total["memory_mib"] - sum(needs.get("memory_mib", 0) for needs, _ in both)
         return {**self.total, "cpus": cpus, "memory_mib": memory, "gpus": gpus, "tenant": tenant}
 
     def ask(self) -> str:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -112,6 +113,10 @@ def lanes_with_leases(store: Store, job: str) -> set[str]:
 
 def state(store: Store, job: str) -> str:
     return (store.client.hget(keys.job(job), "state") or b"").decode()
+
+
+def is_done(store: Store, job: str) -> bool:
+    return state(store, job) == "done"
 
 
 def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store, reach: Reach) -> None:
@@ -267,7 +272,9 @@ def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Stor
     assert len(lane.derived) == 1
 
 
-def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Store, reach: Reach) -> None:
+def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(
+    store: Store, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
     server = Server(reach("w"), "w", Device.CPU, [sick], kinds={"sum": 1})
 
@@ -275,7 +282,7 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Sto
         sick.die()
         raise LaneDied("killed")
 
-    sick.derive = derive  # type: ignore[method-assign]
+    monkeypatch.setattr(sick, "derive", derive)
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(server):
         until(lambda: not sick.ready)
@@ -286,7 +293,7 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Sto
     assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
 
 
-def test_a_job_whose_result_kills_every_lane_fails(store: Store, reach: Reach) -> None:
+def test_a_job_whose_result_kills_every_lane_fails(store: Store, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stayed finishing for ever, where nobody can cancel it, and wore the fleet's lanes out."""
     lane = FakeLane("0")
     lane.healed.set()
@@ -295,7 +302,7 @@ def test_a_job_whose_result_kills_every_lane_fails(store: Store, reach: Reach) -
         lane.die()
         raise LaneDied("killed over a result")
 
-    lane.derive = derive  # type: ignore[method-assign]
+    monkeypatch.setattr(lane, "derive", derive)
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "failed")
@@ -339,7 +346,9 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, r
     assert over
 
 
-def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(store: Store, reach: Reach) -> None:
+def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(
+    store: Store, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lane, go_on, began = FakeLane("0"), threading.Event(), threading.Event()
 
     def derive(*_: Any) -> Derived:
@@ -347,7 +356,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
         go_on.wait(120)
         raise LaneDied("it was told to stop")
 
-    lane.derive = derive  # type: ignore[method-assign]
+    monkeypatch.setattr(lane, "derive", derive)
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
@@ -430,11 +439,11 @@ def test_a_lane_computes_its_own_kind_while_the_one_of_another_kind_is_busy(reac
             if job == "a":
                 until(lambda: lanes_with_leases(store, "a") == {"long"})
         for job in ("c", "d"):
-            until(lambda job=job: state(store, job) == "done")
+            until(partial(is_done, store, job))
         assert [state(store, job) for job in ("a", "b")] == ["running", "queued"]
         long.go_on.set()
         for job in ("a", "b"):
-            until(lambda job=job: state(store, job) == "done")
+            until(partial(is_done, store, job))
 
 
 def test_a_job_that_came_when_the_only_idle_lane_had_failed_goes_to_another_worker_at_once(

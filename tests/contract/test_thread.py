@@ -322,7 +322,7 @@ def test_the_logarithm_is_right_to_four_units() -> None:
 
 def test_offspring_tables_are_the_laws() -> None:
     def table(depth: int, **spawn: Any) -> dict[str, Any]:
-        return planned(thread_count=1, max_depth=depth, spawn=spawn).spec["offspring"]  # type: ignore[no-any-return]
+        return planned(thread_count=1, max_depth=depth, spawn=spawn).spec["offspring"]
 
     binomial = table(5, distribution="binomial", children=3, probability=0.25)
     assert binomial == {"values": [0, 3], "thresholds": [[3 * 2**30, 2**32]]}

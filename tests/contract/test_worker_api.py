@@ -580,7 +580,7 @@ def test_a_runner_keeps_fails_and_splits_its_lease(served: Served, store: Store)
     runner, lease = _program(served, store, tenant="default")
     facts = runner.slots.facts(["j"], "runner")[0]
     assert facts and (facts.tenant, facts.priority, lease.errors) == ("default", "normal", 0)
-    kept = {"ms": 1, "worker": "", "device": "runner", "keep": True}
+    kept: dict[str, Any] = {"ms": 1, "worker": "", "device": "runner", "keep": True}
     for _ in range(2):
         assert runner.leases.commit("j", "t", 4, encode(total_of(0, 4)), lo=0, **kept).merged
     assert not runner.leases.commit("j", "t", 6, encode(total_of(0, 6)), lo=0, **kept).merged

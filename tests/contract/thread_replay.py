@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import simpy
+from simpy.events import EventPriority
 
 from jobs.kinds.thread import tables
 
@@ -42,10 +43,10 @@ class Thread:
     def __init__(self, machine: Machine, key: int, parent: Thread | None, warm: bool) -> None:
         self.key, self.parent, self.warm = key, parent, warm
         self.depth: int = parent.depth + 1 if parent else 0
-        self.born = self.queued = machine.env.now
+        self.born = self.queued = machine.now
         machine.seen["threads"] += 1
-        self.waited = self.missing = 0
-        self.body: Steps | None = None
+        self.waited = self.missing = self.wanted = self.left = 0
+        self.has_begun = False
         self.all_done = simpy.Event(machine.env)
 
 
@@ -74,23 +75,28 @@ class Machine:
         self.env.run(self.over)
         self.found = self.row()
 
+    @property
+    def now(self) -> int:
+        """Nanoseconds. SimPy allows fractions; there are none here."""
+        return int(self.env.now)
+
     def after(self, delay: int, core: int) -> simpy.Event:
         """Fires in `delay`; at one time arrivals (core -1) come first, then cores in the order of their numbers."""
         event = simpy.Event(self.env)
         event._ok, event._value = True, None
-        self.env.schedule(event, priority=core + 2, delay=delay)
+        self.env.schedule(event, priority=EventPriority(core + 2), delay=delay)
         return event
 
     def at_once(self, event: simpy.Event) -> None:
         """Fires before anything else of this time."""
         event._ok, event._value = True, None
-        self.env.schedule(event, priority=-1)
+        self.env.schedule(event, priority=EventPriority(-1))
 
     def roots(self) -> Steps:
         law, clock = self.spec["arrival"], 0
         for number in range(self.spec["thread_count"]):
             clock += exponential(law["mean"], child(child(self.key, 2**40 + 2), number))
-            yield self.after((clock >> law["bits"]) - self.env.now, -1)
+            yield self.after((clock >> law["bits"]) - self.now, -1)
             self.shared.append(Thread(self, child(self.key, number), None, number < law["warmup"]))
             self.serve()
 
@@ -100,15 +106,15 @@ class Machine:
         assert event.callbacks is not None
         event.callbacks.append(self.give)
         event._ok, event._value = True, None
-        self.env.schedule(event, priority=0)
+        self.env.schedule(event, priority=EventPriority(0))
 
     def give(self, _: simpy.Event) -> None:
         """In the order of their numbers, while there is something for them."""
         waiting = [core for core in range(self.cores) if self.wake[core] is not None]
-        for core, _ in zip(waiting, self.shared, strict=False):
-            event, self.wake[core] = self.wake[core], None
-            assert event is not None
-            self.at_once(event)
+        for core in waiting[: len(self.shared)]:
+            sleeper, self.wake[core] = self.wake[core], None
+            assert sleeper is not None
+            self.at_once(sleeper)
 
     # A core
 
@@ -143,12 +149,12 @@ class Machine:
 
     def turn(self, core: int, thread: Thread) -> Steps:
         """From a dispatch to where the thread lets go of the core."""
-        thread.waited += self.env.now - thread.queued
+        thread.waited += self.now - thread.queued
         self.seen["switches"] += 1
         yield self.after(self.spec["dispatch_ns"] + self.first(thread), core)
         while thread.left:
             if self.shared:
-                thread.queued = self.env.now
+                thread.queued = self.now
                 self.shared.append(thread)
                 return
             yield self.after(self.slice(thread), core)
@@ -165,8 +171,8 @@ class Machine:
             yield from self.go_on(core, thread)
 
     def first(self, thread: Thread) -> int:
-        if thread.body is None:
-            thread.body = iter(())  # type: ignore[assignment]
+        if not thread.has_begun:
+            thread.has_begun = True
             thread.wanted = self.children(thread)
             thread.left = self.work(thread) + thread.wanted * self.spec["spawn_ns"]
         return self.slice(thread)
@@ -193,7 +199,7 @@ class Machine:
         self.alive -= 1
         if thread.parent is None and not thread.warm:
             self.seen["n_sojourns"] += 1
-            self.seen["sum_sojourn_ns"] += self.env.now - thread.born
+            self.seen["sum_sojourn_ns"] += self.now - thread.born
         if self.alive == 0:
             self.finish()
         parent = thread.parent
@@ -243,7 +249,7 @@ class Machine:
             self.finish()
 
     def finish(self) -> None:
-        self.seen["makespan_ns"] = self.env.now
+        self.seen["makespan_ns"] = self.now
         self.over.succeed()
 
     def row(self) -> dict[str, int]:

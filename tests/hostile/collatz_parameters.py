@@ -60,7 +60,7 @@ def _valid(name: str, value: Any) -> bool:
 def _together(given: dict[str, Any], found: Verdict) -> None:
     start, count = given.get("start_number"), given.get("number_count")
     started = whole(start, *BOUNDS["start_number"])
-    if started and whole(count, *BOUNDS["number_count"]):
+    if start is not None and count is not None and started and whole(count, *BOUNDS["number_count"]):
         found.refuse_if(int(start) + int(count) > END, "number_count")
     columns = given.get("columns") or 0
     if given.get("density") is True and whole(columns, 0, 4096):
@@ -69,7 +69,7 @@ def _together(given: dict[str, Any], found: Verdict) -> None:
         found.maybe.add("density")
     known = given.get("known")
     if known is not None and _valid("known", known):
-        _check_known(int(start) if started else 1, int(known["delay"]), int(known["path"]), found)
+        _check_known(int(start) if start is not None and started else 1, int(known["delay"]), int(known["path"]), found)
 
 
 def _check_known(start: int, delay: int, path: int, found: Verdict) -> None:

@@ -214,7 +214,7 @@ def answering(found: Any) -> httpx.MockTransport:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Ran]]:
     """Runs a command in this process, with a client that loses its patience early."""
     monkeypatch.setenv("CLUSTER_TOKEN", TOKEN)
     original = api.Cluster
@@ -509,7 +509,7 @@ def sound(talk: socket.socket, request: bytes) -> None:
         time.sleep(0.2)
         found = job("running")
     else:
-        found = ANSWERS.get((method, path))
+        found = ANSWERS.get((method, path), {})
     always(found or {"title": "There is no such thing", "detail": path}, status="200 OK" if found else "404 Not Found")(
         talk, request
     )
@@ -524,7 +524,7 @@ def process(arguments: list[str], *, url: str, more: dict[str, str] | None = Non
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | how
     command = [sys.executable, "-W", "error", "-m", "threads_cluster", *arguments]
     began = time.monotonic()
-    ended = subprocess.run(command, env=environment(url, **more or {}), cwd=TOP, timeout=60, **how)
+    ended: Any = subprocess.run(command, env=environment(url, **more or {}), cwd=TOP, timeout=60, **how)
     out, err = ((text or b"").decode(errors="surrogateescape") for text in (ended.stdout, ended.stderr))
     return Ran(ended.returncode, out, err, time.monotonic() - began)
 

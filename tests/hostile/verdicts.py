@@ -62,7 +62,7 @@ def outside(low: float, high: float) -> st.SearchStrategy[Any]:
     return st.sampled_from(near) | JUNK
 
 
-LOOKALIKES = [
+LOOKALIKES: list[Any] = [
     True, False, None, "", " 1", "1 ", "+1", "1_0", "1e3", "1.0", "0x10", "\u0661", "\uff11", "-0", "007", "--1", "-",
     "NaN", "\x00", "\ud800", "null", "true", 1.0, 1e3, -0.0, 2.5, 1e400, -1e400, float("nan"), 5e-324, 10**400,
     -(10**400),

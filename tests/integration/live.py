@@ -287,7 +287,8 @@ class Live:
 
     # -- talking to it ----------------------------------------------------------------------------------------------
 
-    def redis(self) -> redis.Redis:
+    def redis(self) -> Any:
+        """Return a client whose answers have no types: redis-py says that each is one of several."""
         return self._redis
 
     def url(self, replica: int = 0) -> str:

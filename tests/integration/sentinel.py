@@ -61,7 +61,7 @@ class SentinelLive(Live):
         super().__init__(folder, REDIS_REPLICAS_TO_WAIT="1", **options)
         self.server_ports = [free_port() for _ in range(SERVERS)]
         self.sentinel_ports = [free_port() for _ in range(SENTINELS)]
-        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
+        self._sentinel = Sentinel(
             [("127.0.0.1", port) for port in self.sentinel_ports], sentinel_kwargs={"socket_timeout": 1}
         )
         self._redis = self._sentinel.master_for(SERVICE, socket_timeout=2)
@@ -107,7 +107,7 @@ class SentinelLive(Live):
 
     def _knows_all(self, port: int) -> bool:
         with redis.Redis(port=port, socket_timeout=1) as sentinel:
-            [master] = sentinel.sentinel_masters().values()  # type: ignore[no-untyped-call]
+            [master] = sentinel.sentinel_masters().values()
         return bool(master["num-slaves"] == SERVERS - 1 and master["num-other-sentinels"] == SENTINELS - 1)
 
     def redis_url(self, role: str, port: int | None = None) -> str:

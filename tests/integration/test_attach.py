@@ -42,7 +42,7 @@ def place() -> Iterator[Path]:
 def programs(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[Live]:
     """Two coordinators, and a runner with two slots at the first one."""
     folder = tmp_path_factory.mktemp("programs")
-    users = {"RUNNER_UIDS": "61196-61197"} if os.geteuid() == 0 else {}
+    users: dict[str, Any] = {"RUNNER_UIDS": "61196-61197"} if os.geteuid() == 0 else {}
     live = Live(
         folder, workers=0, coordinators=2, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", **users
     )

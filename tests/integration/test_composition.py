@@ -26,7 +26,12 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def note(owner: Any, method: str, name: str) -> None:
         before = getattr(owner, method)
-        monkeypatch.setattr(owner, method, lambda self: (names.append(name or self.name), before(self))[1])
+
+        def stop(self: Any) -> Any:
+            names.append(name or self.name)
+            return before(self)
+
+        monkeypatch.setattr(owner, method, stop)
 
     for owner, method, name in (
         (PeriodicTask, "stop", ""), (Polls, "stop", "polls"), (Wakes, "stop", "wakes"), (Hub, "stop", "hub"),

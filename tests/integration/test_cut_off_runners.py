@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -77,7 +78,7 @@ def programs(marks: Path) -> list[psutil.Process]:
     return [each for each in psutil.process_iter(["cmdline"]) if str(marks) in (each.info["cmdline"] or [])]
 
 
-def cluster(folder: Path, **environment: str) -> Live:
+def cluster(folder: Path, **environment: Any) -> Live:
     live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", **environment)
     live.start_redis()
     live.start_coordinator()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPConnection
 
 import httpx
@@ -143,11 +144,16 @@ def heard(connection: socket.socket) -> bytes:
     return text
 
 
+def are_counted(coordinator: Live, route: str) -> bool:
+    """Tell whether the metrics count answers that nothing was found."""
+    return f'route="{route}",status="404"' in coordinator.metrics()
+
+
 def test_figures_name_routes_as_the_description_does(coordinator: Live) -> None:
     coordinator.post("/api/jobs/nosuch/cancel")
     httpx.get(coordinator.url() + "/api/jobs/nosuch")
     for route in ("/api/jobs/{job_id}/{verb}", "/api/jobs/{job_id}"):  # counted once they are answered
-        until(lambda route=route: f'route="{route}",status="404"' in coordinator.metrics())
+        until(partial(are_counted, coordinator, route))
 
 
 def test_a_client_that_goes_away_in_mid_body_is_no_fault_of_ours(coordinator: Live) -> None:

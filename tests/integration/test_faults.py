@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -63,11 +64,16 @@ def kill_function(cluster: Live) -> None:
         assert answer.status_code == 503 and "stops it with FUNCTION KILL" in answer.text
 
 
+def partly_done(cluster: Live, job: str) -> Any:
+    row = cluster.job(job)
+    return row["progress"] > 0.1 and row
+
+
 def begun(cluster: Live, kind: str) -> str:
     """Return a job of which a part is done; one that ended before this machine looked is followed by another."""
     for _ in range(5):
         job = cluster.submit(kind, JOBS[kind])
-        row = until(lambda job=job: (row := cluster.job(job))["progress"] > 0.1 and row, every=0.05)
+        row = until(partial(partly_done, cluster, job), every=0.05)
         if row["state"] == "running":
             return job
     raise AssertionError("each job was over before the kill")

@@ -61,7 +61,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if os.geteuid() != 0 and request.param == "root":
         pytest.skip("this needs root")
     is_root = request.param == "root"
-    folder, users = tmp_path_factory.mktemp("cluster"), {"RUNNER_UIDS": SLOT_USERS} if is_root else {}
+    folder = tmp_path_factory.mktemp("cluster")
+    users: dict[str, Any] = {"RUNNER_UIDS": SLOT_USERS} if is_root else {}
     live = Live(
         folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", RUNNER_LABELS="ssd", **users
     )  # fmt: skip

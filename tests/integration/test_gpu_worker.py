@@ -26,7 +26,7 @@ VERIFY: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_
 
 
 @contextmanager
-def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: str) -> Iterator[Live]:
+def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: Any) -> Iterator[Live]:
     (folder / "faults").mkdir()
     live = Live(folder, workers=cpus, lanes=1, **environment)
     try:

@@ -30,7 +30,7 @@ TOP = Path(__file__).resolve().parents[2]
 TOKEN = "t" * 40
 COLLATZ = {"start_number": 1, "number_count": 1000}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-ANSWERS = {
+ANSWERS: dict[str, Any] = {
     "Submit": messages.SubmitReply, "GetJob": messages.Job, "GetResult": messages.Result, "Cancel": messages.Job,
     "GetStatus": messages.Status, "StreamEvents": messages.Event, "StreamMetrics": messages.Sample,
 }  # fmt: skip

@@ -312,7 +312,8 @@ def test_strict_clients_take_the_certificate(door: Door, here: Path, monkeypatch
 
 @pytest.mark.usefixtures("here")
 def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) -> None:
-    invited, answers = door.invited(), []
+    invited = door.invited()
+    answers: list[Any] = []
     together = threading.Barrier(4)
 
     def use(number: int) -> None:

@@ -71,7 +71,7 @@ class Checkout:
     def processes(self) -> list[psutil.Process]:
         return processes.marked(f"@{self.folder}")
 
-    def process(self, words: str) -> psutil.Process | None:
+    def process(self, words: str) -> Any:
         """The supervised process whose command line holds `words`."""
         for process in self.processes():
             try:

@@ -385,7 +385,7 @@ def test_it_runs_without_root_and_writes_to_one_folder(proxy: Front) -> None:
     assert proxy.process
     status = Path(f"/proc/{proxy.process.pid}/status")
     if status.exists():
-        assert re.search(r"^Uid:\s+(\d+)", status.read_text(), re.MULTILINE)[1] == str(USER)
+        assert re.findall(r"^Uid:\s+(\d+)", status.read_text(), re.MULTILINE) == [str(USER)]
     text = (proxy.folder / "rendered/nginx.conf").read_text()
     assert not re.search("@[A-Z]+_", text)
     assert not [line for line in proxy.errors.read_text().splitlines() if "[emerg]" in line or "[alert]" in line]
@@ -421,9 +421,9 @@ def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: in
     trust = ssl.create_default_context(cafile=str(certificate))
     try:
         running.run()
-        for path in ("/", "/api/status", "/assets/a.js", "/metrics"):
-            answer = httpx.get(f"{running.tls}{path}", verify=trust)
-            assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"], path
+        for asked in ("/", "/api/status", "/assets/a.js", "/metrics"):
+            answer = httpx.get(f"{running.tls}{asked}", verify=trust)
+            assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"], asked
         assert httpx.get(f"{running.url}/api/status").status_code == 200
         assert "https" in is_problem(httpx.get(running.tls.replace("https", "http")), 400)
         trust.set_alpn_protocols(["h2"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def test_a_job_is_seen_in_the_history_of_every_replica(cluster: Live, tmp_path: 
     until(lambda: max(mean(cluster, "workers.live"), default=0) == 2)
     host = cluster.get("/api/workers")["workers"][0]["host"]
     for name in (f"host.{host}.cpu", f"host.{host}.memory", f"host.{host}.receive", "redis.memory", "jobs.done"):
-        until(lambda name=name: mean(cluster, name))
+        until(partial(mean, cluster, name))
 
     def alike() -> bool:
         one, other = (cluster.get("/api/history?names=jobs.*,queue.*&seconds=60", replica) for replica in (0, 1))

@@ -40,7 +40,7 @@ def place() -> Iterator[Path]:
 def programs(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[Live]:
     """A cluster with a runner of two slots, and no other worker. A runner that is root has a user for each slot."""
     folder = tmp_path_factory.mktemp("programs")
-    users = {"RUNNER_UIDS": "61190-61191"} if os.geteuid() == 0 else {}
+    users: dict[str, Any] = {"RUNNER_UIDS": "61190-61191"} if os.geteuid() == 0 else {}
     live = Live(
         folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", RESERVE_SECONDS="2", **users
     )

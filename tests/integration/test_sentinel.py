@@ -6,8 +6,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,13 +58,17 @@ def test_functions_are_loaded_again_after_a_failover_that_lost_them(tmp_path: Pa
         live.stop()
 
 
+def has_no_functions(replica: Any) -> bool:
+    return bool(replica.function_list() == [])
+
+
 def lose_functions(live: SentinelLive) -> None:
     """Load the functions into a master that dies before a replica has them."""
     with live.server(0) as master:
         master.function_flush()
         for number in (1, 2):
             with live.server(number) as replica:
-                until(lambda replica=replica: replica.function_list() == [])
+                until(partial(has_no_functions, replica))
         with suspended(live, "redis-1"), suspended(live, "redis-2"):
             master.config_set("min-replicas-to-write", 0)
             master.client_kill_filter(_type="replica")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -154,7 +154,7 @@ def test_tokens_of_each_api_are_counted(live: Live, client: openai.OpenAI, claud
     def used() -> tuple[int, int, int]:
         """Return requests, tokens of prompts and tokens of answers."""
         [row] = live.get("/api/usage")["usage"]
-        return tuple(row[name].get("counted", 0) for name in ("requests", "prompt_tokens", "answer_tokens"))  # type: ignore[return-value]
+        return tuple(row[name].get("counted", 0) for name in ("requests", "prompt_tokens", "answer_tokens"))
 
     until(lambda: used()[0] == 8)
     assert used() == (8, 6 * prompt, 6 * 3)
@@ -187,7 +187,7 @@ def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenA
         client.completions.create(model="nosuch", prompt="x")
     assert missing.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(model="chat", messages="no list")  # type: ignore[call-overload]
+        client.chat.completions.create(model="chat", messages="no list")  # type: ignore[arg-type]
     stranger = openai.OpenAI(base_url=f"{served.url()}/v1", api_key="tc_" + "0" * 30, max_retries=0)
     with stranger, pytest.raises(openai.AuthenticationError):
         stranger.models.list()
@@ -309,7 +309,7 @@ def paced(live: Live, serves_paced: str) -> str:
     return serves_paced
 
 
-def stream(live: Live, name: str) -> Iterator[Any]:
+def stream(live: Live, name: str) -> Generator[Any]:
     with (
         httpx.Client(timeout=60) as client,
         client.stream(
@@ -322,9 +322,9 @@ def stream(live: Live, name: str) -> Iterator[Any]:
                 yield line.removeprefix("data: ")
 
 
-def on_each(live: Live, name: str, count: int) -> dict[int, Iterator[Any]]:
+def on_each(live: Live, name: str, count: int) -> dict[int, Generator[Any]]:
     """Return a stream of each replica, by its process; which are ready, a coordinator knows half a second late."""
-    found = dict[int, Iterator[Any]]()
+    found = dict[int, Generator[Any]]()
 
     def is_whole() -> bool:
         one = stream(live, name)
@@ -387,7 +387,7 @@ def test_a_restart_under_streams_breaks_none(live: Live, paced: str) -> None:
 def test_scaling_to_one_replica_cuts_no_stream(live: Live, paced: str) -> None:
     assert live.post(f"/api/services/{paced}/scale", {"replicas": 3}).status_code == 200
     ready(live, paced, 3)
-    streams, pids = list[Iterator[Any]](), set[int]()
+    streams, pids = list[Generator[Any]](), set[int]()
 
     def all_are_at_work() -> bool:
         streams.append(stream(live, paced))

@@ -83,7 +83,7 @@ class Person:
 
 
 @contextmanager
-def cluster(folder: Path, **environment: str) -> Iterator[Live]:
+def cluster(folder: Path, **environment: Any) -> Iterator[Live]:
     """Yield a cluster with tenants a and b, and a runner of two slots and 1,000 MiB."""
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)

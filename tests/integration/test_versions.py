@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -36,6 +37,10 @@ def start_worker(live: Live, number: int, version: int) -> None:
     until(ready, SECONDS)
 
 
+def waits_because(live: Live, job: str, reason: str) -> bool:
+    return reason in (live.job(job)["waiting_because"] or "")
+
+
 def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: Path) -> None:
     live = Live(tmp_path, workers=0)
     try:
@@ -48,7 +53,7 @@ def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: 
         small = live.submit("faulty", {"units": 2})
         lacking = "no live worker of its queue computes version 1 of faulty: they have version 2"
         for job in (begun, small):
-            until(lambda job=job: lacking in (live.job(job)["waiting_because"] or ""))
+            until(partial(waits_because, live, job, lacking))
         live.kill("coordinator-0")
         start(live, "coordinator", "coordinator-0", 2, COORDINATOR_PORT=str(live.ports[0]))
         until(lambda: httpx.get(f"{live.url()}/ready").status_code == 200, SECONDS)

@@ -125,8 +125,8 @@ class Strikes(threading.Thread):
             for strike in self._plan:
                 time.sleep(self._draw.uniform(0.1, 2.5))
                 strike()
-            for thaw in self._thaws:
-                thaw.join()
+            for thawing in self._thaws:
+                thawing.join()
         except BaseException as error:
             self.error = error
 
@@ -157,8 +157,8 @@ class Strikes(threading.Thread):
 
     def _freeze_leader(self) -> None:
         if self._frozen:  # somebody must lead meanwhile
-            for thaw in self._thaws:
-                thaw.join()
+            for thawing in self._thaws:
+                thawing.join()
         leader = self._leader()
         process = self._live.processes[leader]
         process.send_signal(signal.SIGSTOP)

@@ -73,7 +73,7 @@ class Bench:
         self.store.client.close()
 
     def ask(
-        self, method: str, path: str, body: Any = None, octets: bytes | None = None, token: str = TOKEN, **headers: str
+        self, method: str, path: str, body: Any = None, octets: bytes | None = None, token: str = TOKEN, **headers: Any
     ) -> httpx.Response:
         kind = "application/json" if octets is None else "application/octet-stream"
         content = octets if octets is not None else None if body is None else json.dumps(body).encode()

@@ -55,7 +55,7 @@ _VALUES: dict[Any, Any] = {str: "-", int: 0, float: 0.0, bool: False, list: [], 
 
 def complete(declared: type, **fields: Any) -> dict[str, Any]:
     """Return an answer of a declared type: these fields, and a value for each other field that it must have."""
-    hints = get_type_hints(declared, include_extras=True)
+    hints: dict[str, Any] = get_type_hints(declared, include_extras=True)
     needed = {name: hint for name, hint in hints.items() if name not in fields and get_origin(hint) is not NotRequired}
     return {name: _value(hint) for name, hint in needed.items()} | fields
 

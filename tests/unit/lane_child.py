@@ -20,7 +20,8 @@ def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ())
     while True:
         what, *rest = pipe.recv()
         if what == "small":  # as one that compiles: it looks at no flag
-            [time.sleep(spec["chunk_seconds"]) for _, spec, _ in rest[0]]
+            for _, spec, _ in rest[0]:
+                time.sleep(spec["chunk_seconds"])
             pipe.send([])
             continue
         _, spec, lo, hi, _ = rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from functools import partial
 from typing import Any
 
 import httpx
@@ -47,7 +48,7 @@ class Ran(Fake):
 
     def __init__(self) -> None:
         super().__init__()
-        accepted = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": None, "notes": []}
+        accepted: dict[str, Any] = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": None, "notes": []}
         self.on("POST", "/api/submit", httpx.Response(202, json=accepted))
         self.on("GET", "/api/jobs/j1", self.job("running"), self.job("done"))
         self.on("POST", "/api/jobs/j1/cancel", self.job("cancelling"))
@@ -84,7 +85,7 @@ class Ran(Fake):
         artifact = hashlib.sha256(text).hexdigest()
         self.on("GET", f"/api/artifacts/{artifact}/manifest", httpx.Response(200, content=text))
         for each in data:
-            self.on("GET", f"/api/files/{sha_of(each)}", lambda request, each=each: ranged(request, each))
+            self.on("GET", f"/api/files/{sha_of(each)}", partial(ranged, each))
         self.files = {**getattr(self, "files", {}), **{sha_of(each): each for each in data}}
         self.on("POST", "/api/file-bundle", self._bundle)
         return artifact
@@ -121,7 +122,7 @@ class Ran(Fake):
         self.on("POST", "/api/artifacts", commit)
 
 
-def ranged(request: httpx.Request, data: bytes) -> httpx.Response:
+def ranged(data: bytes, request: httpx.Request) -> httpx.Response:
     """The bytes of a file, or from the first of a range on."""
     asked = request.headers.get("Range", "")
     start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0

@@ -11,6 +11,7 @@ from coordinator.telemetry import alerts
 from coordinator.telemetry.alerts import Facts, Watch
 from jobs.models import Device
 from jobs.settings import Settings
+from threads_protocol.answers.fleet import Queue
 
 RULES = alerts.rules(Settings())
 NOW = "2030-01-01T12:00:00.000Z"
@@ -18,11 +19,12 @@ LATER = "2030-01-01T12:00:09.000Z"
 CPU = scheduler.Fleet(lanes={Device.CPU: 2})
 
 
-def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> dict[str, Any]:
+def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> Queue:
     return {"queue": name, "jobs": jobs, "bells": jobs, "oldest_wait_seconds": oldest}
 
 
-def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
+def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> Any:
+    """Return the fields of a worker that alerts read."""
     return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen, "host": None, "device": "gpu"}
 
 
@@ -109,7 +111,8 @@ def test_a_queue_whose_workers_are_drained_asks_for_no_new_worker() -> None:
 
 def test_what_flickers_does_not_fire() -> None:
     beyond, within = CASES["no-worker/gpu.normal"]
-    watch, known = Watch(RULES), {}
+    watch = Watch(RULES)
+    known: dict[str, Any] = {}
     for _ in range(5):
         known = rounds(watch, within, rounds(watch, beyond, known, 2), 1)
     assert known == {}
@@ -147,7 +150,7 @@ def test_what_is_over_for_an_hour_or_too_many_is_forgotten() -> None:
 
 
 def test_firing_ones_are_shown_first() -> None:
-    rows = [
+    rows: list[Any] = [
         {"id": "a", "state": "resolved", "since": "1", "until": "5"},
         {"id": "b", "state": "firing", "since": "2", "until": None},
         {"id": "c", "state": "resolved", "since": "3", "until": "6"},

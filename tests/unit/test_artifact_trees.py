@@ -25,7 +25,7 @@ from threads_protocol.answers.artifacts import Artifact
 from threads_protocol.manifest import Entry
 
 DATA = b"what was kept"
-FILE = [len(DATA), sha_of(DATA)]
+FILE: list[Any] = [len(DATA), sha_of(DATA)]
 
 
 def beside(root: Path) -> None:

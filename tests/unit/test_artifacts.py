@@ -30,7 +30,7 @@ from threads_protocol import bundles, manifest
 from threads_protocol.errors import Malformed, TooLarge
 
 DATA, OTHER = b"what is kept", b"and something else"
-FILE = ["f", "a.txt", len(DATA), sha_of(DATA)]
+FILE: list[Any] = ["f", "a.txt", len(DATA), sha_of(DATA)]
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator.audit import export, export_task
+from coordinator.audit import export
 from coordinator.audit.denials import CALLERS, OTHERS, Denials
 from coordinator.audit.export_task import AuditExport
 from coordinator.periodic_task import PeriodicTask
@@ -82,7 +83,7 @@ class FakeLog:
 
 def test_denied_calls_are_written_when_a_minute_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(export_task.time, "monotonic", lambda: now)
+    monkeypatch.setattr("coordinator.audit.export_task.time.monotonic", lambda: now)
     log: Any = FakeLog()
     denials = Denials()
     kept = AuditExport(log, denials, lambda: False, "")
@@ -102,7 +103,7 @@ def test_the_leader_alone_exports_or_trims(monkeypatch: pytest.MonkeyPatch, tmp_
     exported: list[Path] = []
     monkeypatch.setattr(export, "export", lambda _, path: exported.append(path))
     for leads in (False, True):
-        AuditExport(log, Denials(), lambda leads=leads: leads, str(tmp_path / "audit.jsonl")).round()
+        AuditExport(log, Denials(), partial(bool, leads), str(tmp_path / "audit.jsonl")).round()
     assert exported == [tmp_path / "audit.jsonl"]
 
 

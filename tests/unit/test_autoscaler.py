@@ -71,7 +71,8 @@ class _EngineHandler(BaseHTTPRequestHandler):
         self.server.seen.append(self.requestline)
         path = urlsplit(self.path)
         words = path.path.strip("/").split("/")
-        status, body = 200, None
+        status = 200
+        body: Any = None
         if self.server.trouble:
             status, body = self.server.trouble[0], {"message": self.server.trouble[1]}
         elif path.path == "/containers/json":
@@ -467,7 +468,9 @@ def test_a_need_that_is_no_number_changes_nothing(capsys: pytest.CaptureFixture[
     assert hand.calls == started and not cluster.draining
 
 
-def test_a_container_that_does_not_stop_is_tried_again_and_works_again_when_it_is_needed() -> None:
+def test_a_container_that_does_not_stop_is_tried_again_and_works_again_when_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hand = Hand()
     cluster = Cluster(hand)
     follower = Follower(cluster, hand)
@@ -475,14 +478,15 @@ def test_a_container_that_does_not_stop_is_tried_again_and_works_again_when_it_i
     follower.attempt()
     cluster.need = 1
     follower.attempt()
-    stop, hand.stop = hand.stop, _never  # type: ignore[method-assign]
+    stop = hand.stop
+    monkeypatch.setattr(hand, "stop", _never)
     follower.attempt()
     follower.attempt()
     assert len(cluster.draining) == 2 and len(hand.running) == 2
     cluster.need = 2
     follower.attempt()
     assert len(cluster.draining) == 1
-    hand.stop = stop  # type: ignore[method-assign]
+    monkeypatch.setattr(hand, "stop", stop)
     follower.attempt()
     assert cluster.draining == set() and len(hand.running) == 1
 

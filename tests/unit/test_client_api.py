@@ -149,7 +149,8 @@ def test_a_cluster_that_never_answered_is_reported_at_once(fake: Fake, cluster: 
 def test_waiting_survives_a_restart_of_the_coordinator(fake: Fake, cluster: Cluster, clock: Clock) -> None:
     page = httpx.Response(502, text="<html>Bad Gateway</html>")
     away = problem(503, "A part of the cluster cannot be reached", "redis")
-    broken = [httpx.RemoteProtocolError("gone"), httpx.ConnectError("refused"), page, away, httpx.ReadTimeout("slow")]
+    cut = [httpx.RemoteProtocolError("gone"), httpx.ConnectError("refused")]
+    broken: list[Any] = [*cut, page, away, httpx.ReadTimeout("slow")]
     fake.on("GET", "/api/jobs/j1", job("running"), *broken, job("running"), job("done"))
     assert [one["state"] for one in cluster.follow("j1")] == ["running", "running", "done"]
     assert len(clock.slept) == len(broken)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
-from threads_cluster import api, cli, connection, figures, options, programs, running, show, tables, watching
+from threads_cluster import api, cli, figures, options, programs, running, show, tables, watching
 from threads_protocol.answers import fleet, jobs, services, usage
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
@@ -48,7 +48,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
     )
-    monkeypatch.setattr(connection.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
     return fake
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_data import Pool
+from tests.unit.models_bench import Pool
 from threads_cluster import ClusterClient, jobs_of_models
 from threads_cluster.errors import ApiError, BadArgument, JobEnded
 

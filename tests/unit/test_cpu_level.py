@@ -32,7 +32,7 @@ def test_avx512_without_what_the_kernels_need_is_avx2(lacks: str, tmp_path: Path
 
 
 def test_without_flags_it_is_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_level.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr("jobs.cpu_level.platform.machine", lambda: "aarch64")
     file = tmp_path / "cpuinfo"
     assert cpu_level.of_host(file / "none") == "aarch64"
     file.write_text("processor : 0\nFeatures : fp asimd\n")

@@ -55,7 +55,8 @@ def test_data_is_created_moved_transferred_and_deleted(both: Pool) -> None:
 
 
 def test_a_repeated_request_makes_one_chunk(pool: Pool) -> None:
-    body, key = {"source": SOURCE}, {"Idempotency-Key": "k1"}
+    body: dict[str, Any] = {"source": SOURCE}
+    key: dict[str, Any] = {"Idempotency-Key": "k1"}
     first, again = (pool.ask("POST", "/api/v1/data", body, **key).json() for _ in range(2))
     assert first == again and first["chunk_id"] != pool.ask("POST", "/api/v1/data", body).json()["chunk_id"]
 
@@ -99,12 +100,9 @@ def test_data_is_its_tenants_alone_and_bad_requests_name_their_field(pool: Pool)
     chunk = created(pool)
     other = pool.token("team", "read", "submit", "run")
     assert pool.ask("GET", "/api/v1/data", token=other).json() == {"chunks": []}
-    for method, path, body in (
-        ("GET", chunk, None),
-        ("DELETE", chunk, None),
-        ("POST", f"{chunk}/move", {"target_device": "n:disk"}),
-    ):
-        assert pool.ask(method, f"/api/v1/data/{path}", body, token=other).status_code == 404
+    for method, path in (("GET", chunk), ("DELETE", chunk), ("POST", f"{chunk}/move")):
+        move = {"target_device": "n:disk"} if method == "POST" else None
+        assert pool.ask(method, f"/api/v1/data/{path}", move, token=other).status_code == 404
     for body, field in (
         ({}, "source"), ({"source": "ftp://x"}, "source"), ({"source": SOURCE, "device": "n:gpu0"}, "device"),
         ({"source": SOURCE, "device": "dram"}, "device"), ({"source": SOURCE, "secrets": ["1x"]}, "secrets.0"),
@@ -202,7 +200,8 @@ def report_ready(pool: Pool, name: str) -> None:
     job, client = f"v-{service.service_id}-1", pool.store.client
     client.hset(keys.job(job), mapping={"state": "running", "kind": "service", "tenant": "default"})
     client.hset(keys.job_lease(job), f"runner-1/{job}", "0:1:0:0:0:0:runner-1/0")
-    fields = {"state": "ready", "why": "", "address": "127.0.0.1", "port": 9, "key": "k" * 16, "host": "node1"}
+    fields: dict[str, Any] = {"state": "ready", "why": "", "key": "k" * 16}
+    fields |= {"address": "127.0.0.1", "port": 9, "host": "node1"}
     assert pool.store.services.report(job, f"runner-1/{job}", {**fields, "worker": "runner-1"})
 
 
@@ -292,7 +291,7 @@ def test_a_service_that_was_served_before_the_cancel_ends_and_is_served_anew_by_
     def dies_once(store: Workflows, stored: Any, state: str, *given: Any, **more: Any) -> bool:
         if failures and state == "cancelled":
             raise failures.pop()
-        return settle(store, stored, state, *given, **more)  # type: ignore[arg-type]
+        return settle(store, stored, state, *given, **more)
 
     monkeypatch.setattr(Workflows, "settle", dies_once)
     pool.ask("POST", f"/api/workflows/{workflow}/cancel")
@@ -320,7 +319,8 @@ def test_a_cancelled_workflow_leaves_a_service_that_others_use_and_says_so(pool:
     assert said.startswith("service tiny stays, which was asked") and said.endswith("cluster service delete tiny")
     pool.store.services.delete("default", "tiny")
     first, second = pool.submit(served), pool.submit(served)
-    pool.look(first), pool.look(second)
+    pool.look(first)
+    pool.look(second)
     assert cancel(pool, second)["error"] is None and cancel(pool, first)["error"] is None
     assert pool.store.services.one("default", "tiny"), "it was both's: neither ends it"
     pool.store.services.delete("default", "tiny")

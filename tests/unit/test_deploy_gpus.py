@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from jobs.settings import Settings
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A machine whose driver lists so many GPUs, with or without CuPy."""
 
     def made(count: int, *, cupy: bool) -> None:
@@ -23,30 +24,31 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         tool.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
         found = (lambda name: object()) if cupy else (lambda name: None)
-        monkeypatch.setattr(gpus.importlib.util, "find_spec", found)
+        monkeypatch.setattr("deploy.local.gpus.importlib.util.find_spec", found)
 
     return made
 
 
 def chosen(enabled: str = "auto", visible: str = "") -> Settings:
-    return Settings(GPU_ENABLED=enabled, CUDA_VISIBLE_DEVICES=visible)
+    return Settings.model_validate({"GPU_ENABLED": enabled, "CUDA_VISIBLE_DEVICES": visible})
 
 
-def test_a_worker_for_each_gpu(machine) -> None:
+def test_a_worker_for_each_gpu(machine: Callable[..., None]) -> None:
     machine(3, cupy=True)
     assert gpus.usable(chosen()) == (3, "")
     assert gpus.usable(chosen(visible="0,2")) == (2, "")
     assert gpus.usable(chosen("false")) == (0, "")
 
 
-def test_a_machine_without_a_driver_says_nothing(machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("machine")
+def test_a_machine_without_a_driver_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert gpus.usable(chosen()) == (0, "")
     with pytest.raises(gpus.NoGpus, match=r"GPU_ENABLED=true, and nvidia-smi lists no GPU.*GPU_ENABLED=auto"):
         gpus.usable(chosen("true"))
 
 
-def test_a_gpu_without_cupy_is_told_with_the_next_command(machine) -> None:
+def test_a_gpu_without_cupy_is_told_with_the_next_command(machine: Callable[..., None]) -> None:
     machine(1, cupy=False)
     count, told = gpus.usable(chosen())
     assert count == 0 and "1 GPU(s)" in told and gpus.INSTALL in told

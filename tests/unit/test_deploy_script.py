@@ -91,10 +91,9 @@ class Redis:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Redis:
-        server = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.data, "--appendonly", "yes"]
-        self.process = subprocess.Popen(
-            [*server, "--save", "", "--aclfile", self.folder / "users.acl"], stdout=subprocess.DEVNULL
-        )
+        server: list[str | Path] = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.data]
+        server += ["--appendonly", "yes", "--save", "", "--aclfile", self.folder / "users.acl"]
+        self.process = subprocess.Popen(server, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while self.ask("PING") != "PONG":
             assert time.monotonic() < deadline
@@ -102,7 +101,7 @@ class Redis:
         return self
 
     def ask(self, *words: str) -> str:
-        command = ["redis-cli", "-s", self.socket, "--no-auth-warning", "-a", "of-the-test", *words]
+        command: list[str | Path] = ["redis-cli", "-s", self.socket, "--no-auth-warning", "-a", "of-the-test", *words]
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     def store(self, **variant: Any) -> Store:

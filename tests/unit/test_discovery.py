@@ -39,10 +39,14 @@ def announced(of: Settings) -> Iterator[None]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     stop = asyncio.run_coroutine_threadsafe(announcing.begin(of, LOOPBACK), loop).result(60)
+
+    async def end() -> None:
+        await stop()
+
     try:
         yield
     finally:
-        asyncio.run_coroutine_threadsafe(stop(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(end(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(60)
         loop.close()
@@ -208,7 +212,7 @@ def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch:
             now[0] += milliseconds / 1000
             return False
 
-    monkeypatch.setattr(discovery.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("threads_cluster.discovery.time.monotonic", lambda: now[0])
     monkeypatch.setattr("zeroconf.ServiceInfo", Nothing)
     found = [discovery._row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
     assert found == [None] * 200 and sum(waited) == pytest.approx(2.0) and len(waited) == 4

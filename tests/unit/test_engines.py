@@ -35,7 +35,8 @@ def model(files: dict[str, int] = WEIGHTS, config: object = CONFIG, name: str = 
 
 def launched(engine: str, given: Model | None, gpus: int = 0, **parameters: Any) -> list[str]:
     definition = registry.definition(engine)
-    return list(definition.launch(definition.Parameters(**parameters), given, gpus).command)
+    launch = definition.launch(definition.Parameters(**parameters), given, gpus)
+    return [str(word) for word in launch.command]
 
 
 def needs(engine: str, given: Model, gpus: int = 0, **parameters: Any) -> Need:
@@ -190,9 +191,8 @@ def test_transformers_is_told_what_to_serve_and_what_it_may_take() -> None:
         "--model": ".", "--name": "chat", "--dtype": "bfloat16", "--context": "512", "--parallel": "2",
         "--threads": "2", "--gpus": "0",
     }  # fmt: skip
-    assert "{" not in "".join(words[3:]) and launched("transformers", model(), trust_remote_code=True)[-1].endswith(
-        "code"
-    )
+    assert "{" not in "".join(words[3:])
+    assert launched("transformers", model(), trust_remote_code=True)[-1].endswith("code")
 
 
 def test_weights_take_the_room_of_the_numbers_with_which_transformers_computes() -> None:
@@ -293,7 +293,7 @@ def test_a_stand_in_with_vllms_flags_is_started_asked_and_lets_nobody_in_without
     definition = registry.definition("vllm")
     asked = definition.Parameters(context=2048, tensor_parallel=2, trust_remote_code=True)
     launch = definition.launch(asked, model(name="a-b"), 2)
-    words = ["env", f"PYTHONPATH={tmp_path}", *launch.command]
+    words = ["env", f"PYTHONPATH={tmp_path}", *map(str, launch.command)]
     with running(words, launch.env, tmp_path) as (client, key):
         told = client.get("/v1/models").json()
         assert [one["id"] for one in told["data"]] == ["a-b"] and told["offline"] == "1"

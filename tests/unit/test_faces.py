@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -102,7 +103,7 @@ def test_our_commands_know_the_flags_that_they_are_given(row: faces.Row) -> None
     """A row whose command is there gives it only flags that it has; --json too, but to a program."""
     if not faces.has(row.ours.split()):
         return
-    command = typer.main.get_command(cli.app)
+    command: Any = typer.main.get_command(cli.app)
     for word in row.ours.split():
         command = command.commands[word]
     known = {option for parameter in command.params for option in parameter.opts}

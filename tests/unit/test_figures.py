@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from operator import attrgetter
 
 import pytest
 from typing_extensions import get_type_hints
@@ -19,7 +20,7 @@ from threads_protocol.answers import fleet
 
 TABLES = {"host": (figures.HOST, fleet.Worker), "gpu": (figures.GPU, fleet.Gpu)}
 #: Of a GPU, but no figure: what it is, and reasons, which are a metric by reason.
-DERIVED = {
+DERIVED: set[metrics.Metric] = {
     metrics.HOST_SCORE, metrics.HOST_CLOCK, metrics.HOST_DISK_FREE, metrics.HOST_DISK_TOTAL
 }  # fmt: skip
 FACTS = {"uuid", "index", "name", "throttle_reasons"}
@@ -72,7 +73,7 @@ def test_what_the_history_keeps_is_described() -> None:
         assert not figure.history or f".{figure.history} ({figure.unit}" in _FIGURES
 
 
-@pytest.mark.parametrize("metric", sorted(DERIVED, key=lambda metric: metric.name), ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", sorted(DERIVED, key=attrgetter("name")), ids=attrgetter("name"))
 def test_a_panel_shows_what_is_made_of_several(metric: metrics.Metric) -> None:
     assert metric.name in {name for asked in every_query() for name in metric_names(asked.expr)}
 

@@ -57,5 +57,5 @@ def test_what_was_folded_is_finished_without_another_look(parts: tuple[bytes, ..
 
 def test_a_job_that_somebody_else_has_finished_is_left_alone() -> None:
     results = Results()
-    assert not execution.finish(SimpleNamespace(results=results), "j", "k", {}, derive)  # type: ignore[arg-type]
+    assert not execution.finish(SimpleNamespace(results=results), "j", "k", {}, derive)
     assert results.calls == ["gather"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     found = Reading()
-    monkeypatch.setattr(fleet_cache.time, "monotonic", found.monotonic)
+    monkeypatch.setattr("coordinator.jobs.fleet_cache.time.monotonic", found.monotonic)
     monkeypatch.setattr(fleet_cache, "_read", found.read)
     return found
 
@@ -56,7 +57,7 @@ def test_its_age_counts_from_before_it_was_read(reading: Reading, lonely: Querie
 def test_live_workers_that_are_drained_are_counted_apart(any_redis_url: str) -> None:
     store = Store(connection.connect(any_redis_url))
     for name in ("works", "rests"):
-        facts = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}"}
+        facts: dict[str, Any] = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}"}
         store.fleet.heartbeat(name, store.fleet.birth(), facts)
     store.fleet.drain("rests")
     fleet = Queries(store, Settings()).fleet_cache.get()
@@ -67,7 +68,13 @@ def test_runners_that_take_no_work_are_known_with_what_they_have_and_why(any_red
     store = Store(connection.connect(any_redis_url))
     offer = {"cpus": 2, "memory_mib": 1000, "gpus": [], "host": "h", "labels": []}
     for name, cordoned in (("works", ""), ("full", "its disk is full"), ("rests", "")):
-        facts = {"device": "runner", "lanes": 2, "kinds": "{}", "offer": json.dumps(offer), "cordoned": cordoned}
+        facts: dict[str, Any] = {
+            "device": "runner",
+            "lanes": 2,
+            "kinds": "{}",
+            "offer": json.dumps(offer),
+            "cordoned": cordoned,
+        }
         store.fleet.heartbeat(name, store.fleet.birth(), facts)
     store.fleet.drain("rests")
     fleet = Queries(store, Settings()).fleet_cache.get()
@@ -79,7 +86,7 @@ def test_runners_that_take_no_work_are_known_with_what_they_have_and_why(any_red
 def test_a_tenant_that_requires_labels_has_the_part_of_the_fleet_that_has_all_of_them(any_redis_url: str) -> None:
     store = Store(connection.connect(any_redis_url))
     for name, labels in (("plain", ""), ("half", "eu"), ("good", "eu,ssd,trusted"), ("rests", "eu,trusted")):
-        facts = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}", "labels": labels}
+        facts: dict[str, Any] = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}", "labels": labels}
         store.fleet.heartbeat(name, store.fleet.birth(), facts)
     store.fleet.drain("rests")
     store.tenants.put(Tenant(name="a", requires=frozenset({"trusted", "eu"})))

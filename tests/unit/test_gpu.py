@@ -12,7 +12,7 @@ from jobs.kinds import gpu
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(gpu.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("jobs.kinds.gpu.time.perf_counter", lambda: now[0])
     return now
 
 

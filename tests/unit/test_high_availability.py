@@ -21,6 +21,7 @@ from tests.unit.manifests import (
     combined,
     containers,
     labels,
+    matches,
     of_kind,
     parsed,
     pod,
@@ -229,7 +230,7 @@ def test_every_path_is_named_at_both_ends(objects: list[Object]) -> None:
     coming, going = set(), set()
     for policy in policies.values():
         for name in parts:
-            if kubernetes.matches(policy["spec"]["podSelector"], {NAME: name}) and policy["spec"]["podSelector"]:
+            if matches(policy["spec"]["podSelector"], {NAME: name}) and policy["spec"]["podSelector"]:
                 coming |= set(kubernetes.paths(policy, parts, name, "ingress", "from"))
                 going |= {path for path in kubernetes.paths(policy, parts, name, "egress", "to") if path[1] in parts}
     ours = {path for path in coming if {"redis", "sentinel"} & set(path[:2])}

@@ -29,7 +29,7 @@ def client(any_redis_url: str) -> connection.Client:
 def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
     """Return what the history shows at a moment: (now, seconds, names, points)."""
 
-    def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
+    def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> Any:
         _, blocks = history.read(Store(client), seconds)
         return history.binned(now, blocks, history.patterns(names), seconds, points)
 

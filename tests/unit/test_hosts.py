@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,14 @@ def test_a_worker_tells_versions_load_and_disks(tmp_path: Path) -> None:
 
 def test_a_disk_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers_now, seconds = threading.Event(), iter((0.0, 0.0, 99.0, 99.0, 199.0, 199.0)).__next__
-    real = worker_host.shutil.disk_usage
+    real = shutil.disk_usage
 
     def hung(folder: Path) -> Any:
         answers_now.wait(60)
         return real(folder)
 
     disks = Disks({"data": tmp_path}, clock=seconds)
-    monkeypatch.setattr(worker_host.shutil, "disk_usage", hung)
+    monkeypatch.setattr("jobs.worker.host.shutil.disk_usage", hung)
     before = threading.active_count()
     assert disks.read() == [] and disks.read() == []
     assert threading.active_count() <= before + 1, "one look at a time"

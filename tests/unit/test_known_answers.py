@@ -14,7 +14,6 @@ import pytest
 
 from cpu_worker import __main__ as worker_module
 from cpu_worker import child
-from cpu_worker import lane as lanes
 from cpu_worker.lane import ChildLane
 from jobs.kinds import registry
 from jobs.models import Device
@@ -133,7 +132,7 @@ def test_the_answer_says_which_part_of_it_is_wrong(monkeypatch: pytest.MonkeyPat
         def run(spec: Any, lo: int, hi: int, tick: Any) -> Any:
             return hi - (not tick(hi)), seen
 
-    monkeypatch.setattr(known_answers.registry, "kernel", lambda kind, device: Kernel)
+    monkeypatch.setattr("jobs.worker.known_answers.registry.kernel", lambda kind, device: Kernel)
     with pytest.raises(known_answers.WrongAnswer, match="wrong blocks, checksum, more"):
         known_answers.ask("collatz", Device.CPU, asked)
 
@@ -232,6 +231,6 @@ def test_a_child_that_turns_wrong_later_has_its_worker_end(
         lane.mend()
     assert why == ["the kernel of k is wrong though it was compiled again: wrong sum"] and not lane.ready
     assert lane.restarts == 2, "it was compiled again before"
-    monkeypatch.setattr(lanes.child, "main", lane_child.main)
+    monkeypatch.setattr("cpu_worker.lane.child.main", lane_child.main)
     lane.mend()
     assert lane.ready

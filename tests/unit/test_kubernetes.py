@@ -196,7 +196,7 @@ def test_health_means_something_and_a_silent_redis_restarts_nobody(everything: l
         assert "readinessProbe" in container or container["name"] == "nginx-exporter", name
         alive = str([container["livenessProbe"], container.get("startupProbe")])
         assert "/ready" not in alive and "heartbeat" not in alive and ("redis-cli" not in alive or name == "redis")
-    ready = {part["name"]: part.get("readinessProbe") for _, part in containers(everything)}
+    ready: dict[str, Any] = {part["name"]: part.get("readinessProbe") for _, part in containers(everything)}
     assert ready["coordinator"]["httpGet"]["path"] == "/ready"
     assert "heartbeat" in str(ready["cpu-worker"]) and "heartbeat" in str(ready["gpu-worker"])
 

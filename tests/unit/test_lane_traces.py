@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import Fake, job
-from threads_cluster import api, cli, connection, lane_traces
+from threads_cluster import api, cli, lane_traces
 
 #: 2026-01-02T03:04:05Z, when the job of the fake was submitted; it started half a second later and ran for as long.
 CREATED = 1767323045.0
@@ -100,7 +100,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
     )
-    monkeypatch.setattr(connection.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
     return fake
 
 

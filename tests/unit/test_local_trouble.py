@@ -43,7 +43,7 @@ def test_an_error_of_the_disk_is_told_with_its_place_and_what_to_do(
 def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", ("total", "used", "free"))
     left = [shape.LEAST_FREE - 1]
-    monkeypatch.setattr(shape.shutil, "disk_usage", lambda _: usage(1 << 40, 0, left[0]))
+    monkeypatch.setattr("deploy.local.shape.shutil.disk_usage", lambda _: usage(1 << 40, 0, left[0]))
     with pytest.raises(Trouble, match="has 99 MiB left, and a cluster needs 100") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 1 and "df -h" in str(refused.value)
@@ -68,7 +68,7 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", none)
-    monkeypatch.setattr(units.shutil, "which", lambda _: "/usr/bin/systemctl")
+    monkeypatch.setattr("deploy.local.units.shutil.which", lambda _: "/usr/bin/systemctl")
     assert units.present() == []
     with pytest.raises(Trouble, match="set HOME"):
         units.write("attic")

@@ -220,7 +220,7 @@ def test_names_may_be_spoken_of_and_declared_at_home() -> None:
 
 
 def ruff(path: str, source: str) -> str:
-    command = [BIN / "ruff", "check", "--no-cache", "--stdin-filename", path, "-"]
+    command: list[str | Path] = [BIN / "ruff", "check", "--no-cache", "--stdin-filename", path, "-"]
     return subprocess.run(command, cwd=ROOT, input=source, capture_output=True, text=True).stdout
 
 

@@ -37,7 +37,8 @@ def start(api: Api, **body: Any) -> Any:
 
 
 def test_enough_workers_are_answered_with_the_status(api: Api) -> None:
-    live(api, "cpu-1", "cpu"), live(api, "gpu-1", "gpu"), live(api, "runner-1", "runner")
+    for device in ("cpu", "gpu", "runner"):
+        live(api, f"{device}-1", device)
     answer = start(api, cluster_name="mine", n_workers=2)
     assert answer.status_code == 200 and answer.json()["workers"]["live"] == 3
     assert answer.json() == api.ask("GET", "/api/cluster/status").json() == api.ask("GET", "/api/status").json()
@@ -54,7 +55,8 @@ def test_enough_workers_are_answered_with_the_status(api: Api) -> None:
     ],
 )  # fmt: skip
 def test_fewer_are_a_conflict_that_names_the_command(api: Api, body: Any, field: str, command: str) -> None:
-    live(api, "cpu-1", "cpu"), live(api, "runner-1", "runner")
+    live(api, "cpu-1", "cpu")
+    live(api, "runner-1", "runner")
     answer = start(api, **body)
     assert (answer.status_code, answer.json()["field"]) == (409, field) and command in answer.json()["detail"]
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from coordinator import app
 from coordinator.__main__ import _is_event
-from coordinator.services import page_layer, routing
+from coordinator.services import page_layer, routing, tickets
 from jobs.store.services import Service
 from tests.unit.test_protocol import serving
 from tests.unit.test_services import Served, grouped, leads
@@ -397,7 +397,7 @@ def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypa
         layer = page_layer.PageLayer(shown.api.app, state.page_names, state.gateway, state.cluster)
         page = await state.gateway.routes.page(shown.service.service_id)
         asker = await state.cluster.credentials.asker(secret)
-        ticket = page_layer.tickets.issue(page_layer.place(page, page.leader), page_layer.Use.COOKIE, asker, 600)
+        ticket = tickets.issue(page_layer.place(page, page.leader), tickets.Use.COOKIE, asker, 600)
         let = page_layer._Let(asker=asker, page=page, replica=page.leader, ticket=ticket)
         watching = asyncio.ensure_future(layer._watch(let))
         await asyncio.sleep(0.1)

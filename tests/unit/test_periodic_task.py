@@ -84,7 +84,7 @@ def test_stop_waits_for_the_last_call_but_not_forever(monkeypatch: pytest.Monkey
     assert ended == [True]
     monkeypatch.setattr("coordinator.periodic_task.STOP_SECONDS", 0.05)
     hangs = threading.Event()
-    two: Any = task(lambda: None, interval=3600.0, at_end=hangs.wait)
+    two: Any = task(lambda: None, interval=3600.0, at_end=lambda: print(hangs.wait()))
     two.start()
     two.stop()
     assert two.is_alive()

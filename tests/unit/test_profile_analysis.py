@@ -147,7 +147,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypa
     def lacks(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(profile_plots.importlib, "import_module", lacks)
+    monkeypatch.setattr("threads_cluster.profile_plots.importlib.import_module", lacks)
     with pytest.raises(BadArgument, match=r"pip install 'matplotlib>=3.9'"):
         profile_plots.check(tmp_path / "x.pdf")
 

@@ -19,7 +19,7 @@ import pytest
 from tests.unit.artifact_bench import sha_of
 from tests.unit.cluster_fake import problem
 from tests.unit.programs_fake import END, EVENTS, FOLLOW, UNITS, Ran, event, page, unit
-from threads_cluster import api, cli, connection, errors, output, programs, running, terminal, trees
+from threads_cluster import api, cli, errors, output, programs, running, terminal, trees
 
 
 @dataclass
@@ -41,7 +41,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Ran:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=transport, wait_patience=0.2)
     )
-    monkeypatch.setattr(connection.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
     return fake
 
 

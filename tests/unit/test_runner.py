@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,10 @@ def test_a_runner_that_is_killed_leaves_nothing_behind(runner: subprocess.Popen[
     until(lambda: not any(map(alive, pids)))
 
 
+def is_stopped(pid: int) -> bool:
+    return set(processes.states(pid)) == {"T"}
+
+
 def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behind(
     runner: subprocess.Popen[str],
 ) -> None:
@@ -270,7 +275,7 @@ def test_a_guard_that_is_stopped_while_its_runner_is_killed_leaves_nothing_behin
     pids = [int(runner.stdout.readline()) for _ in range(5)]
     for pid in (runner.pid, pids[0]):  # its runner, which has it go on each second, first
         os.kill(pid, signal.SIGSTOP)
-        until(lambda pid=pid: set(processes.states(pid)) == {"T"}, 60)
+        until(partial(is_stopped, pid), 60)
     runner.kill()
     try:
         until(lambda: not any(map(alive, pids)), 60)

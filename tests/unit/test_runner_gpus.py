@@ -60,7 +60,7 @@ class Driver(SimpleNamespace):
 def test_processes_and_much_memory_of_others_are_seen(
     monkeypatch: pytest.MonkeyPatch, driver: Driver, words: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", driver)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
     said = gpus.foreign(GPU)
     assert (words in said) if words else not said
     assert driver.open == 0
@@ -70,6 +70,6 @@ def test_without_a_driver_nothing_can_be_seen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert gpus.foreign(GPU) == ""
     driver = Driver(5000)
-    monkeypatch.setitem(sys.modules, "pynvml", driver)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
     gone = Gpu(uuid="GPU-b", index=1, name="H100", memory_mib=1, compute_capability="9.0")
     assert gpus.foreign(gone) == "" and driver.open == 0

@@ -19,7 +19,7 @@ from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
-from runner import commands
+from runner import commands, inputs
 from runner.cache import FileCache
 from runner.environments import LONGEST_LIST, Environments
 from runner.faults import Cordon
@@ -64,7 +64,7 @@ class Leases:
         return [call[0] for call in self.calls]
 
 
-class Files:
+class Files(inputs.Files):
     """Files of a job in memory, and what is kept: (units, contents by path)."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
@@ -98,6 +98,12 @@ class Files:
         self.sent.append((unit, offset, list(chunks)))
         return True
 
+    def replica(self, **fields: str | int) -> None:
+        raise AssertionError("these jobs are not of a service")
+
+    def lead(self) -> dict[str, Any]:
+        raise AssertionError("these jobs are not of a service")
+
 
 class Bench:
     """A runner of one slot, without a cluster."""
@@ -120,7 +126,7 @@ class Bench:
         self.home = places.work / "0" / "home"
 
     def task(self, command: Any, lo: int = 0, hi: int = 1, errors: int = 0, job: str = "j", **more: Any) -> Task:
-        count = {} if "items" in more else {"count": 1000}
+        count: dict[str, Any] = {} if "items" in more else {"count": 1000}
         spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
         facts = Facts(
             job_id=job, kind="command", spec=spec, queue="runner.normal", total=1000, expected_rate=1.0,

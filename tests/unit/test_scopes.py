@@ -67,7 +67,7 @@ def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
     for route, context in _iter_routes_with_context(api.router.routes):
         if isinstance(route, Mount | WebSocketRoute):
             continue
-        known = (context.starlette_route if context else None) or route
+        known: Any = (context.starlette_route if context else None) or route
         path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: SAMPLES.get(name[1], name[1]), known.path)
         for method in known.methods:
             yield method, path, known

@@ -51,7 +51,8 @@ def test_a_prompt_of_anything_has_a_prefix_and_no_end_of_nesting_or_odd_text_bre
         deep = [deep]
     for prompt in (deep, "\ud800", {"a": 1}, ["x"] * 10_000, -1.5):
         assert len(of({"prompt": prompt}, calls.COMPLETIONS)) == 16
-    for messages in ([None], [[]], ["\ud800"], [{"role": ["user"]}] * 3):
+    odd: list[list[Any]] = [[None], [[]], ["\ud800"], [{"role": ["user"]}] * 3]
+    for messages in odd:
         assert len(of({"messages": messages})) == 16
 
 

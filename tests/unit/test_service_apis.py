@@ -13,12 +13,13 @@ from coordinator.services.frames import MOST_BYTES, Frames
 from coordinator.services.openai import BadUpstream, LacksCall
 from engines import calls, registry
 from engines.contract import Model
+from jobs import errors
 from tests.unit.engine_fake import Asked, Engine
 from tests.unit.test_engines import CONFIG, WEIGHTS, model
 from tests.unit.test_service_gateway import Client, asleep, pieces, with_engines
 
 Json = dict[str, Any]
-RESPONSE = {"id": "resp_1", "object": "response", "status": "completed", "model": "chat", "output": []}
+RESPONSE: dict[str, Any] = {"id": "resp_1", "object": "response", "status": "completed", "model": "chat", "output": []}
 USED = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10, "input_tokens_details": {"cached_tokens": 6}}
 BEGIN = {"type": "message", "role": "assistant", "content": [], "model": "chat"}
 
@@ -38,13 +39,13 @@ def events_of(text: bytes) -> list[Json]:
 
 
 #: A complete stream of vLLM, and an incomplete one of llama.cpp.
-COMPLETE = [
+COMPLETE: list[dict[str, Any]] = [
     {"type": "response.created", "sequence_number": 0, "response": {**RESPONSE, "usage": None}},
     {"type": "response.output_text.delta", "sequence_number": 1, "output_index": 0, "content_index": 0,
      "item_id": "msg_1", "delta": "a"},
     {"response": {**RESPONSE, "usage": USED, "user": None}, "sequence_number": 2, "type": "response.completed"},
 ]  # fmt: skip
-MESSAGE = [
+MESSAGE: list[dict[str, Any]] = [
     {"type": "message_start", "message": {
         **BEGIN, "id": "msg_1",
         "usage": {"input_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 1,
@@ -217,7 +218,7 @@ def test_an_engines_error_has_the_form_of_the_path(path: str, said: bytes, kind:
     async def work(client: Client, _engines: list[Engine]) -> None:
         for stream in (False, True):
             answer = await client.ask(body(path, stream=stream), path)
-            told = json.loads(answer.body)
+            told = json.loads(bytes(answer.body))
             assert (answer.status_code, answer.headers["content-type"]) == (400, "application/json")
             assert words in told["error"]["message"] and told["error"]["type"]
             if path == calls.MESSAGES:
@@ -233,8 +234,8 @@ def test_an_engines_error_has_the_form_of_the_path(path: str, said: bytes, kind:
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_errors_of_the_gateway_have_types_of_anthropics_api(status: int) -> None:
     types = {500: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error"}
-    errors = {500: openai.errors.ClusterError, 502: BadUpstream, 503: openai.errors.Unavailable, 504: openai.TooLate}
-    told = error_forms.body(errors[status]("why"), "/v1/messages/count_tokens")
+    raised = {500: errors.ClusterError, 502: BadUpstream, 503: errors.Unavailable, 504: openai.TooLate}
+    told = error_forms.body(raised[status]("why"), "/v1/messages/count_tokens")
     assert told == {"type": "error", "error": {"type": types[status], "message": "why"}}
 
 

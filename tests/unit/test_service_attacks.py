@@ -51,7 +51,7 @@ def answered(behaviour: Behaviour, body: dict[str, Any] | None = None) -> tuple[
         try:
             answer = await client.ask(body or {"model": "chat"})
             sent: list[bytes] = []
-            await answer(_SCOPE, _stays, _into(sent))  # type: ignore[arg-type]
+            await answer(_SCOPE, _stays, _into(sent))
             got.append((answer, b"".join(sent), client))
         finally:
             await nothing_is_held(client)
@@ -145,7 +145,7 @@ def test_who_leaves_before_the_stream_begins_holds_nothing(*, sleeps: bool) -> N
             client.stored.list = [] if sleeps else there
             answer = await client.ask(STREAM)
             assert isinstance(answer, Passed)
-            await answer(_SCOPE, left, _into([]))  # type: ignore[arg-type]
+            await answer(_SCOPE, left, _into([]))
             await nothing_is_held(client)
         assert [one.status for one in client.ended] == [499] * 5
 
@@ -177,9 +177,9 @@ def test_large_answers_wait_for_room_and_a_client_that_does_not_read_keeps_other
         second = asyncio.create_task(client.ask({"model": "chat", "size": 150_000}))
         assert (await client.ask({"model": "chat"})).status_code == 200, "small ones never wait"
         assert not second.done()
-        await first(_SCOPE, _stays, never)  # type: ignore[arg-type]
+        await first(_SCOPE, _stays, never)
         sent: list[bytes] = []
-        await (await second)(_SCOPE, _stays, _into(sent))  # type: ignore[arg-type]
+        await (await second)(_SCOPE, _stays, _into(sent))
         assert len(b"".join(sent)) > 150_000 and max(map(len, sent)) <= 1 << 16
         assert await free(client.gateway.answers, 200_000)
 

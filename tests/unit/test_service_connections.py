@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -123,10 +124,13 @@ def test_each_request_has_a_connection_that_ends_with_its_answer() -> None:
         await asked.gone()
         ended += 1
 
+    def have_ended(count: int) -> bool:
+        return ended == count
+
     async def work(client: Client, engines: list[Engine]) -> None:
         for number in range(1, 4):
             assert b"abc" in await client.text({"model": "chat"})
-            await until(lambda number=number: ended == number)
+            await until(partial(have_ended, number))
         assert len({asked.writer for asked in engines[0].asked}) == 3
 
     with_engines(1, work, noting)

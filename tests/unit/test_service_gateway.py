@@ -132,7 +132,7 @@ def with_engines(
 def test_an_answer_comes_as_the_engine_gave_it_and_the_key_is_the_replicas() -> None:
     async def work(client: Client, engines: list[Engine]) -> None:
         answer = await client.ask({"model": "chat", "prompt": "é"}, calls.COMPLETIONS)
-        assert json.loads(answer.body)["choices"] == [{"text": "abc"}] and answer.status_code == 200
+        assert json.loads(bytes(answer.body))["choices"] == [{"text": "abc"}] and answer.status_code == 200
         [asked] = engines[0].asked
         assert asked.head.startswith("POST /v1/completions HTTP/1.1") and "Bearer key-1" in asked.head
         assert asked.body == {"model": "chat", "prompt": "é"}
@@ -456,7 +456,7 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
         with pytest.raises(NoReplica) as refused:
             await client.ask({"model": "chat"})
         answer = error_forms.refused(refused.value, "/v1/completions")
-        body = json.loads(answer.body)
+        body = json.loads(bytes(answer.body))
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "5"
         assert body["error"]["code"] == "no_ready_replica" and body["waiting_because"] == "no replica has begun yet"
         with pytest.raises(UnknownModel, match="there are chat"):
@@ -574,7 +574,7 @@ def test_errors_of_the_engine_are_the_clients(status: int) -> None:
 
     async def work(client: Client, _engines: list[Engine]) -> None:
         answer = await client.ask(STREAM)
-        assert answer.status_code == status and json.loads(answer.body)["error"]["message"] == "too long"
+        assert answer.status_code == status and json.loads(bytes(answer.body))["error"]["message"] == "too long"
 
     with_engines(1, work, wrong)
 
@@ -670,7 +670,7 @@ def test_a_stream_that_waits_ends_with_an_error_frame_where_redis_goes(monkeypat
         asleep(client)
         answer = pieces(await client.ask(STREAM))
         assert await anext(answer) == b": waiting\n\n"
-        client.stored.replicas = gone  # type: ignore[method-assign]
+        monkeypatch.setattr(client.stored, "replicas", gone)
         rest = b"".join([piece async for piece in answer]).replace(b": waiting\n\n", b"")
         assert b"redis cannot be reached" in rest and b"ask again" in rest and rest.startswith(b"data: ")
         assert [exchange.status for exchange in client.ended] == [503]

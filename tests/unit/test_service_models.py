@@ -51,7 +51,7 @@ def runner(bench: Bench, memory_mib: int, *gpus: int) -> None:
         "cpus": 8, "memory_mib": memory_mib, "host": "h", "labels": [],
         "gpus": [{"memory_mib": each, "compute_capability": "9.0"} for each in gpus],
     }  # fmt: skip
-    row = {"device": "runner", "state": "idle", "lanes": 1, "host": "h", "offer": json.dumps(offer)}
+    row: dict[str, Any] = {"device": "runner", "state": "idle", "lanes": 1, "host": "h", "offer": json.dumps(offer)}
     bench.store.fleet.heartbeat("runner-1", bench.store.fleet.birth(), row)
 
 

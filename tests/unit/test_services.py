@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.composition import on_behalf_of
-from coordinator.services import absences, figures, reconciler, routing, tally
+from coordinator.services import absences, figures, routing, tally
 from coordinator.services.figures import Exchange
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
@@ -61,7 +61,8 @@ class Served(Api):
         client.zadd(keys.WORKERS, {more.get("worker", "runner-1"): self.store.clock.now() * 1000 + 600_000})
         client.hset(keys.job(job), "state", "running")
         client.hset(keys.job_lease(job), f"runner-1/{job}", "0:1:0:0:0:0:runner-1/0")
-        fields = {"state": state, "why": "", "address": "127.0.0.1", "port": 9, "key": "k" * 16, "host": "h"}
+        fields: dict[str, Any] = {"state": state, "why": "", "key": "k" * 16}
+        fields |= {"address": "127.0.0.1", "port": 9, "host": "h"}
         assert self.store.services.report(job, f"runner-1/{job}", {**fields, "worker": "runner-1", **more})
 
     def die(self, job: str, error: str = "exit code 3") -> None:
@@ -137,7 +138,8 @@ def test_a_replica_that_dies_is_followed_by_another_after_a_while_and_its_log_st
     both.serve(replicas=2)
     both.leader.round()
     first, stays = both.jobs()
-    both.run(first), both.run(stays)
+    both.run(first)
+    both.run(stays)
     both.die(first)
     both.leader.round()
     both.leader.round()
@@ -219,7 +221,7 @@ def test_two_leaders_at_once_begin_no_replica_twice(api: Served) -> None:
 def test_a_replica_that_is_to_end_gets_no_requests_and_is_cancelled_when_it_has_none(
     api: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler.planning, "SETTLE_MS", 0)
+    monkeypatch.setattr("coordinator.services.reconciler.planning.SETTLE_MS", 0)
     api.serve()
     api.leader.round()
     [job] = api.jobs()
@@ -459,7 +461,7 @@ def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Ser
 
 
 def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally.metrics, "MAX_TENANTS", 2)
+    monkeypatch.setattr("coordinator.services.tally.metrics.MAX_TENANTS", 2)
     exporter = api.exporter()
     counter = tally.Tally(api.store.services, exporter)
     for model in ("a", "b", "c", "d", "a"):

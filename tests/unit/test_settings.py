@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,10 +96,11 @@ def test_a_containers_limit_bounds_the_memory(
 def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "redis_url").write_text("redis://:hush@redis:6379/0\n")
     (tmp_path / "cluster_token").write_text("\n")
-    assert Settings(_secrets_dir=tmp_path).redis_url == "redis://:hush@redis:6379/0"
-    assert Settings(_secrets_dir=tmp_path).cluster_token == ""
+    secrets: dict[str, Any] = {"_secrets_dir": tmp_path}
+    assert Settings(**secrets).redis_url == "redis://:hush@redis:6379/0"
+    assert Settings(**secrets).cluster_token == ""
     monkeypatch.setenv("REDIS_URL", "redis://other:1/0")
-    assert Settings(_secrets_dir=tmp_path).redis_url == "redis://other:1/0"
+    assert Settings(**secrets).redis_url == "redis://other:1/0"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_it_is_read_in_a_full_redis(store: Store) -> None:
 
 def test_too_many_are_joined_and_nothing_is_lost(store: Store) -> None:
     put(store, 3000)
-    found = spans.read(store, 600, 100)
+    found: Any = spans.read(store, 600, 100)
     assert len(found["spans"]) <= 100 and found["resolution_seconds"] > 0
     assert sum(span["units"] for span in found["spans"]) == 3000 * 7
     assert sum(span["leases"] for span in found["spans"]) == 3000 * 2

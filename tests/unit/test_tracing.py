@@ -150,7 +150,8 @@ class Sender(SpanSender):
 
 def submit(flow: Flows, traceparent: str = "", body: Any = JOB, path: str = "/api/submit") -> tuple[Any, str]:
     """Submit and return the answer's body and its traceparent."""
-    answer = flow.ask("POST", path, body, **({"traceparent": traceparent} if traceparent else {}))
+    headers: dict[str, Any] = {"traceparent": traceparent} if traceparent else {}
+    answer = flow.ask("POST", path, body, **headers)
     assert answer.is_success, answer.text
     return answer.json(), answer.headers.get("traceparent", "")
 
@@ -176,7 +177,7 @@ def programs_state(flow: Flows, job: str) -> str:
 
 def test_what_vendors_add_goes_to_programs_and_spans(traced: Flows, flow: Flows, collector: Collector) -> None:
     for each in (flow, traced):
-        given = {"traceparent": GIVEN, "tracestate": "congo=t61, rojo=1"}
+        given: dict[str, Any] = {"traceparent": GIVEN, "tracestate": "congo=t61, rojo=1"}
         job = each.ask("POST", "/api/submit", JOB, **given).json()["job_id"]
         assert programs_state(each, job) == "congo=t61,rojo=1"
         bad = each.ask("POST", "/api/submit", JOB, traceparent="00-x", tracestate="congo=t61").json()["job_id"]
@@ -248,7 +249,8 @@ def test_spans_tell_a_job_from_its_submission_to_its_result(traced: Flows, colle
 
 def app_spans(flow: Flows, sender: SpanSender) -> None:
     """Move the spans of requests, which the application's own sender has, to one that a test turns by hand."""
-    own = next(layer for layer in flow.app.user_middleware if "add" in layer.kwargs).kwargs["add"].__self__.spans
+    add: Any = next(layer.kwargs["add"] for layer in flow.app.user_middleware if "add" in layer.kwargs)
+    own = add.__self__.spans
     while own._requests:
         sender.add(own._requests.popleft())
 

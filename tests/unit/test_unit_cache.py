@@ -75,7 +75,8 @@ def test_what_was_dear_to_read_counts_for_four_times_as_long(
     cache: UnitCache, reads: Reads, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = iter(range(1000))
-    monkeypatch.setattr(unit_cache.time, "thread_time", lambda: float(next(cpu)))  # each reading takes a second
+    # Each reading takes a second.
+    monkeypatch.setattr("coordinator.jobs.unit_cache.time.thread_time", lambda: float(next(cpu)))
     cache.get("j")
     for later, count in ((1.0, 1), (3.9, 1), (4.1, 2), (8.0, 2), (8.2, 3)):
         clock.now = 100.0 + later

@@ -26,7 +26,7 @@ from coordinator.webhooks.sender import ATTEMPTS, PER_PLACE, WAITS, Sender
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store import Store, connection, keys
-from jobs.store.webhooks import Delivery
+from jobs.store.webhooks import Delivery, Limits
 from tests.integration.live import until
 from tests.ports import free_port
 from tests.unit import receiver
@@ -451,7 +451,7 @@ def test_a_silent_receiver_holds_up_no_other_and_has_few_connections(api: Api, s
 
 def test_what_a_killed_sender_had_is_sent_by_another(api: Api) -> None:
     """The first takes it and dies before it is noted; its lease ends, and the second one delivers."""
-    short = sender.Limits(lease_ms=300, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=16)
+    short = Limits(lease_ms=300, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=16)
     with Receiver() as taken:
         end_jobs(api, taken.url())
         _, [lost] = api.store.webhooks.take(1, short, {})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -22,15 +23,15 @@ class Cluster:
         self.read: list[str] = []
         monkeypatch.setattr(FleetReads, "workers", self._noting(FleetReads.workers))
 
-    def _noting(self, workers):  # type: ignore[no-untyped-def]
-        def noting(reads: FleetReads, names: list[bytes]) -> object:
+    def _noting(self, workers: Callable[[FleetReads, list[bytes]], Any]) -> Callable[[FleetReads, list[bytes]], Any]:
+        def noting(reads: FleetReads, names: list[bytes]) -> Any:
             self.read += sorted(name.decode() for name in names)
             return workers(reads, names)
 
         return noting
 
     def beat(self, worker: str, **facts: object) -> None:
-        given = {"device": "cpu", "state": "idle", "lanes": 2} | {name: str(value) for name, value in facts.items()}
+        given = {"device": "cpu", "state": "idle", "lanes": "2"} | {name: str(value) for name, value in facts.items()}
         self.store.fleet.heartbeat(worker, "0000000000001-a", given)
         self.settle()
 

@@ -50,7 +50,8 @@ def test_what_references_bring_is_counted_and_held_once() -> None:
 
 
 def test_size_is_that_of_json_in_utf_8() -> None:
-    for value in (1, None, "é", {"a": [1, 2.5, "\N{GRINNING FACE}"]}, [], "\ud800"):
+    values: list[Any] = [1, None, "é", {"a": [1, 2.5, "\N{GRINNING FACE}"]}, [], "\ud800"]
+    for value in values:
         written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         assert references.size_of(value) == len(written.encode(errors="surrogatepass"))
 

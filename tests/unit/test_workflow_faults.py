@@ -101,7 +101,12 @@ def test_a_fault_that_goes_away_delays_only(flow: Flows, clock: Clock, monkeypat
 
 def test_between_two_tries_there_is_a_wait(flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    break_type(monkeypatch, "artifact_delete", lambda *_: calls.append(1) or raising(KeyError())())
+
+    def fail(*_: Any) -> None:
+        calls.append(1)
+        raise KeyError
+
+    break_type(monkeypatch, "artifact_delete", fail)
     workflow = flow.submit("bad, action_type: artifact_delete, artifact: nix")
     for _ in range(5):
         assert flow.engine.look(workflow).soon
@@ -247,7 +252,12 @@ def test_a_cancelled_workflow_whose_programs_end_slowly_is_waited_for(
     flow.look(workflow)
     assert flow.row(workflow)["counts"] == {"cancelling": 1, "cancelled": 1}
     calls: list[str] = []
-    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", lambda _, job, *__, **___: calls.append(job) or ["ok"])
+
+    def cancel(_: Any, job: str, *__: Any, **___: Any) -> list[str]:
+        calls.append(job)
+        return ["ok"]
+
+    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", cancel)
     for _ in range(5):
         outcome = flow.engine.look(workflow)
         assert not outcome.again and not outcome.soon

@@ -158,7 +158,7 @@ def _start(
 ) -> dict[str, Any]:
     """Warm these kinds in this process, in this order, and have them compute with arguments of these numpy types."""
     numba_config.CACHE_DIR = cache
-    registry.computed_on = lambda device: tuple(kinds)  # type: ignore[assignment]
+    registry.computed_on = lambda device: tuple(kinds)
     if most_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     if kill_at or full_at:
@@ -166,9 +166,11 @@ def _start(
     if is_read_only:
         sys.addaudithook(_ReadOnly(cache))
     if imports_first:
-        [registry.kernel(kind, Device.CPU) for kind in kinds]
+        for kind in kinds:
+            registry.kernel(kind, Device.CPU)
     if device == "gpu":
-        [registry.warm(kind, Device.GPU) for kind in kinds]
+        for kind in kinds:
+            registry.warm(kind, Device.GPU)
     warmed = child.warm() if warms and device == "cpu" else child.Warmed()
     kernels: Any = {kind: registry.kernel(kind, Device(device)) for kind in kinds}
     for each in types:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from jobs.kinds.contract import Tick
-from jobs.kinds.paced import pacing
 from jobs.models import Partial, Spec
+
+from . import pacing
 
 
 def warm() -> None: ...
