@@ -98,10 +98,12 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "READONLY You": redis.exceptions.ReadOnlyError,
     "READONLY Can": redis.exceptions.ReadOnlyError,
     "LOADING Redis": redis.exceptions.BusyLoadingError,
+    "LOADING Valkey": redis.exceptions.BusyLoadingError,
     "MASTERDOWN Link": redis.exceptions.MasterDownError,
     "MISCONF ": Refused,
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
+    "BUSY Valkey": Refused,
     # Of a call that waits, when its server becomes a replica.
     "UNBLOCKED force": Refused,
     "unknown command `FCALL": TooOld,

@@ -156,6 +156,8 @@ def test_of_a_batch_that_fills_redis_each_job_is_answered(bench: Bench, redis_ur
         ("LOADING Redis is loading the dataset in memory", redis.exceptions.BusyLoadingError),
         ("MASTERDOWN Link with MASTER is down", redis.exceptions.MasterDownError),
         ("BUSY Redis is busy running a script.", connection.Refused),
+        ("BUSY Valkey is busy running a script.", connection.Refused),
+        ("ERR Error running script: -LOADING Valkey is loading the dataset", redis.exceptions.BusyLoadingError),
         ("ERR Error running script (call to f_1): @user_script:1: -READONLY You can't", redis.exceptions.ReadOnlyError),
         ("BUSYGROUP Consumer Group name already exists", type(None)),
         ("ERR COMMIT of 1 outside (2, 3]", type(None)),
