@@ -16,6 +16,7 @@ from jobs import exposure, logs, settings
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import TUNNEL, Settings, usable_cores, usable_memory_mib
+from jobs.store.lease_store import Row
 from jobs.worker import links
 from jobs.worker.api_attachments import ApiAttachments
 from jobs.worker.api_calls import TIMEOUT_SECONDS, Api
@@ -111,8 +112,13 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         tunnels=tunnels(settings, api),
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
     )  # fmt: skip
+
+    def row() -> Row:
+        server = worker.server
+        return host.row(server.busy(), draining=server.draining or server.stopping) if server else host.row(0)
+
     worker = Worker(
-        settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
+        settings, Device.RUNNER, settings.slots(), row,
         kinds={kind: registry.definition(kind).model_version for kind in KINDS}, room=ledger,
         shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
         sampled=Sampled(spawn=spawn_beside, gone=gone_beside),

@@ -70,19 +70,21 @@ class Host:
             self._said.add(text)
             log.error("%s", text)
 
-    def row(self, busy: int) -> dict[str, str | int | float]:
+    def row(self, busy: int, *, draining: bool = False) -> dict[str, str | int | float]:
         """Return what a runner's heartbeat says beside what every worker's does, and renew its claims to GPUs.
 
-        `busy` is the number of busy lanes. It includes lanes of replicas, which are not slots.
+        `busy` is the number of busy lanes. It includes lanes of replicas, which are not slots: a runner with replicas
+        alone is idle, but one that takes no work is drained only without them.
         """
-        why = self.cordon.why()
+        why, programs = self.cordon.why(), max(0, busy - self.ledger.replicas())
         self.lost = frozenset(self.ledger.renew())
         return {
             "offer": json.dumps(self.ledger.total()),
             "beside_replicas": json.dumps(self.ledger.beside_replicas()),
-            "busy_lanes": max(0, busy - self.ledger.replicas()),
+            "busy_lanes": programs,
             "isolation": "uid" if self.ledger.resources.isolated else "shared",
             "running": json.dumps(list(self.running.values())[:64]),
             "cordoned": why,
             **({"state": "draining" if busy else "drained"} if why else {}),
+            **({"state": "idle"} if busy and not (programs or draining or why) else {}),
         }

@@ -590,6 +590,18 @@ def test_commands_that_are_not_there_are_their_jobs_fault_where_a_shell_starts(b
     assert bench.lane.ready and not bench.host.row(0)["cordoned"]
 
 
+def test_a_runner_with_replicas_alone_is_idle_and_is_not_drained_before_they_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.host.ledger, "replicas", lambda: 1)
+    row = bench.host.row(1)
+    assert (row["state"], row["busy_lanes"]) == ("idle", 0)
+    assert "state" not in bench.host.row(2), "a program runs beside it"
+    assert "state" not in bench.host.row(1, draining=True)
+    bench.host.cordon = Cordon(bench.host.places.work, least_free=1 << 60)
+    assert bench.host.row(1)["state"] == "draining"
+
+
 def test_a_unit_that_its_host_fails_again_and_again_counts_as_tried(bench: Bench, tmp_path: Path) -> None:
     """Else a program that breaks its place would run for ever."""
     wreck = "rm -rf ../kept; touch ../kept; echo x"
