@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Job } from "../src/lib/api";
-import { middleCut, moment, shortId, titleOf, took } from "../src/lib/naming";
+import { middleCut, moment, shortId, titleOf, took, waited } from "../src/lib/naming";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
@@ -39,4 +39,11 @@ test("a duration is of the whole job, or so far", () => {
   const running = { ...job, state: "running", ended: null, seconds: 4 } as Job;
   expect(plain(took(running, Date.parse("2026-01-01T00:00:12.9Z")))).toBe("12 s so far");
   expect(took({ ...running, started: null, seconds: null } as Job, 0)).toBe("");
+});
+
+test("a job that never ran waits until now, or waited until its end", () => {
+  const created = "2026-01-01T00:00:00Z";
+  const now = Date.parse("2026-01-01T00:00:30Z");
+  expect(plain(waited({ created, ended: null }, now))).toBe("30 s waiting");
+  expect(plain(waited({ created, ended: "2026-01-01T00:00:12Z" }, now))).toBe("waited 12 s");
 });

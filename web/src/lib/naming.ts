@@ -48,3 +48,9 @@ export function took(job: Job, at: number): string {
   if (ran === null) return "";
   return ended(job) ? seconds(ran) : `${passed(Math.floor(ran))} so far`;
 }
+
+/** How long a job that never ran has waited by `at`, ms since 1970 of the cluster's clock, or waited until its end. */
+export function waited({ created, ended: end }: Pick<Job, "created" | "ended">, at: number): string {
+  const text = seconds(Math.max(0, (end ? Date.parse(end) : at) - Date.parse(created)) / 1000);
+  return end ? `waited ${text}` : `${text} waiting`;
+}

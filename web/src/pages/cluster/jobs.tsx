@@ -9,7 +9,7 @@ import { summary } from "../../lib/summary";
 import { amount, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
 import { adopt, clusterTime, connection, known, makeRoom, seenAt } from "../../lib/live";
-import { moment, shortId } from "../../lib/naming";
+import { moment, shortId, waited } from "../../lib/naming";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
@@ -222,7 +222,7 @@ function Time({ job }: { job: Job }) {
   const at = clusterTime(seenAt.value);
   const run = secondsRun(job, at);
   if (run !== null) return <span class="num">{seconds(run)}</span>;
-  return <span class="num soft waits">{seconds(Math.max(0, (at - Date.parse(job.created)) / 1000))} waiting</span>;
+  return <span class="num soft waits">{waited(job, at)}</span>;
 }
 
 /** Why it failed or waits, then its parameters: one line here, whole in the drawer. */
