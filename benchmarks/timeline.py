@@ -26,11 +26,11 @@ _BODY = {"start_number": 1, "number_count": 10}
 class Traced(Live):
     """A cluster whose coordinator and worker note their steps."""
 
-    def _run(self, name: str, command: list[str], **more: str) -> None:
+    def start_process(self, name: str, command: list[str], **more: str) -> None:
         at = command.index("-m") + 1 if "-m" in command else 0
         if at and command[at] in traced.STEPS:
             command = [*command[:at], "benchmarks.traced", *command[at:]]
-        super()._run(name, command, TRACE_FILE=str(self.trace), **more)
+        super().start_process(name, command, TRACE_FILE=str(self.trace), **more)
 
     @property
     def trace(self) -> Path:
@@ -97,7 +97,7 @@ def main(jobs: int) -> None:
         for _ in range(jobs):
             spans.append(timed(lambda: one_job(cluster)))
             time.sleep(PAUSE_SECONDS)
-            began, ended = timed(lambda: cluster._connection.ask("GET", "/health", patience=0))
+            began, ended = timed(lambda: cluster.connection.ask("GET", "/health", patience=0))
             nothing.append((ended - began) / 1e6)
             time.sleep(PAUSE_SECONDS)
         time.sleep(0.5)

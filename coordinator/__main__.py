@@ -54,7 +54,7 @@ def main(handed_over_at: str = "") -> int:
     settings = extras.drop_unusable(settings)
     _take_files()
     _give_back_memory()
-    logging.getLogger("uvicorn.error").addFilter(_is_event)
+    logging.getLogger("uvicorn.error").addFilter(is_event)
     config = uvicorn.Config(
         app.create(settings, metrics=listeners.metrics), host=settings.bind, port=settings.coordinator_port,
         log_config=None, access_log=False, timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
@@ -70,7 +70,7 @@ def main(handed_over_at: str = "") -> int:
     return 0 if server.started else 1
 
 
-def _is_event(record: logging.LogRecord) -> bool:
+def is_event(record: logging.LogRecord) -> bool:
     """Return False for what is no news.
 
     A tunnel that is accepted: runners with a replica look for new coordinators all the time. An answer without an end:

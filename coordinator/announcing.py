@@ -26,7 +26,7 @@ _ANYWHERE, _IPV4 = ("", "::", "0.0.0.0"), "0.0.0.0"
 #: Bytes of one label of a name.
 _MAX_LABEL = 63
 #: Seconds that others have to hear that it ends.
-_FAREWELL_SECONDS = 1.0
+FAREWELL_SECONDS = 1.0
 
 Stop = Callable[[], Awaitable[None]]
 
@@ -42,13 +42,13 @@ async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
     `interfaces`: addresses of this machine at which it is announced, in the place of those at which it listens.
     """
     if not is_wanted(settings):
-        return _nothing
+        return do_nothing
     if importlib.util.find_spec("zeroconf") is None:
         log.debug(
             "not announced by mDNS: pip install --require-hashes -r requirements/discovery.txt, or DISCOVERABLE=false"
         )
-        return _nothing
-    task = asyncio.create_task(_announce(settings, interfaces))
+        return do_nothing
+    task = asyncio.create_task(announce(settings, interfaces))
 
     async def stop() -> None:
         task.cancel()
@@ -58,11 +58,11 @@ async def begin(settings: Settings, interfaces: Sequence[str] = ()) -> Stop:
     return stop
 
 
-async def _nothing() -> None:
+async def do_nothing() -> None:
     return
 
 
-async def _announce(settings: Settings, interfaces: Sequence[str]) -> None:
+async def announce(settings: Settings, interfaces: Sequence[str]) -> None:
     """Announce until cancelled, and then say that it ends."""
     from zeroconf.asyncio import AsyncZeroconf
 
@@ -72,7 +72,7 @@ async def _announce(settings: Settings, interfaces: Sequence[str]) -> None:
         log.warning("not announced by mDNS: %s", error)
         return
     try:
-        info = _info(settings, interfaces)
+        info = service_info(settings, interfaces)
         await responder.async_register_service(info, allow_name_change=True)
         log.info("announced by mDNS as %s", info.name)
         await asyncio.Event().wait()
@@ -80,7 +80,7 @@ async def _announce(settings: Settings, interfaces: Sequence[str]) -> None:
         log.warning("not announced by mDNS: %s: %s", type(error).__name__, error)
     finally:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(responder.async_unregister_all_services(), _FAREWELL_SECONDS)
+            await asyncio.wait_for(responder.async_unregister_all_services(), FAREWELL_SECONDS)
         await responder.async_close()
 
 
@@ -97,7 +97,7 @@ def _places(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
     return {"interfaces": [bind]}
 
 
-def _addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
+def announced_addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
     """Return the addresses under which others reach it."""
     import ifaddr
 
@@ -111,7 +111,7 @@ def _addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
     return [address for address in found if not exposure.is_loopback(address)]
 
 
-def _info(settings: Settings, interfaces: Sequence[str]) -> Any:
+def service_info(settings: Settings, interfaces: Sequence[str]) -> Any:
     from zeroconf.asyncio import AsyncServiceInfo
 
     label = f"{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[: _MAX_LABEL - 6]}-{settings.coordinator_port}"
@@ -121,5 +121,5 @@ def _info(settings: Settings, interfaces: Sequence[str]) -> Any:
     }  # fmt: skip
     return AsyncServiceInfo(
         TYPE, f"{label}.{TYPE}", port=settings.coordinator_port, properties=facts, server=f"{label}.local.",
-        parsed_addresses=_addresses(settings.bind, interfaces),
+        parsed_addresses=announced_addresses(settings.bind, interfaces),
     )  # fmt: skip

@@ -76,7 +76,7 @@ async def held(
     size = announced(request, limit)
     among: Bodies = bodies or shared_state(request).bodies
     async with among.room(size) if size > _SMALL else nullcontext():
-        text = await _read(request, limit)
+        text = await read_body(request, limit)
         async with among.turn(len(text)):
             value = empty if not text and empty is not None else parsed(text, values)
             del text  # which is as large as what was made of it
@@ -98,7 +98,7 @@ async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> 
     among: Bodies = bodies or shared_state(request).file_bodies
     size = announced(request, limit)
     async with among.room(size) if size > _SMALL else nullcontext():
-        body = await _read(request, limit, FILE_SECONDS)
+        body = await read_body(request, limit, FILE_SECONDS)
         async with among.turn(len(body)) if bodies else nullcontext():
             yield body
 
@@ -109,7 +109,7 @@ def announced(request: Request, limit: int) -> int:
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
 
 
-async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytes:
+async def read_body(request: Request, limit: int, seconds: float = 0.0) -> bytes:
     kept, size = BytesIO(), 0
     seconds = seconds or READ_SECONDS
     try:

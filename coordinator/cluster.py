@@ -52,7 +52,7 @@ class Cluster:
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         self.tracing = Tracing.of(settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
-        self._packers: dict[tuple[str, str], Packer] = {}
+        self.packers: dict[tuple[str, str], Packer] = {}
         self._packing = asyncio.Lock()
         #: Whether Redis has been asked, and can say what is on its disk.
         self._disk_checked = False
@@ -134,7 +134,7 @@ class Cluster:
 
     def packer(self, source: str, name: str) -> Packer | None:
         """Return the packer of a binary made of the result of the job `source`; None unless it was prepared here."""
-        return self._packers.get((source, name))
+        return self.packers.get((source, name))
 
     async def prepare(self, kind: str, name: str, source: str, stored: ResultText) -> Packer:
         """Make the packer of a binary from the stored result of the job `source`, and cache it for later requests.
@@ -146,9 +146,9 @@ class Cluster:
             if made := self.packer(source, name):  # by an earlier request
                 return made
             made = await run_in_threadpool(lambda: definition.binary(name, JsonReader(stored.pieces())))
-            while len(self._packers) >= _PACKERS:
-                del self._packers[next(iter(self._packers))]
-            self._packers[(source, name)] = made
+            while len(self.packers) >= _PACKERS:
+                del self.packers[next(iter(self.packers))]
+            self.packers[(source, name)] = made
         return made
 
     def ask(self, job_id: str, name: str, choice: Mapping[str, str], asker: Asker) -> str:

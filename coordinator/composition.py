@@ -112,7 +112,7 @@ class Replica:
             wire = cluster.store.wire
             wire.open()
             started.push_async_callback(wire.close)
-            started.push_async_callback(await _serve_calls(app, self.settings))
+            started.push_async_callback(await serve_calls(app, self.settings))
             started.push_async_callback(await announcing.begin(self.settings))
             yield
 
@@ -250,7 +250,7 @@ def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Tree
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 
 
-async def _serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
+async def serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
     """Start the gRPC server if the settings enable it, and return the function that stops it."""
     if settings.grpc_port:
         from coordinator.rpc import server  # needs packages that others do without

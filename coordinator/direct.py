@@ -103,14 +103,14 @@ class Direct:
     def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute], handlers: Handlers) -> None:
         self._app = app
         self._handlers = handlers
-        self._plans: dict[tuple[str, str], Plan | None] = {}
+        self.plans: dict[tuple[str, str], Plan | None] = {}
         for route in routes:
             if isinstance(route, APIRoute) and not route.param_convertors:
                 for method in route.methods or ():
-                    self._plans.setdefault((method, route.path), plan(route))
+                    self.plans.setdefault((method, route.path), plan(route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._plans.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        found = self.plans.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         if found is None or scope.get("root_path"):
             await self._app(scope, receive, send)
             return

@@ -38,15 +38,15 @@ class Fresh(Generic[Value]):
     def __init__(self, read: Callable[[str], Awaitable[Value]]) -> None:
         self._read = read
         #: What was read last is at the end.
-        self._kept: OrderedDict[str, _Kept[Value]] = OrderedDict()
+        self.entries: OrderedDict[str, _Kept[Value]] = OrderedDict()
 
     async def since(self, key: str, moment: float) -> Value:
         """Return the value, read at this moment or later; those who wait for the same read share its error."""
-        return await self._since(key, self._kept.get(key) or _Kept(), moment)
+        return await self._since(key, self.entries.get(key) or _Kept(), moment)
 
     async def anew(self, key: str, moment: float) -> Value:
         """Return the same for who missed something in what there was, SOON_SECONDS after the read before at least."""
-        kept = self._kept.get(key) or _Kept()
+        kept = self.entries.get(key) or _Kept()
         if kept.last and kept.is_older(moment):
             await asyncio.sleep(kept.last[0] + SOON_SECONDS - moment)
         return await self._since(key, kept, moment)
@@ -60,8 +60,8 @@ class Fresh(Generic[Value]):
         return kept.last[1]
 
     def _begin(self, key: str, kept: _Kept[Value]) -> None:
-        kept.begun, self._kept[key] = time.monotonic(), kept
-        self._kept.move_to_end(key)
+        kept.begun, self.entries[key] = time.monotonic(), kept
+        self.entries.move_to_end(key)
         kept.reading = asyncio.create_task(self._read_into(key, kept))
         kept.reading.add_done_callback(_heard)
         self._forget(kept.begun)
@@ -72,8 +72,8 @@ class Fresh(Generic[Value]):
 
     def _forget(self, now: float) -> None:
         """Forget what nobody has asked for; a read that somebody waits for goes on."""
-        while len(self._kept) > MOST or next(iter(self._kept.values())).begun < now - KEEP_SECONDS:
-            self._kept.popitem(last=False)
+        while len(self.entries) > MOST or next(iter(self.entries.values())).begun < now - KEEP_SECONDS:
+            self.entries.popitem(last=False)
 
 
 def _heard(reading: asyncio.Task[None]) -> None:

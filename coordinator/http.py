@@ -81,7 +81,7 @@ _identity = _Identity()
 AskerDep = Annotated[Asker, Depends(_identity)]
 
 
-async def _visible_job(
+async def visible_job(
     cluster: ClusterDep,
     asker: AskerDep,
     job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="A job's id.")],
@@ -92,7 +92,7 @@ async def _visible_job(
     return job_id
 
 
-JobId = Annotated[str, Depends(_visible_job)]
+JobId = Annotated[str, Depends(visible_job)]
 
 
 async def _place(

@@ -130,9 +130,9 @@ class Leader:
     def _join_marks(self) -> None:
         for kind in registry.names():
             for name, mark in registry.definition(kind).mark_kinds.items():
-                self._join(kind, name, mark)
+                self.join_mark(kind, name, mark)
 
-    def _join(self, kind: str, name: str, mark: MarkKind) -> None:
+    def join_mark(self, kind: str, name: str, mark: MarkKind) -> None:
         """Join a mark's ranges once there are an eighth and 64 more than the last time left.
 
         Many that do not touch would be read again and again for nothing.

@@ -45,7 +45,7 @@ def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small, "derive": _derive}
+    answers: dict[str, Callable[..., Any]] = {"lease": compute_lease, "small": compute_small, "derive": _derive}
     try:
         pipe.send(warm(recompile))
         while True:
@@ -93,7 +93,7 @@ def _die_with(parent: int) -> None:
     os._exit(1)
 
 
-def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
+def compute_lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
     """Compute a lease: (upto, encoded partial, seconds) or the KernelFailed."""
     deadline = time.monotonic() + long_seconds
 
@@ -108,7 +108,7 @@ def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: f
         return failure
 
 
-def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
+def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
     """Compute small jobs: each is a Whole or the KernelFailed. UPTO is the place of the one that is computed."""
     answers = []
     for shared[UPTO], (kind, spec, total) in enumerate(jobs):

@@ -41,7 +41,7 @@ END_SECONDS = 10.0
 #: How often the parent looks at a task's stop flag.
 LOOK_SECONDS = 0.05
 
-_spawn = multiprocessing.get_context("spawn")
+spawn_context = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
@@ -63,12 +63,12 @@ class ChildLane:
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid
+        return self.child_process.pid
 
     @property
     def ready(self) -> bool:
         """True while its child is alive, warm and without work."""
-        return self._free and self._process.is_alive()
+        return self._free and self.child_process.is_alive()
 
     @property
     def at(self) -> int:
@@ -81,13 +81,13 @@ class ChildLane:
         self._free = False
         #: Until when a child that did not stop in time may still answer; monotonic seconds.
         self._late_until = 0.0
-        ours, theirs = _spawn.Pipe()
-        shared = _spawn.RawArray("q", 2)
+        ours, theirs = spawn_context.Pipe()
+        shared = spawn_context.RawArray("q", 2)
         arguments = (theirs, shared, os.getpid(), tuple(recompile))
-        process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
+        process = spawn_context.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         with theirs:
             process.start()
-        self._pipe, self._shared, self._process = ours, shared, process
+        self._pipe, self._shared, self.child_process = ours, shared, process
         self.restarts += 1
 
     def warm_up(self) -> Warmed:
@@ -101,8 +101,8 @@ class ChildLane:
         try:
             return self.warm_up()
         except LaneDied as died:
-            self._process.join(END_SECONDS)
-            if -(self._process.exitcode or 0) not in CRASHES:
+            self.child_process.join(END_SECONDS)
+            if -(self.child_process.exitcode or 0) not in CRASHES:
                 raise
             return Warmed(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
 
@@ -173,7 +173,7 @@ class ChildLane:
     def _has_come_late(self) -> bool:
         """Waits for the answer that nobody wants any more: its child is warm."""
         patience = self._late_until - time.monotonic()
-        if patience <= 0 or not wait([self._pipe, self._process.sentinel], timeout=patience):
+        if patience <= 0 or not wait([self._pipe, self.child_process.sentinel], timeout=patience):
             return False
         with contextlib.suppress(LaneDied):
             self._read()
@@ -196,11 +196,11 @@ class ChildLane:
         """
         deadline = time.monotonic() + patience
         while True:
-            wait([self._pipe, self._process.sentinel], timeout=LOOK_SECONDS)
+            wait([self._pipe, self.child_process.sentinel], timeout=LOOK_SECONDS)
             if self._pipe.poll():
                 return self._read()
-            if not self._process.is_alive():
-                raise LaneDied(f"lane {self.name}: its process ended with {self._process.exitcode}")
+            if not self.child_process.is_alive():
+                raise LaneDied(f"lane {self.name}: its process ended with {self.child_process.exitcode}")
             if time.monotonic() > deadline or (task and self._outlives_a_stop(task)):
                 raise LaneDied(f"lane {self.name}: its process did not stop")
             if dropped():
@@ -220,8 +220,8 @@ class ChildLane:
             raise LaneDied(f"lane {self.name}: {error or 'its pipe closed'}") from error
 
     def _end(self) -> None:
-        self._process.kill()
-        self._process.join()
+        self.child_process.kill()
+        self.child_process.join()
         self._pipe.close()
 
     def close(self) -> None:

@@ -46,27 +46,27 @@ class CupyDevice:
             passed = tuple(
                 each if isinstance(each, self._cupy.ndarray) else np.uint64(int(each) % 2**64) for each in arguments
             )
-            with self._translated(), self._stream():
+            with self._translated(), self.use_stream():
                 module.get_function(name)((blocks,), (threads,), passed)
 
         return launch
 
     def put(self, values: Any) -> gpu.Array:
-        with self._translated(), self._stream() as stream:
+        with self._translated(), self.use_stream() as stream:
             array = self._cupy.asarray(np.ascontiguousarray(values))
             stream.synchronize()  # other threads may read it next
             return array
 
     def zeros(self, length: int, kind: Any) -> gpu.Array:
-        with self._translated(), self._stream():
+        with self._translated(), self.use_stream():
             return self._cupy.zeros(length, kind)
 
     def get(self, array: gpu.Array) -> Any:
-        with self._translated(), self._stream() as stream:
+        with self._translated(), self.use_stream() as stream:
             return array.get(stream=stream, blocking=True)
 
     @contextmanager
-    def _stream(self) -> Iterator[Any]:
+    def use_stream(self) -> Iterator[Any]:
         """Use this thread's own stream: launches of two lanes are in flight at once."""
         if not hasattr(self._own, "stream"):
             self._own.stream = self._cupy.cuda.Stream(non_blocking=True)

@@ -384,12 +384,12 @@ def begin_anew(visible: str) -> NoReturn:
 
 
 #: Settings that came by another way than the environment, where a child or another process could read them.
-_given: dict[str, Any] = {}
+given_settings: dict[str, Any] = {}
 
 
 def give(**settings: Any) -> None:
     """Have `load` return settings with these values from now on, whatever the environment says."""
-    _given.update(settings)
+    given_settings.update(settings)
     load.cache_clear()
 
 
@@ -400,4 +400,4 @@ def give_worker_token(token: str) -> None:
 
 @lru_cache
 def load() -> Settings:
-    return Settings(**_given)
+    return Settings(**given_settings)

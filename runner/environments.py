@@ -62,7 +62,7 @@ class Environments:
         """
         text = _text(requirements)
         place = self._folder / self._key(text, tenant)
-        while not self._took(place):
+        while not self.take_place(place):
             if not self._building.acquire(timeout=_LOOK_SECONDS):
                 if stopped():
                     raise Stopped
@@ -83,7 +83,7 @@ class Environments:
         with self._taking:
             self._users[place] -= 1
 
-    def _took(self, place: Path) -> bool:
+    def take_place(self, place: Path) -> bool:
         """Take an environment that is ready; it counts as used now."""
         with self._taking:
             if not _ready(place).exists():

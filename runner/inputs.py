@@ -19,7 +19,7 @@ from threads_protocol.manifest import Entry
 MOST_JOBS = 8
 #: Items of a job, and bytes of one as it stands in its file: a program gets it as one text.
 MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
-_PIECE = 1 << 20
+PIECE = 1 << 20
 _LINE_END = re.compile(rb"\n")
 
 Input = TypeVar("Input")
@@ -53,20 +53,20 @@ class Items:
     def __init__(self, path: Path) -> None:
         self._stream = path.open("rb")
         self._lock = threading.Lock()
-        self._offsets = array("Q", [0])
+        self.offsets = array("Q", [0])
         at = 0
-        while (piece := self._stream.read(_PIECE)) and len(self._offsets) <= MOST_ITEMS:
+        while (piece := self._stream.read(PIECE)) and len(self.offsets) <= MOST_ITEMS:
             ends = (match.end() for match in _LINE_END.finditer(piece))
-            self._offsets.extend(at + end for end in islice(ends, MOST_ITEMS))
+            self.offsets.extend(at + end for end in islice(ends, MOST_ITEMS))
             at += len(piece)
-        if self._offsets[-1] < at:
-            self._offsets.append(at)
+        if self.offsets[-1] < at:
+            self.offsets.append(at)
 
     def line(self, unit: int) -> str:
         """Return a unit's item as JSON. Raises NoItem."""
-        if unit >= len(self._offsets) - 1:
-            raise NoItem(f"the file of items has {len(self._offsets) - 1} lines, none for unit {unit}")
-        start, end = self._offsets[unit : unit + 2]
+        if unit >= len(self.offsets) - 1:
+            raise NoItem(f"the file of items has {len(self.offsets) - 1} lines, none for unit {unit}")
+        start, end = self.offsets[unit : unit + 2]
         if end - start > LONGEST_ITEM:
             raise NoItem(f"the item of unit {unit} has {end - start} bytes; at most {LONGEST_ITEM}")
         return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()

@@ -25,7 +25,7 @@ class Log:
         self._piece = min(_PIECE, last // 64)
         self._head = bytearray()
         #: Of many bytes each, however few a program writes at once.
-        self._tail: collections.deque[bytearray] = collections.deque()
+        self.tail: collections.deque[bytearray] = collections.deque()
         self._tail_bytes = 0
         self.total_bytes = 0
         self.dropped_bytes = 0
@@ -37,21 +37,21 @@ class Log:
             data, self._room = data[self._room :], max(0, self._room - len(data))
         if data:
             self._tail_bytes += len(data)
-            if self._tail and len(self._tail[-1]) + len(data) <= self._piece:
-                self._tail[-1] += data
+            if self.tail and len(self.tail[-1]) + len(data) <= self._piece:
+                self.tail[-1] += data
             else:
-                self._tail.append(bytearray(data))
+                self.tail.append(bytearray(data))
             self._drop()
 
     def _drop(self) -> None:
-        while self._tail_bytes - len(self._tail[0]) >= self._last:
-            dropped = len(self._tail.popleft())
+        while self._tail_bytes - len(self.tail[0]) >= self._last:
+            dropped = len(self.tail.popleft())
             self._tail_bytes -= dropped
             self.dropped_bytes += dropped
 
     def content(self) -> bytes:
         """Return what is kept."""
-        return b"".join([self._head, self._gap(), *self._tail])
+        return b"".join([self._head, self._gap(), *self.tail])
 
     def _gap(self) -> bytes:
         return b"\n[%d bytes were dropped here]\n" % self.dropped_bytes if self.dropped_bytes else b""
@@ -68,7 +68,7 @@ class Log:
         if offset < head:
             return offset, bytes(self._head[offset : offset + most])
         offset = max(offset, begin)
-        return offset, b"".join(self._tail)[offset - begin : offset - begin + most]
+        return offset, b"".join(self.tail)[offset - begin : offset - begin + most]
 
 
 class Drain:

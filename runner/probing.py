@@ -55,7 +55,7 @@ class Probe(threading.Thread):
         super().__init__(name=f"probe-{at.port}", daemon=True)
         self._at, self._path, self._start_seconds, self._report = at, path, start_seconds, report
         self._ended = threading.Event()
-        self._state = "starting"
+        self.replica_state = "starting"
         self._why = ""
         self._began = self._well_at = self._looked_at = time.monotonic()
         self._reported_at = -1e9
@@ -65,8 +65,8 @@ class Probe(threading.Thread):
     def run(self) -> None:
         """Ask and report, whatever fails, until stopped; then report that it stops."""
         while not self._ended.is_set():
-            self._tell(*self._judged(self._asked()))
-            self._ended.wait(STARTING_SECONDS if self._state == "starting" else READY_SECONDS)
+            self._tell(*self.judge(self._asked()))
+            self._ended.wait(STARTING_SECONDS if self.replica_state == "starting" else READY_SECONDS)
         self._tell("stopping", "")
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class Probe(threading.Thread):
             link.close()
         return "" if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES else f"{self._path} answers {status}"
 
-    def _judged(self, wrong: str) -> tuple[str, str]:
+    def judge(self, wrong: str) -> tuple[str, str]:
         """Return its state by one answer, and why."""
         now = time.monotonic()
         self._pass_over(now)
@@ -93,13 +93,13 @@ class Probe(threading.Thread):
             self._well_at, self._failures = now, 0
             return "ready", ""
         self._failures += 1
-        if self._state == "starting":
+        if self.replica_state == "starting":
             if now - self._began > self._start_seconds:
                 self.fault = f"it was not ready within start_timeout_seconds, {self._start_seconds:g}: {wrong}"
             return "starting", wrong
         if now - self._well_at > UNHEALTHY_SECONDS:
             self.fault = f"it was unhealthy for {UNHEALTHY_SECONDS:g} s: {wrong}"
-        return ("unhealthy", wrong) if self._failures >= FAILURES else (self._state, self._why)
+        return ("unhealthy", wrong) if self._failures >= FAILURES else (self.replica_state, self._why)
 
     def _pass_over(self, now: float) -> None:
         """Count no time for which nobody looked."""
@@ -112,9 +112,9 @@ class Probe(threading.Thread):
     def _tell(self, state: str, why: str) -> None:
         """Report a state that is new, and each every REPORT_SECONDS."""
         now = time.monotonic()
-        if state == self._state and now - self._reported_at < REPORT_SECONDS:
+        if state == self.replica_state and now - self._reported_at < REPORT_SECONDS:
             return
-        self._state, self._why, self._reported_at = state, why, now
+        self.replica_state, self._why, self._reported_at = state, why, now
         try:
             self._report(state, why)
         except Exception as error:

@@ -48,9 +48,9 @@ LONGEST_CANCEL = 25.0
 MARGIN_SECONDS = 3.0
 TTL_SECONDS = PROGRAM_TTL_MS / 1000
 #: Seconds between two tries of a call.
-_RETRY_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 #: A program that every host has, and the seconds that it may take.
-_PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
+PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
 #: Errors of a job's own that keep a unit from being started.
 _JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, NotBuilt, NoItem, ValueError, RecursionError)
 
@@ -65,7 +65,7 @@ class Run:
     """One lease. `go` runs its units in the lane's thread."""
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
-        self._host, self._place, self._task = host, place, task
+        self.host, self.place, self._task = host, place, task
         self._job, self._token = task.facts.job_id, task.grant.token
         self._command = commands.read(task.facts.spec)
         self._around = commands.Surroundings(job=self._job, folder="")
@@ -87,8 +87,8 @@ class Run:
         self._environment_taken: Path | None = None
 
     @cached_property
-    def _files(self) -> Files:
-        return self._host.files(self._job, self._token, self._must_stop)
+    def files(self) -> Files:
+        return self.host.files(self._job, self._token, self._must_stop)
 
     def go(self) -> tuple[Computed, bytes]:
         """Return what is left to be committed. Raises LeaseEnded, LaneDied."""
@@ -96,19 +96,19 @@ class Run:
             return self._go()
         except (Given, Stale) as given:
             log.info("a lease was given up: %s", given or "stale", extra={"job_id": self._job})
-            self._place.forget()
+            self.place.forget()
             return self._nothing()
         finally:
             self._clean_up()
-            self._host.running.pop(self._place.slot.name, None)
+            self.host.running.pop(self.place.slot.name, None)
             if self._workspace is not None:
-                self._host.workspaces.give_back(self._workspace, self._place.uid)
+                self.host.workspaces.give_back(self._workspace, self.place.uid)
             if self._environment_taken is not None:
-                self._host.environments.give_back(self._environment_taken)
+                self.host.environments.give_back(self._environment_taken)
 
     def _go(self) -> tuple[Computed, bytes]:
         try:
-            self._place.forget()
+            self.place.forget()
             self._run_units()
             return self._finished()
         except (HostFault, OSError) as fault:
@@ -121,9 +121,9 @@ class Run:
         """Give back the unit that this host failed, which does not count, unless it fails that one again and again."""
         log.error("this host failed a unit, which does not count: %s", fault, extra={"job_id": self._job})
         self._clean_up()
-        times = self._host.cordon.failed_unit(self._job, self._unit)
+        times = self.host.cordon.failed_unit(self._job, self._unit)
         if times >= MOST_FAULTS and not self._ms:
-            self._place.forget()
+            self.place.forget()
             words = f"this host failed it {times} times in a row: {fault}"
             self._fail(Failure(error=words, reason="not started"))
         time.sleep(1.0)  # the next one would probably fail as well
@@ -132,8 +132,8 @@ class Run:
     def _clean_up(self) -> None:
         """Remove the files of a program now: while the disk is full, no later unit starts here and removes them."""
         try:
-            if self._place.dirty:
-                self._place.discard()
+            if self.place.dirty:
+                self.place.discard()
         except (OSError, GuardDied) as error:
             log.error("the folder of a program cannot be removed: %s", error, extra={"job_id": self._job})
 
@@ -160,7 +160,7 @@ class Run:
     def _should_end(self) -> bool:
         """Tell whether what is finished is to be committed now, or nothing more may start."""
         long = time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
-        return bool(self._task.stop) or self._host.stopping() or (long and self._unit > self._first)
+        return bool(self._task.stop) or self.host.stopping() or (long and self._unit > self._first)
 
     def _prepare(self) -> Failure | None:
         """Make the workplace ready; return why the first unit cannot start, if the job is the reason."""
@@ -169,10 +169,10 @@ class Run:
             self._prepare_folder()
             workspace = self._take_workspace() if command.workspace else ""
             self._around = commands.Surroundings(
-                job=self._job, folder=str(self._place.folder.path), workspace=workspace,
+                job=self._job, folder=str(self.place.folder.path), workspace=workspace,
                 traceparent=self._task.facts.traceparent, tracestate=self._task.facts.tracestate,
-                gpus=",".join(gpu.uuid for gpu in self._host.ledger.gpus(self._place.slot.name)),
-                secrets=self._persist(self._files.secrets) if command.secrets else {},
+                gpus=",".join(gpu.uuid for gpu in self.host.ledger.gpus(self.place.slot.name)),
+                secrets=self._persist(self.files.secrets) if command.secrets else {},
             )  # fmt: skip
             if command.python and is_here(command.module):
                 self._around = replace(self._around, python_bin=str(Path(sys.executable).parent))
@@ -188,32 +188,32 @@ class Run:
 
     def _take_workspace(self) -> str:
         """Return the path of the job's workspace; programs of another slot's user would lose it to this one's."""
-        key, uid = (self._task.facts.tenant, self._command.workspace), self._place.uid
+        key, uid = (self._task.facts.tenant, self._command.workspace), self.place.uid
         if self._workspace is None:
-            if not self._host.workspaces.take(key, uid, self._must_stop):
+            if not self.host.workspaces.take(key, uid, self._must_stop):
                 raise Given("stopped while its workspace was in use")
             self._workspace = key
-        return str(self._host.places.workspace(*key, uid))
+        return str(self.host.places.workspace(*key, uid))
 
     def _prepare_folder(self) -> None:
         try:
-            self._persist(lambda: self._place.prepare(self._task.facts, self._command, lambda: self._files))
+            self._persist(lambda: self.place.prepare(self._task.facts, self._command, lambda: self.files))
         except (OSError, Damaged) as error:
             raise HostFault(f"the folder of a program could not be made: {error}") from error
 
     def _make_environment(self) -> Failure | None:
         recorder = Recorder()
         try:
-            folder = self._host.environments.take(
-                self._place.folder.path / self._command.python, self._task.facts.tenant,
-                home=self._place.folder.path, environment=self._environment(self._unit, None), uid=self._place.uid,
+            folder = self.host.environments.take(
+                self.place.folder.path / self._command.python, self._task.facts.tenant,
+                home=self.place.folder.path, environment=self._environment(self._unit, None), uid=self.place.uid,
                 run=lambda order: _unless_stopped(self._run_program(order, recorder)),
                 stopped=self._must_stop,
             )  # fmt: skip
         except Stopped as stopped:
             raise Given("stopped") from stopped
         except NotBuilt as error:
-            self._place.keep(self._unit, recorder, ())
+            self.place.keep(self._unit, recorder, ())
             last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
             words = f"its Python environment could not be made, {error}{last and ': '}{last}"
             return Failure(error=words, reason="not started", tail=recorder.tail())
@@ -230,7 +230,7 @@ class Run:
     def _start_unit(self) -> tuple[Ended, Recorder, Failure | None]:
         recorder = Recorder()
         try:
-            if self._place.dirty:  # it could not be cleaned after the unit before
+            if self.place.dirty:  # it could not be cleaned after the unit before
                 self._prepare_folder()
             order = self._order(self._unit)
         except Stale:
@@ -238,25 +238,25 @@ class Run:
         except _JOBS_FAULTS as error:
             failed = Failure(error=f"it could not be started: {_text(error)}", reason="not started")
             return Ended(code=0), recorder, failed
-        self._host.running[self._place.slot.name] = (self._job, self._unit)
-        line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self._files)
-        self._host.live.add(line)
-        self._place.dirty = True
+        self.host.running[self.place.slot.name] = (self._job, self._unit)
+        line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self.files)
+        self.host.live.add(line)
+        self.place.dirty = True
         beside = Program(job=self._job, unit=self._unit, lease=self._token, order=order, until=self._until)
         try:
-            with self._host.shells.beside(beside):
+            with self.host.shells.beside(beside):
                 return self._run_program(order, recorder), recorder, None
         finally:
-            self._host.live.remove(line)
+            self.host.live.remove(line)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
         """Run a program to its end, once the lease is this runner's for sure. Raises Given, GuardDied."""
         while self._left() <= 0:
             if self._must_stop():
                 raise Given("no coordinator answers")
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(RETRY_SECONDS)
         self._suspended = False
-        return self._place.slot.run(order, sink, self._look, self._until)
+        return self.place.slot.run(order, sink, self._look, self._until)
 
     def _order(self, unit: int) -> Order:
         command = self._command
@@ -265,8 +265,8 @@ class Run:
             argv=self._arguments(unit, item),
             folder=self._around.folder, environment=self._environment(unit, item),
             timeout_seconds=command.timeout_seconds, stop_signal_seconds=command.stop_signal_seconds,
-            memory_bytes=command.memory_bytes or self._host.memory_bytes, processes=MOST_PROCESSES,
-            uid=self._place.uid,
+            memory_bytes=command.memory_bytes or self.host.memory_bytes, processes=MOST_PROCESSES,
+            uid=self.place.uid,
         )  # fmt: skip
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
@@ -277,7 +277,7 @@ class Run:
         if not self._command.has_items:
             return None
         if self._command.items_in_file:
-            return self._persist(lambda: self._host.inputs.items(self._job, self._files)).line(unit)
+            return self._persist(lambda: self.host.inputs.items(self._job, self.files)).line(unit)
         return json.dumps(program.item_of(self._command.spec, unit), ensure_ascii=False, separators=(",", ":"))
 
     def _take(self, ended: Ended, recorder: Recorder) -> Failure | None:
@@ -285,13 +285,13 @@ class Run:
         if ended.error and (is_of_host(OSError(ended.errno, "")) or self._blames_host(ended)):
             raise HostFault(f"a program could not be started: {ended.error}")
         if not ended.error:
-            self._host.cordon.started()
+            self.host.cordon.started()
         failed, value = report.failure(ended, recorder.tail(), self._command.timeout_seconds), None
         try:
             if failed is None:
                 failed, value = self._read_value(ended)
-            self._place.keep(self._unit, recorder, self._command.outputs)
-            self._place.restore()
+            self.place.keep(self._unit, recorder, self._command.outputs)
+            self.place.restore()
         except OSError as error:
             failed = self._make_space(error, ended, recorder)
         if failed is None:
@@ -305,20 +305,20 @@ class Run:
 
         Raises HostFault if the error has another reason, or if the disk is still full.
         """
-        self._place.discard()
-        self._place.forget_unit(self._unit)
-        if error.errno not in DISK_FULL or self._host.cordon.is_disk_full():
+        self.place.discard()
+        self.place.forget_unit(self._unit)
+        if error.errno not in DISK_FULL or self.host.cordon.is_disk_full():
             raise HostFault(f"the output of a program could not be stored: {error}") from error
-        self._place.keep(self._unit, recorder, ())
+        self.place.keep(self._unit, recorder, ())
         return report.disk_full(ended, recorder.tail())
 
     def _blames_host(self, ended: Ended) -> bool:
-        return self._host.cordon.did_not_start(self._job, ended.error, self._can_start)
+        return self.host.cordon.did_not_start(self._job, ended.error, self._can_start)
 
     def _can_start(self) -> bool:
         """Tell whether this host starts a program that is there for sure."""
-        folder, uid = self._around.folder, self._place.uid
-        probe = Order(argv=list(_PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
+        folder, uid = self._around.folder, self.place.uid
+        probe = Order(argv=list(PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
         ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
 
@@ -331,14 +331,14 @@ class Run:
 
     def _value(self) -> Any:
         """Return the value that the program wrote; a long one is set aside. Raises BadValue, ValueError."""
-        text = self._place.folder.value()
+        text = self.place.folder.value()
         if text is None:
             return None
         value = values.parsed(text)
         if len(text) <= self._command.value_bytes:
             self._value_bytes += len(text)
             return value
-        self._place.keep(self._unit, None, (), text)
+        self.place.keep(self._unit, None, (), text)
         return {"artifact": True}
 
     def _stopped(self, recorder: Recorder) -> None:
@@ -346,11 +346,11 @@ class Run:
         if self._task.stop != 2:
             return
         try:
-            self._place.forget()
-            self._place.discard()  # first: its output needs space
-            self._place.keep(self._unit, recorder, ())
-            if self._place.kept is not None:
-                self._files.keep(self._place.kept, [self._unit])
+            self.place.forget()
+            self.place.discard()  # first: its output needs space
+            self.place.keep(self._unit, recorder, ())
+            if self.place.kept is not None:
+                self.files.keep(self.place.kept, [self._unit])
         except (RedisError, OSError) as error:
             log.info("the output of a cancelled program is not kept: %s", error, extra={"job_id": self._job})
 
@@ -361,10 +361,10 @@ class Run:
         grace, left = self._command.grace_seconds, self._left()
         if self._task.stop == 2:
             return max(0.0, min(grace, LONGEST_CANCEL, left))
-        if self._place.slot.name in self._host.lost:
+        if self.place.slot.name in self.host.lost:
             log.error("another worker has claimed a program's GPU", extra={"job_id": self._job})
             return 0.0
-        if self._host.stopping():
+        if self.host.stopping():
             return max(0.0, min(grace, left))
         self._note_suspension(suspended=left <= 0)
         if time.monotonic() - self._unit_began > LONG_SECONDS:
@@ -387,7 +387,7 @@ class Run:
         return self._task.kept_at + TTL_SECONDS - MARGIN_SECONDS
 
     def _must_stop(self) -> bool:
-        return self._task.stop == 2 or self._host.stopping()
+        return self._task.stop == 2 or self.host.stopping()
 
     def _let_others_go_on(self) -> None:
         """Commit what is finished and give the units behind the one that runs to others; while calls are answered."""
@@ -398,13 +398,13 @@ class Run:
         try:
             if self._task.grant.hi > self._unit + 1:
                 self._split()
-            if self._ms and self._place.kept is None:
+            if self._ms and self.place.kept is None:
                 self._commit_and_go_on()
         except RedisError as error:
             log.info("units behind a long one wait: %s", error, extra={"job_id": self._job})
 
     def _split(self) -> None:
-        if self._host.store.leases.split(self._job, self._token, self._unit + 1):
+        if self.host.store.leases.split(self._job, self._token, self._unit + 1):
             self._task.grant = replace(self._task.grant, hi=self._unit + 1)
 
     # -- what becomes of the units ----------------------------------------------------------------------------------
@@ -418,29 +418,29 @@ class Run:
         return Computed(upto=self._unit, partial=partial, seconds=seconds), encode(partial)
 
     def _partial(self) -> Partial:
-        return program.finished(self._first, self._host.worker, self._ms, self._attempts, self._values)
+        return program.finished(self._first, self.host.worker, self._ms, self._attempts, self._values)
 
     def _upload(self, units: list[int]) -> None:
         """Keep what units left as one artifact of the job.
 
         A rejection, as where no artifacts are stored, fails the first of them, unless only logs are lost.
         """
-        folder = self._place.kept
+        folder = self.place.kept
         if folder is None:
             return
         try:
-            self._persist(lambda: self._files.keep(folder, units))
+            self._persist(lambda: self.files.keep(folder, units))
         except Stale:
             raise
         except CoordinatorRejects as error:
-            only_logs = self._place.has_only_logs
-            self._place.forget()
+            only_logs = self.place.has_only_logs
+            self.place.forget()
             if only_logs:
-                self._host.say_once(f"logs of programs are not kept: {_text(error)}")
+                self.host.say_once(f"logs of programs are not kept: {_text(error)}")
                 return
             self._forget_finished()
             self._fail(Failure(error=f"what it left cannot be kept: {_text(error)}", exit=0))
-        self._place.forget()
+        self.place.forget()
 
     def _forget_finished(self) -> None:
         self._unit = self._first
@@ -448,9 +448,9 @@ class Run:
 
     def _commit_and_go_on(self) -> int:
         """Commit what is finished; the lease goes on with this unit. Return the parts that wait to be folded."""
-        committed = self._host.store.leases.commit(
+        committed = self.host.store.leases.commit(
             self._job, self._token, self._unit, encode(self._partial()), keep=True, lo=self._first,
-            ms=round((time.monotonic() - self._began) * 1000), worker=self._host.worker, device=Device.RUNNER,
+            ms=round((time.monotonic() - self._began) * 1000), worker=self.host.worker, device=Device.RUNNER,
         )  # fmt: skip
         if not committed.merged:
             raise Given("it is stale")
@@ -467,11 +467,11 @@ class Run:
         if self._ms:
             parts = self._persist(self._commit_and_go_on)
         text = report.row(
-            failed, unit=self._unit, attempt=attempt, worker=self._host.worker, host=self._host.name
+            failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name
         )  # fmt: skip
         wait = program.wait_ms(spec, attempt, random.random())
         self._persist(
-            lambda: self._host.store.leases.fail_unit(
+            lambda: self.host.store.leases.fail_unit(
                 self._job, self._token, failed.error, most=program.most_errors(spec), wait_ms=wait, row=text,
                 unit=self._unit,
             )
@@ -496,7 +496,7 @@ class Run:
                 log.warning("%s", away(error))
                 if self._must_stop():
                     raise Given("no coordinator answers") from error
-                time.sleep(pause(error, _RETRY_SECONDS))
+                time.sleep(pause(error, RETRY_SECONDS))
 
 
 def _unless_stopped(ended: Ended) -> Ended | None:

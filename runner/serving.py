@@ -39,26 +39,26 @@ class ServiceRun(Run):
 
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         super().__init__(host, place, task)
-        self._spec = task.facts.spec
+        self.spec = task.facts.spec
         self._at: Endpoint | None = None
         self._probe: Probe | None = None
         self._python = sys.executable
 
     def _prepare(self) -> Failure | None:
-        if not self._spec["packages"] or is_here(self._spec["module"]):
+        if not self.spec["packages"] or is_here(self.spec["module"]):
             return super()._prepare()
         self._command = replace(self._command, python=PACKAGES)
         return super()._prepare()
 
     def _make_environment(self) -> Failure | None:
-        (self._place.folder.path / PACKAGES).write_text(self._spec["packages"])
+        (self.place.folder.path / PACKAGES).write_text(self.spec["packages"])
         failed = super()._make_environment()
         self._python = f"{self._around.python_bin}/python"
         return failed
 
     def _order(self, unit: int) -> Order:
-        self._at = at = endpoint(self._host.address)
-        lead = self._lead(at) if self._spec["group"] else {}
+        self._at = at = endpoint(self.host.address)
+        lead = self._lead(at) if self.spec["group"] else {}
         filled = {"port": str(at.port), "address": at.address, "python": self._python}
         own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
         own["CLUSTER_CPUS"] = str(usable_cores())
@@ -67,9 +67,9 @@ class ServiceRun(Run):
 
     def _lead(self, at: Endpoint) -> dict[str, str]:
         """Return where the replica that leads answers, once it is ready. Raises Given, ValueError."""
-        until = time.monotonic() + self._spec["start_timeout_seconds"]
+        until = time.monotonic() + self.spec["start_timeout_seconds"]
         while True:
-            found = self._persist(self._files.lead)
+            found = self._persist(self.files.lead)
             if found["leads"]:
                 return _where(at.address, at.port, at.key)
             if found["state"] == "ready":
@@ -82,13 +82,13 @@ class ServiceRun(Run):
 
     def _check_reached(self, found: Mapping[str, Any]) -> None:
         """Raise ValueError for a leader that answers on another host, and there alone."""
-        if found["host"] != self._host.name and ipaddress.ip_address(found["address"]).is_loopback:
+        if found["host"] != self.host.name and ipaddress.ip_address(found["address"]).is_loopback:
             where = f"{found['job_id']}, which leads, answers on {found['host']} alone"
             raise ValueError(f"{where}: set SERVICE_ADDRESS of its runner to an address that this host reaches")
 
     def _say_waiting(self, at: Endpoint, job: str) -> None:
         try:
-            self._report(at, "starting", f"waits for {job}, which leads, to be ready")
+            self.report(at, "starting", f"waits for {job}, which leads, to be ready")
         except Exception as error:
             log.info("what a replica waits for is not told: %s", error)
 
@@ -101,13 +101,13 @@ class ServiceRun(Run):
     def _arguments(self, unit: int, item: str | None) -> list[str]:
         assert self._at
         filled = {"port": str(self._at.port), "address": self._at.address, "python": self._python}
-        return launch.arguments(self._spec, filled)
+        return launch.arguments(self.spec, filled)
 
     def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
         if self._at is None or "CLUSTER_KEY" not in order.environment:  # it makes the environment, or tries the host
             return super()._run_program(order, sink)
-        report = partial(self._report, self._at)
-        self._probe = Probe(self._at, self._spec["health"], self._spec["start_timeout_seconds"], report)
+        report = partial(self.report, self._at)
+        self._probe = Probe(self._at, self.spec["health"], self.spec["start_timeout_seconds"], report)
         self._probe.start()
         try:
             with self._reached(self._at):
@@ -117,28 +117,28 @@ class ServiceRun(Run):
 
     def _reached(self, at: Endpoint) -> AbstractContextManager[None]:
         """Have coordinators reach a place while the context lasts."""
-        return self._host.tunnels.to(at.address, at.port) if self._host.tunnels else nullcontext()
+        return self.host.tunnels.to(at.address, at.port) if self.host.tunnels else nullcontext()
 
-    def _report(self, at: Endpoint, state: str, why: str) -> None:
+    def report(self, at: Endpoint, state: str, why: str) -> None:
         # Those of a group are told where they reach each other, besides.
-        by_tunnel_alone = self._host.tunnels is not None and not self._spec["group"]
+        by_tunnel_alone = self.host.tunnels is not None and not self.spec["group"]
         address = tunnel.ADDRESS if by_tunnel_alone else at.address
-        self._files.replica(
+        self.files.replica(
             state=state,
             why=why,
             address=address,
             port=at.port,
             key=at.key,
-            host=self._host.name,
+            host=self.host.name,
             memory_bytes=self._memory(),
             devices=self._devices(),
         )
 
     def _memory(self) -> int:
-        return processes.memory_bytes(processes.descendants(self._place.slot.pid))
+        return processes.memory_bytes(processes.descendants(self.place.slot.pid))
 
     def _devices(self) -> str:
-        gpus = self._host.ledger.gpus(self._place.slot.name)
+        gpus = self.host.ledger.gpus(self.place.slot.name)
         return ";".join(f"{gpu.name} {gpu.uuid}".replace(";", ",") for gpu in gpus) or "cpu"
 
     def _look(self) -> float | None:

@@ -113,7 +113,7 @@ class Shell(threading.Thread):
         self._lock = threading.Lock()
         #: Why it must end; empty: it goes on.
         self._why = ""
-        self._slot: Slot | None = None
+        self.shell_slot: Slot | None = None
         self._dead = threading.Event()
         self._give_up_at = float("inf")
 
@@ -124,7 +124,7 @@ class Shell(threading.Thread):
         with self._lock:
             if self._why:
                 return
-            self._why, slot = why, self._slot
+            self._why, slot = why, self.shell_slot
             self._give_up_at = min(self._give_up_at, time.monotonic() + LAST_SECONDS)
             if slot is None:  # and there will be none
                 self._dead.set()
@@ -184,7 +184,7 @@ class Shell(threading.Thread):
                 plumbing.close_theirs()
                 return None, self._why
             try:
-                slot = self._slot = Slot(self.name)
+                slot = self.shell_slot = Slot(self.name)
             except OSError as error:
                 plumbing.close_theirs()
                 return None, f"not started: {error}"

@@ -39,7 +39,7 @@ _REFUSED_SECONDS = 0.01
 _BACKLOG = 16
 
 #: Held until this process ends.
-_held: list[int] = []
+held_descriptors: list[int] = []
 
 
 def socket_of(folder: Path) -> Path:
@@ -108,12 +108,12 @@ def fetch(folder: Path = FOLDER) -> str:
     said = ""
     while True:
         try:
-            token = _ask(folder)
+            token = ask_holder(folder)
         except OSError as error:
             token, why = "", f"the keeper of the token does not answer: {error}"
         else:
             why = "the token was not given: another runner has it, or one has just ended"
-        if token and _hold(folder):
+        if token and become_holder(folder):
             return token
         if why != said:
             log.warning("%s; trying again", why)
@@ -121,21 +121,21 @@ def fetch(folder: Path = FOLDER) -> str:
         time.sleep(_AGAIN_SECONDS)
 
 
-def _ask(folder: Path) -> str:
+def ask_holder(folder: Path) -> str:
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(_ANSWER_SECONDS)
         link.connect(str(socket_of(folder)))
         return b"".join(iter(lambda: link.recv(4096), b"")).decode()
 
 
-def _hold(folder: Path) -> bool:
+def become_holder(folder: Path) -> bool:
     lock = os.open(lock_of(folder), os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return False
-    _held.append(lock)
+    held_descriptors.append(lock)
     return True
 
 

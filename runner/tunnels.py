@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 #: Seconds for which a coordinator may leave a question of the connection unanswered.
 _PONG_SECONDS = 10.0
 #: Fewest connections in a row to known coordinators, after which it believes to know all; seconds between two of those.
-_REPEATS, _QUICK_SECONDS = 4, 0.05
+_REPEATS, QUICK_SECONDS = 4, 0.05
 #: Seconds after which a connection that is not open yet holds up no further one, as where a name is slow to be found.
 _SLOW_SECONDS = 1.0
 #: Seconds until it looks again for one that is new, and for opening a connection.
@@ -39,16 +39,16 @@ class Tunnels:
         self._api = api
         self._lock = threading.Lock()
         self._ports: dict[int, str] = {}
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     @contextlib.contextmanager
     def to(self, address: str, port: int) -> Iterator[None]:
         """Let coordinators reach a port of this host while the context lasts."""
         with self._lock:
             self._ports[port] = address
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="tunnels", daemon=True)
-                self._thread.start()
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name="tunnels", daemon=True)
+                self.thread.start()
         try:
             yield
         finally:
@@ -56,7 +56,7 @@ class Tunnels:
                 del self._ports[port]
 
     def _run(self) -> None:
-        asyncio.run(_Links(self._api, self._address, self._is_over).keep())
+        asyncio.run(Links(self._api, self._address, self._is_over).keep())
 
     def _address(self, port: int) -> str | None:
         with self._lock:
@@ -67,11 +67,11 @@ class Tunnels:
         with self._lock:
             if self._ports:
                 return False
-            self._thread = None
+            self.thread = None
             return True
 
 
-class _Links:
+class Links:
     """Connections to coordinators, of one event loop."""
 
     def __init__(self, api: Api, address: Callable[[int], str | None], is_over: Callable[[], bool]) -> None:
@@ -90,7 +90,7 @@ class _Links:
             met, meeting = await asyncio.wait(meeting, timeout=_SLOW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             repeats = min((task.result() for task in met), default=repeats)
             if repeats < self._enough():
-                await asyncio.sleep(_QUICK_SECONDS)
+                await asyncio.sleep(QUICK_SECONDS)
             else:
                 repeats = 0
                 await asyncio.sleep(LOOK_SECONDS)

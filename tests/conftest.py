@@ -148,7 +148,7 @@ def _answers(url: str) -> bool:
             return False
 
 
-def _start(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_redis(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     port = free_port()
     command = [
         binary,
@@ -184,7 +184,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
         if binary is None:
             _missing(f"there is no Redis {version} here")
         elif version not in running:
-            running[version] = _start(binary, tmp_path_factory.mktemp("redis"))
+            running[version] = start_redis(binary, tmp_path_factory.mktemp("redis"))
         return running[version][1]
 
     yield serve

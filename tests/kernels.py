@@ -42,11 +42,11 @@ def compile_all() -> dict[str, str]:
 
     Return the reasons by kind if kernels are still wrong.
     """
-    wrong = _wrong_kernels()
-    return _wrong_kernels(wrong) if wrong else {}
+    wrong = wrong_kernels()
+    return wrong_kernels(wrong) if wrong else {}
 
 
-def _wrong_kernels(recompile: Collection[str] = ()) -> dict[str, str]:
+def wrong_kernels(recompile: Collection[str] = ()) -> dict[str, str]:
     """Compile or load kernels in a new process. Return why kinds are wrong. If the process fails, all are."""
     command = [sys.executable, "-m", "tests.kernels", *recompile]
     done = subprocess.run(command, cwd=TOP, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True)

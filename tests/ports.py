@@ -14,7 +14,7 @@ FIRST, LAST = 10_000, 30_000
 SHARE = 1_000
 
 
-def _share(worker: str) -> range:
+def port_range(worker: str) -> range:
     """Return the ports of a process of pytest-xdist, by its name: gw0, gw1 ...; by its number where there is none."""
     number = re.fullmatch(r"gw(\d+)", worker)
     shares = (LAST - FIRST) // SHARE
@@ -29,7 +29,7 @@ def _from_anywhere(share: range) -> list[int]:
     return [*share[begin:], *share[:begin]]
 
 
-_candidates = itertools.cycle(_from_anywhere(_share(os.environ.get("PYTEST_XDIST_WORKER", ""))))
+_candidates = itertools.cycle(_from_anywhere(port_range(os.environ.get("PYTEST_XDIST_WORKER", ""))))
 
 
 def free_port() -> int:

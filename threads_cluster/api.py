@@ -94,8 +94,8 @@ class Cluster:
         stated = environment()
         place = url or stated.url()
         kept = logins.credential_for(shown_address(place), stated) if token is None else logins.given(token)
-        self._connection = Connection(place, kept, timeout, transport)
-        self.url = self._connection.url
+        self.connection = Connection(place, kept, timeout, transport)
+        self.url = self.connection.url
         self.patience = patience
         self.wait_patience = wait_patience
 
@@ -108,26 +108,26 @@ class Cluster:
     @cached_property
     def artifacts(self) -> Artifacts:
         """Folders and files that are kept in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
-        return Artifacts(self._connection, self.patience)
+        return Artifacts(self.connection, self.patience)
 
     @cached_property
     def programs(self) -> Programs:
         """Programs that runners execute: `submit`, `units`, `fetch` and what `run` and `map` do."""
-        return Programs(self, self._connection)
+        return Programs(self, self.connection)
 
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
         """A shell beside a unit of a job; what is typed goes over another connection, from another thread."""
-        return Attachment(self._connection, typing._connection, quoted(job_id))
+        return Attachment(self.connection, typing.connection, quoted(job_id))
 
     @cached_property
     def workflows(self) -> Workflows:
         """Graphs of actions: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
-        return Workflows(self._connection, self)
+        return Workflows(self.connection, self)
 
     @cached_property
     def profiles(self) -> Profiles:
         """Telemetry that workers record: `start`, `list`, `get`, `stop`, `wait`, `fetch`, `summary`, `delete`."""
-        return Profiles(self._connection, self)
+        return Profiles(self.connection, self)
 
     def profile(self, name: str, **how: Any) -> Profile:
         """A profile around a `with` block, `how` as of `profiles.start`; afterwards it has a `summary`."""
@@ -136,12 +136,12 @@ class Cluster:
     @cached_property
     def services(self) -> Services:
         """Replicas of engines that stay up: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
-        return Services(self._connection, self)
+        return Services(self.connection, self)
 
     @cached_property
     def models(self) -> Models:
         """Artifacts with weights and a name: `list`, `get`, `register`, `download`, `copy`, `move`, `delete`."""
-        return Models(self._connection, self)
+        return Models(self.connection, self)
 
     def dask(self, workers: int = 4, *, name: str | None = None, **how: Any) -> AbstractContextManager[Any]:
         """A client of Dask's on workers of this cluster, for a `with` block: `client.submit(function, 10).result()`.
@@ -157,7 +157,7 @@ class Cluster:
     @cached_property
     def data(self) -> Data:
         """Chunks of data: `create`, `list`, `get`, `move`, `transfer`, `delete`."""
-        return Data(self._connection, self)
+        return Data(self.connection, self)
 
     def deploy(self, model_name: str, **how: Any) -> Json:
         """Serve a model, as `services.deploy`; `{deployment_id, status}`."""
@@ -172,15 +172,15 @@ class Cluster:
 
         `silence` is given, from another thread, for how many seconds a call goes on at most whose answer is 3 s late.
         """
-        self._connection.notice, self._connection.silence = notice, silence
+        self.connection.notice, self.connection.silence = notice, silence
 
     @property
     def submitted(self) -> bool:
         """Whether this connection may have submitted something, with or without an answer."""
-        return self._connection.submitted
+        return self.connection.submitted
 
     def close(self) -> None:
-        self._connection.http.close()
+        self.connection.http.close()
 
     def submit(
         self,
@@ -374,11 +374,11 @@ class Cluster:
                     if event.get("state") in TERMINAL:
                         return
             except (httpx.TransportError, ApiError) as error:
-                self._connection.endure(error, enduring)
+                self.connection.endure(error, enduring)
 
     def _stream(self, job_id: str, reader: Reader) -> Iterator[Json]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
-        with self._connection.stream(f"/api/jobs/{quoted(job_id)}/events", headers) as chunks:
+        with self.connection.stream(f"/api/jobs/{quoted(job_id)}/events", headers) as chunks:
             for message in reader.messages(chunks):
                 yield answers.checked(answers.Event, bodies.parse(message), self.url)
         raise httpx.RemoteProtocolError("the stream ended before the job")
@@ -663,7 +663,7 @@ class Cluster:
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
         """The answer, once it is as the shape says; None: any will do."""
-        answer: Json = self._connection.ask(method, path, **({"patience": self.patience} | how))
+        answer: Json = self.connection.ask(method, path, **({"patience": self.patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self.url)
 
     def _one_each(self, wanted: int, answer: Json) -> list[Json]:

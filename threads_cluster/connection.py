@@ -108,7 +108,7 @@ class Connection:
         self._transport = transport or httpx.HTTPTransport(verify=trust(self.url), trust_env=False)
         self.http = httpx.Client(base_url=stated, headers=headers, transport=self._transport, trust_env=False)
         self._headers = dict(self.http.headers)
-        self._has_user = bool(stated.userinfo)
+        self.has_user = bool(stated.userinfo)
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
 
     def ask(
@@ -222,7 +222,7 @@ class Connection:
 
         What else httpx does for each, such as to look through cookies, takes a third of a short call.
         """
-        if self._has_user or self.http.cookies or self.http.is_closed:
+        if self.has_user or self.http.cookies or self.http.is_closed:
             made = self.http.build_request(
                 method, path, params=params, headers=headers, content=content, timeout=timeout
             )  # fmt: skip

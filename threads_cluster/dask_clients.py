@@ -22,7 +22,7 @@ Json: TypeAlias = dict[str, Any]
 #: Name of the engine.
 ENGINE = "dask"
 #: Seconds for which one waits for one answer of the replica that leads, and between two looks.
-_ANSWER_SECONDS, _STEP = 5.0, 0.25
+_ANSWER_SECONDS, STEP_SECONDS = 5.0, 0.25
 _UNAVAILABLE = 503
 _MOST_ADDRESS = 200
 
@@ -96,7 +96,7 @@ def _access(cluster: Cluster, name: str, until: float) -> Json:
                 raise
             if time.monotonic() > until:
                 raise TimedOut(f"no replica of {name} leads yet: {error}") from None
-        time.sleep(_STEP)
+        time.sleep(STEP_SECONDS)
 
 
 def _address(found: Mapping[str, Any]) -> str:

@@ -69,18 +69,18 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
     except OSError as error:
         raise ClientError(f"clusters cannot be looked for: {error}") from None
     try:
-        heard = _Heard()
+        heard = Listener()
         # An answer to one asker alone would reach any of the programs of this machine that listen at this port.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS
-        rows = [row for name in sorted(heard.names)[:_MOST] if (row := _row(network, name, until))]
+        rows = [row for name in sorted(heard.names)[:_MOST] if (row := read_row(network, name, until))]
     finally:
         network.close()
     return sorted(rows, key=lambda row: str(row["url"]))
 
 
-class _Heard:
+class Listener:
     """Names that were announced and not taken back."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Heard:
             self.names.add(name)
 
 
-def _row(network: Any, name: str, until: float) -> Json | None:
+def read_row(network: Any, name: str, until: float) -> Json | None:
     """Return one announcement, asked for until then at most; None for what is no address."""
     from zeroconf import DNSQuestionType, Error, ServiceInfo
 

@@ -23,7 +23,7 @@ app = typer.Typer(
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
 #: Seconds of waiting for recordings after which progress is shown; most come sooner.
-_QUIET_SECONDS = 3.0
+QUIET_SECONDS = 3.0
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
 Tenant: TypeAlias = Annotated[
@@ -109,12 +109,12 @@ def _may_lack(row: Mapping[str, Any]) -> bool:
 
 
 def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
-    """Return a profile once it is done. After _QUIET_SECONDS, show the progress on stderr."""
+    """Return a profile once it is done. After QUIET_SECONDS, show the progress on stderr."""
     said, now, began = "", row, time.monotonic()
     try:
         for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
             text = _progress(now)
-            if text != said and now["state"] != "done" and time.monotonic() - began >= _QUIET_SECONDS:
+            if text != said and now["state"] != "done" and time.monotonic() - began >= QUIET_SECONDS:
                 show.say(text)
                 said = text
     except KeyboardInterrupt:

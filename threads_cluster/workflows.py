@@ -21,7 +21,7 @@ Text: TypeAlias = str | bytes | Mapping[str, Any]
 #: States of a workflow that has ended, well or not.
 TERMINAL = frozenset({"done", "failed", "cancelled"})
 #: Seconds between two looks, at least, and over the time that an answer took.
-_STEP, _REST = 0.5, 4.0
+STEP_SECONDS, _REST = 0.5, 4.0
 #: Seconds that validating a large text may take.
 _LONG = 30.0
 _YAML = "application/yaml"
@@ -72,7 +72,7 @@ class Workflows(Resource):
             yield course
             if course["state"] in TERMINAL:
                 return
-            pause = max(_STEP, _REST * (time.monotonic() - began))
+            pause = max(STEP_SECONDS, _REST * (time.monotonic() - began))
             if until is not None and time.monotonic() + pause > until:
                 raise TimedOut(f"workflow {workflow} is {course['state']} after {timeout:g} seconds; it goes on")
             time.sleep(pause)

@@ -67,7 +67,7 @@ class Complaints:
     """Complaints about a text: the first ones by their places, and how many there are."""
 
     def __init__(self, some: Iterable[Complaint] = ()) -> None:
-        self._kept: list[Complaint] = []
+        self.kept: list[Complaint] = []
         self.total = 0
         for each in some:
             self.add(each)
@@ -75,14 +75,14 @@ class Complaints:
     def add(self, complaint: Complaint) -> None:
         """Note one more."""
         self.total += 1
-        self._kept.append(complaint)
-        if len(self._kept) >= 2 * MAX_COMPLAINTS:
-            self._kept = self.first
+        self.kept.append(complaint)
+        if len(self.kept) >= 2 * MAX_COMPLAINTS:
+            self.kept = self.first
 
     @property
     def first(self) -> list[Complaint]:
         """The first MAX_COMPLAINTS by their places."""
-        return sorted(self._kept, key=lambda one: one.place)[:MAX_COMPLAINTS]
+        return sorted(self.kept, key=lambda one: one.place)[:MAX_COMPLAINTS]
 
     @property
     def more(self) -> int:

@@ -45,7 +45,7 @@ class Blobs:
         self.url = url
         local = {"auto_mkdir": True} if "://" not in url or url.startswith(("file:", "local:")) else {}
         try:
-            self._fs, self._root = url_to_fs(url, **local)
+            self.filesystem, self._root = url_to_fs(url, **local)
         except (ImportError, ValueError) as error:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
         #: Folder on this machine, whose writes must be made to last; None elsewhere.
@@ -64,7 +64,7 @@ class Blobs:
         except Exception:
             for path in paths:
                 with contextlib.suppress(Exception):
-                    self._fs.rm_file(path)
+                    self.filesystem.rm_file(path)
             raise
 
     def read(self, tenant: str, name: str, start: int, end: int) -> bytes:
@@ -73,7 +73,7 @@ class Blobs:
             return b""
         try:
             with _understood():
-                data: bytes = self._fs.cat_file(self._path(tenant, name), start=start, end=end)
+                data: bytes = self.filesystem.cat_file(self._path(tenant, name), start=start, end=end)
         except Lost:
             self._confirm()
             raise
@@ -86,7 +86,7 @@ class Blobs:
         for tenant, name in objects:
             try:
                 with _understood():
-                    self._fs.rm_file(self._path(tenant, name))
+                    self.filesystem.rm_file(self._path(tenant, name))
             except Lost:
                 self._confirm()
 
@@ -121,10 +121,10 @@ class Blobs:
 
     def _write(self, paths: Mapping[str, bytes]) -> None:
         if self._folder is None:
-            self._fs.pipe(dict(paths))
+            self.filesystem.pipe(dict(paths))
             return
         for path, data in paths.items():
-            self._fs.pipe_file(path, data)
+            self.filesystem.pipe_file(path, data)
         _make_last(self._folder)
 
     def _path(self, tenant: str, name: str) -> str:
@@ -133,7 +133,7 @@ class Blobs:
     def _marker(self) -> str:
         try:
             with _understood(missing=FileNotFoundError):
-                text: bytes = self._fs.cat_file(f"{self._root}/{MARKER}")
+                text: bytes = self.filesystem.cat_file(f"{self._root}/{MARKER}")
         except FileNotFoundError:
             return ""
         except errors.ClusterError as error:

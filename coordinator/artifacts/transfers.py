@@ -76,7 +76,7 @@ class Transfers:
             return []
         begun = self._index.upload(tenant, sha)
         if begun is None or number not in begun.objects:
-            self._add_part(tenant, sha, size, number, data)
+            self.add_part(tenant, sha, size, number, data)
             begun = self._index.upload(tenant, sha)
         if begun is None and self._index.get(tenant, sha):
             return []
@@ -97,7 +97,7 @@ class Transfers:
             raise errors.NotFound(f"no part of the file {sha} was uploaded", field="sha256")
         objects = _all_parts(begun)
         whole = StoredFile(size=begun.size, references=0, objects=objects)
-        verified = self._digest(tenant, whole) == sha
+        verified = self.compute_digest(tenant, whole) == sha
         ended = self._index.end_upload(tenant, sha, objects, verified=verified)
         if not ended and not self._index.get(tenant, sha):
             detail = "the parts were deleted or replaced during verification; ask again which files are missing"
@@ -121,7 +121,7 @@ class Transfers:
             raise errors.Unavailable("the upload took over an hour; send it again")
         return [sha for sha, each in zip(rows, how, strict=True) if each == "new"]
 
-    def _add_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> None:
+    def add_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> None:
         name = files.new_object()
         self._write(tenant, {name: data})
         how = self._index.add_part(tenant, sha, size, number, name)
@@ -138,7 +138,7 @@ class Transfers:
         self._index.begin(tenant, list(objects))
         self.blobs.write(tenant, objects)
 
-    def _digest(self, tenant: str, file: StoredFile) -> str:
+    def compute_digest(self, tenant: str, file: StoredFile) -> str:
         digest = hashlib.sha256()
         try:
             for piece in self._pieces(tenant, file, 0, file.size):

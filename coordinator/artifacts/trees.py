@@ -33,7 +33,7 @@ class Trees:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._url = settings.artifact_url
-        self._transfers: Transfers | None = None
+        self.transfers_once_open: Transfers | None = None
         self._opening = threading.Lock()
 
     @property
@@ -45,9 +45,9 @@ class Trees:
     def transfers(self) -> Transfers:
         """Uploads and downloads; the first use checks that the store is that of this cluster."""
         with self._opening:
-            if self._transfers is None:
-                self._transfers = Transfers(self._store.files, self._open())
-            return self._transfers
+            if self.transfers_once_open is None:
+                self.transfers_once_open = Transfers(self._store.files, self._open())
+            return self.transfers_once_open
 
     def _open(self) -> Blobs:
         if not self._url:

@@ -32,7 +32,7 @@ class Wakes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        self._count = 0
+        self.count = 0
         self._reader: _Reader | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -66,19 +66,19 @@ class Wakes:
 
     @contextlib.contextmanager
     def _listening(self, attachment: str) -> Iterator[asyncio.Event]:
-        if self._count >= MOST_WAITING:
+        if self.count >= MOST_WAITING:
             raise errors.OverLimit(f"{MOST_WAITING} calls wait at this replica; try again", field="attachment")
         if len(self._waiting.get(attachment, ())) >= MOST_OF_ONE:
             detail = f"{MOST_OF_ONE} calls wait for this shell at this replica; wait for their answers"
             raise errors.OverLimit(detail, field="attachment")
         woken = asyncio.Event()
-        self._count += 1
+        self.count += 1
         self._waiting.setdefault(attachment, set()).add(woken)
         self._heed()
         try:
             yield woken
         finally:
-            self._count -= 1
+            self.count -= 1
             several = self._waiting[attachment]
             several.discard(woken)
             if not several:

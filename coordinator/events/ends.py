@@ -21,19 +21,19 @@ class Ends:
 
     def __init__(self) -> None:
         self.listeners: dict[str, list[Callable[[str], None]]] = {}
-        self._recent: dict[str, None] = {}
+        self.recent_jobs: dict[str, None] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Call whoever waits for the jobs that ended with these events."""
         for event in events:
             if not event.ends:
-                self._recent.pop(event.job, None)  # retried
+                self.recent_jobs.pop(event.job, None)  # retried
                 continue
-            self._recent[event.job] = None
+            self.recent_jobs[event.job] = None
             for listener in list(self.listeners.get(event.job, ())):
                 listener(event.job)
-        for job in list(islice(self._recent, max(len(self._recent) - _KEPT, 0))):
-            del self._recent[job]
+        for job in list(islice(self.recent_jobs, max(len(self.recent_jobs) - _KEPT, 0))):
+            del self.recent_jobs[job]
 
     async def wait(
         self, ids: Sequence[str], states: Callable[[], list[str | None]], seconds: float, *, just_seen: bool = False
@@ -52,7 +52,7 @@ class Ends:
         with self._listening(set(ids), ended), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for job in ids if just_seen else ():
-                    if job in self._recent:  # between the answer and now
+                    if job in self.recent_jobs:  # between the answer and now
                         ended(job)
                 doubt = DOUBT_SECONDS if just_seen else 0.0
                 while not await _is_set(over, doubt):

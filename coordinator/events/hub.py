@@ -44,17 +44,17 @@ class Hub:
         self._by_topic: dict[str, set[frozenset[str]]] = {}
         self._fresh: list[Event] = []
         self._any, self._urgent = asyncio.Event(), asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to read in a thread, and to deliver in this loop."""
         self._reader = Reader(self.events, loop, self.take, self.begin_anew)
-        self._tasks = [loop.create_task(task) for task in (self.deliver(), self._ping(), self._watch())]
+        self.tasks = [loop.create_task(task) for task in (self.deliver(), self._ping(), self._watch())]
         self._reader.start()
 
     def stop(self) -> None:
         """End reading and delivering."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
         self._reader.stop()
 

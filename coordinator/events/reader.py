@@ -15,7 +15,7 @@ from jobs.store.events import Events
 log = logging.getLogger(__name__)
 
 #: Events read at once at most, and how long Redis holds a read back when there is none.
-_COUNT, _BLOCK_MS = 1000, 1000
+_COUNT, BLOCK_MS = 1000, 1000
 
 
 class Reader(RedisReader):
@@ -48,7 +48,7 @@ class Reader(RedisReader):
 
     def look(self, place: str) -> str:
         """Wait up to a second for events after a place, hand them over, and return the place of the last."""
-        following = self._events.wait(place, block_ms=_BLOCK_MS, count=_COUNT)
+        following = self._events.wait(place, block_ms=BLOCK_MS, count=_COUNT)
         if not following.known:  # begun anew, trimmed, or of a Redis that lacks the last writes of the one before
             log.warning("the stream of events lost the last one that was read; listeners must look again")
             place = self._events.newest()

@@ -29,7 +29,7 @@ _ENDED: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes a
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def _place(text: str) -> str:
+def check_event_id(text: str) -> str:
     if max(position(text)) >= 2**64:
         raise PydanticCustomError("place", "must be two numbers below 2^64, as the id of an event")
     return text
@@ -38,7 +38,7 @@ def _place(text: str) -> str:
 LastId = Annotated[
     str | None,
     Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,20}-[0-9]{1,20}$"),
-    AfterValidator(lambda text: text and _place(text)),
+    AfterValidator(lambda text: text and check_event_id(text)),
 ]
 
 

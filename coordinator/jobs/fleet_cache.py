@@ -36,7 +36,7 @@ class FleetCache:
         now = time.monotonic()  # the age counts from before it was read
         if (fleet := self.fresh()) is not None:
             return fleet
-        fleet = _read(self._store, self._table)
+        fleet = read_fleet(self._store, self._table)
         self._seen = now, fleet
         return fleet
 
@@ -50,7 +50,7 @@ class FleetCache:
         self._seen = None
 
 
-def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
+def read_fleet(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]

@@ -52,7 +52,7 @@ class JobQueries:
 
     def __init__(self, store: Store, fleet: FleetCache) -> None:
         self._store = store
-        self._fleet = fleet
+        self.fleet = fleet
         self._owners = Owners(store.job_reads)
         self._units = UnitCache(store.unit_reads)
 
@@ -80,7 +80,7 @@ class JobQueries:
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
         places = self._places(sound) | self._waits(sound)
-        fleet = self._fleet.get() if places else scheduler.Fleet()
+        fleet = self.fleet.get() if places else scheduler.Fleet()
         now = self._store.clock.now() if sound else 0.0
         return skipped.readable(
             "job", sound, lambda job_id, row: rows.shown(job_id, row, places.get(job_id, Place()), fleet, now)

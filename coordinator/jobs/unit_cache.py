@@ -13,9 +13,9 @@ from coordinator.jobs.units import Units
 from jobs.store.unit_reads import StoredUnits, UnitMark, UnitReads
 
 #: Bytes of what is kept, about, and seconds after which what nobody asked for is dropped.
-_ROOM, _IDLE_SECONDS = 64 << 20, 60.0
+MAX_BYTES, IDLE_SECONDS = 64 << 20, 60.0
 #: About how many bytes a unit takes, beside its value.
-_UNIT_BYTES = 300
+UNIT_BYTES = 300
 #: Units that took longer to read than this many seconds of a core are shown again for _WORTH times as long while their
 #: job moves on, so that all readers together take at most a fifth of a core for a job.
 _COSTLY, _WORTH = 0.05, 4.0
@@ -44,7 +44,7 @@ class UnitCache:
     def __init__(self, reads: UnitReads, clock: Callable[[], float] = time.monotonic) -> None:
         self._reads = reads
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, _Kept]] = OrderedDict()
+        self.entries: OrderedDict[str, tuple[float, _Kept]] = OrderedDict()
         self._changing = threading.Lock()
         self._reading = [threading.Lock() for _ in range(16)]
 
@@ -71,24 +71,24 @@ class UnitCache:
 
     def _find(self, job_id: str, now: float) -> _Kept | None:
         with self._changing:
-            while self._kept and next(iter(self._kept.values()))[0] < now - _IDLE_SECONDS:
-                self._kept.popitem(last=False)
-            if job_id not in self._kept:
+            while self.entries and next(iter(self.entries.values()))[0] < now - IDLE_SECONDS:
+                self.entries.popitem(last=False)
+            if job_id not in self.entries:
                 return None
-            kept = self._kept[job_id][1]
-            self._kept[job_id] = now, kept
-            self._kept.move_to_end(job_id)
+            kept = self.entries[job_id][1]
+            self.entries[job_id] = now, kept
+            self.entries.move_to_end(job_id)
             return kept
 
     def _keep(self, job_id: str, kept: _Kept | None, now: float) -> None:
         with self._changing:
-            self._kept.pop(job_id, None)
+            self.entries.pop(job_id, None)
             if kept is None:
                 return
-            self._kept[job_id] = now, kept
-            while len(self._kept) > 1 and sum(each.size for _, each in self._kept.values()) > _ROOM:
-                self._kept.popitem(last=False)
+            self.entries[job_id] = now, kept
+            while len(self.entries) > 1 and sum(each.size for _, each in self.entries.values()) > MAX_BYTES:
+                self.entries.popitem(last=False)
 
 
 def _size(stored: StoredUnits) -> int:
-    return len(stored.accumulator or b"") + sum(map(len, stored.parts)) + stored.total * _UNIT_BYTES
+    return len(stored.accumulator or b"") + sum(map(len, stored.parts)) + stored.total * UNIT_BYTES

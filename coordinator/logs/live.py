@@ -53,7 +53,7 @@ class Listener:
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
-        self._bytes = 0
+        self.buffered_bytes = 0
         self._sleeper: asyncio.Future[None] | None = None
         self._ping = False
         self._silent = False
@@ -62,9 +62,9 @@ class Listener:
     def offer(self, entry: Entry) -> None:
         """Give it lines; the oldest go where too many wait."""
         self._entries.append(entry)
-        self._bytes += entry.size + _ENTRY_BYTES
-        while self._bytes > WAITING_BYTES and len(self._entries) > 1:
-            self._bytes -= self._entries.popleft().size + _ENTRY_BYTES
+        self.buffered_bytes += entry.size + _ENTRY_BYTES
+        while self.buffered_bytes > WAITING_BYTES and len(self._entries) > 1:
+            self.buffered_bytes -= self._entries.popleft().size + _ENTRY_BYTES
         self._wake()
 
     def ping(self) -> None:
@@ -91,7 +91,7 @@ class Listener:
             raise Silent(f"redis has been silent for {OUTAGE_SECONDS:g} s")
         if self._end and not self._entries:
             return self._end
-        self._ping, self._bytes = False, 0
+        self._ping, self.buffered_bytes = False, 0
         waiting = list(self._entries)
         self._entries.clear()
         return waiting
@@ -119,7 +119,7 @@ class Live:
         self.store = store
         self._hub = hub
         self._texts = texts
-        self._channels: dict[tuple[str, int], _Channel] = {}
+        self.channels: dict[tuple[str, int], _Channel] = {}
         self._followers = 0
         self._reader: _Reader | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,9 +147,9 @@ class Live:
         `until` is what `LiveOutput.follow` answered.
         """
         place = (job, unit)
-        channel = self._channels.get(place)
+        channel = self.channels.get(place)
         if channel is None:
-            channel = self._channels[place] = _Channel(tenant)
+            channel = self.channels[place] = _Channel(tenant)
             channel.watching = self._begin(self._watch(job, unit, channel))
             self._heed()
         channel.until = max(channel.until, until)
@@ -167,10 +167,10 @@ class Live:
     def _forget(self, place: tuple[str, int], channel: _Channel) -> None:
         if channel.watching:
             channel.watching.cancel()
-        if self._channels.get(place) is channel:
-            del self._channels[place]
+        if self.channels.get(place) is channel:
+            del self.channels[place]
             self._heed()
-        if channel.until and place not in self._channels:
+        if channel.until and place not in self.channels:
             self._begin(self._leave(*place, channel))
 
     async def _leave(self, job: str, unit: int, channel: _Channel) -> None:
@@ -185,11 +185,11 @@ class Live:
 
     def _heed(self) -> None:
         if self._reader:
-            self._reader.heed({job for job, _ in self._channels})
+            self._reader.heed({job for job, _ in self.channels})
 
     def _take(self, job: str, several: list[Lines]) -> None:
         for lines in several:
-            if channel := self._channels.get((job, lines.unit)):
+            if channel := self.channels.get((job, lines.unit)):
                 entry = Entry(lines)
                 for listener in channel.listeners:
                     listener.offer(entry)
@@ -205,8 +205,8 @@ class Live:
             await asyncio.sleep(_SOONEST_SECONDS)
             await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
             began = time.monotonic()
-        if self._channels.get((job, unit)) is channel:  # who comes now looks anew: the job may be retried
-            del self._channels[job, unit]
+        if self.channels.get((job, unit)) is channel:  # who comes now looks anew: the job may be retried
+            del self.channels[job, unit]
             self._heed()
         for listener in channel.listeners:
             listener.end(Ended(row=end))
@@ -232,7 +232,7 @@ class Live:
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()
-            if self._reader and self._channels and now - self._reader.answered > OUTAGE_SECONDS:
+            if self._reader and self.channels and now - self._reader.answered > OUTAGE_SECONDS:
                 self._tell(Listener.fall_silent)
             if now - pinged >= PING_SECONDS:
                 pinged = now
@@ -242,12 +242,12 @@ class Live:
                 await self._renew()
 
     def _tell(self, what: Callable[[Listener], None]) -> None:
-        for channel in self._channels.values():
+        for channel in self.channels.values():
             for listener in channel.listeners:
                 what(listener)
 
     async def _renew(self) -> None:
-        for (job, unit), channel in list(self._channels.items()):
+        for (job, unit), channel in list(self.channels.items()):
             with contextlib.suppress(*Unreachable):
                 channel.until = await run_in_threadpool(self.store.live_output.follow, job, unit, channel.tenant)
 

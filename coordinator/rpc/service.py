@@ -145,7 +145,7 @@ class Service:
         self, context: Any, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b"",
         headers: list[tuple[bytes, bytes]] | None = None,
     ) -> AsyncIterator[Answer]:  # fmt: skip
-        given = [*_headers(context), *(headers or ())]
+        given = [*forwarded_headers(context), *(headers or ())]
         if body:
             given += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         request = Request(
@@ -223,7 +223,7 @@ def _sample(time: int, series: Mapping[str, Any], place: int) -> Message:
     return messages.Sample(time=time, values={name: mean for name, mean in means.items() if mean is not None})
 
 
-def _headers(context: Any) -> list[tuple[bytes, bytes]]:
+def forwarded_headers(context: Any) -> list[tuple[bytes, bytes]]:
     """Return what of a call's metadata the API reads. No page of a browser can make such a call, so it is no host's."""
     given = [(name, value) for name, value in context.invocation_metadata() or () if name in _PASSED]
     return [(b"host", b"localhost"), *((name.encode(), _octets(value)) for name, value in given)]

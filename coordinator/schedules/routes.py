@@ -78,7 +78,7 @@ def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return shown(queries.one(cluster.store, tenant, name))
 
 
-def _check_may_start(schedule: Schedule, asker: Asker) -> None:
+def check_may_start(schedule: Schedule, asker: Asker) -> None:
     """Raise Forbidden where the schedule may run programs, and the asker may not."""
     runs = schedule.runs_programs and (
         schedule.workflow or registry.program_kind(str(json.loads(schedule.job)["type"]))
@@ -93,7 +93,7 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
     schedule = queries.found(store, tenant, name)
-    _check_may_start(schedule, asker)
+    check_may_start(schedule, asker)
     following = times(schedule).after(store.now())
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
@@ -107,7 +107,7 @@ def run_schedule(
 ) -> Response:
     """Submit the job or workflow of a schedule now, beside its times."""
     schedule = queries.found(cluster.store.schedules, tenant, name)
-    _check_may_start(schedule, asker)
+    check_may_start(schedule, asker)
     made = shared_state(request).runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
     return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

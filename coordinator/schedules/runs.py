@@ -84,7 +84,7 @@ class Runs:
     def _tried(self, schedule: Schedule, now: int) -> bool:
         """Run a schedule; False: it failed, and stays due."""
         try:
-            self._run(schedule, now)
+            self.run_schedule(schedule, now)
         except errors.Unavailable as error:
             log.warning("a run of a schedule waits: %s", error, extra={"schedule": schedule.schedule_id})
         except connection.Unreachable:
@@ -149,12 +149,12 @@ class Runs:
             raise errors.Conflict(detail, field="name")
 
     def _by_hand(self, schedule: Schedule, run: str) -> str:
-        answer = self._submitted(schedule, run)
+        answer = self.submit_run(schedule, run)
         if isinstance(answer, errors.ClusterError):
             raise answer
         return answer
 
-    def _run(self, schedule: Schedule, now: int) -> None:
+    def run_schedule(self, schedule: Schedule, now: int) -> None:
         firing = schedule.firing or self._claimed(schedule, now)
         if not firing:
             return
@@ -172,7 +172,7 @@ class Runs:
             said = f"left out: {target(schedule)} {busy} of the run before has not ended"
             self._store.note(schedule.schedule_id, firing, "skipped", "", said)
             return
-        answer = self._submitted(schedule, name)
+        answer = self.submit_run(schedule, name)
         if isinstance(answer, errors.Unavailable):
             raise answer  # it stays due
         if isinstance(answer, errors.ClusterError):
@@ -202,7 +202,7 @@ class Runs:
         [state] = self._states([schedule.last_job])
         return schedule.last_job if state is not None and state not in TERMINAL else ""
 
-    def _submitted(self, schedule: Schedule, name: str) -> str | errors.ClusterError:
+    def submit_run(self, schedule: Schedule, name: str) -> str | errors.ClusterError:
         """Submit it as this run, unless it is there already; return the id or the refusal."""
         maker = Maker(tenant=schedule.tenant, token=schedule.token, runs_programs=schedule.runs_programs)
         if schedule.workflow:

@@ -36,7 +36,7 @@ class Keys:
         if any(len(text) < SHORTEST for text in texts):
             raise UnusableKey(f"SECRETS_KEY holds a key of fewer than {SHORTEST} characters; set {_MAKE_ONE}")
         #: By id; the first encrypts.
-        self._by_id = dict(map(_with_id, texts))
+        self._by_id = dict(map(with_id, texts))
         self._roots = [_root(text) for text in texts]
 
     @property
@@ -95,7 +95,7 @@ def _unpacked(plain: str) -> tuple[list[str], str]:
     return stored, str(last)
 
 
-def _with_id(text: str) -> tuple[str, Fernet]:
+def with_id(text: str) -> tuple[str, Fernet]:
     """Return a key by its id, from which nobody finds the key."""
     key = _root(text)
     return hashlib.sha256(key).hexdigest()[:8], Fernet(base64.urlsafe_b64encode(key))

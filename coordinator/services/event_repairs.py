@@ -28,7 +28,7 @@ _PARTS = tuple(f"response.{name}." for name in ("content_part", "output_text", "
 #: Events of messages that may come before the event that begins the message.
 _EARLY = (b"ping", b"error")
 #: Limits of the items of a response that are distinguished, and of the characters of an item's name.
-_MOST_ITEMS, _MOST_NAME = 1000, 256
+MOST_ITEMS, _MOST_NAME = 1000, 256
 
 
 def of(path: str, model: str) -> Repair:
@@ -43,7 +43,7 @@ class _Response:
 
     def __init__(self) -> None:
         self._count = 0
-        self._items: dict[str, int] = {}
+        self.items: dict[str, int] = {}
         self._last = -1
         self._parts: Counter[int] = Counter()
         self._began: set[str] = set()
@@ -79,10 +79,10 @@ class _Response:
         item = event.get("item")
         known = item if isinstance(item, dict) else {}
         names = [name for name in (event.get("item_id"), known.get("id"), known.get("call_id")) if _is_name(name)]
-        if kind == "response.output_item.added" and self._last < _MOST_ITEMS:
+        if kind == "response.output_item.added" and self._last < MOST_ITEMS:
             self._last += 1
-            self._items |= dict.fromkeys(names, self._last)
-        return next((self._items[name] for name in names if name in self._items), max(0, self._last))
+            self.items |= dict.fromkeys(names, self._last)
+        return next((self.items[name] for name in names if name in self.items), max(0, self._last))
 
 
 def _is_name(name: Any) -> TypeGuard[str]:

@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 #: Seconds in which a replica accepts a connection.
 _CONNECT_SECONDS = 3.0
 #: Seconds between two comments to the client of a stream that waits for a service to wake up.
-_COMMENT_SECONDS = 5.0
+COMMENT_SECONDS = 5.0
 _COMMENT = b": waiting\n\n"
 #: Bytes of an answer that is no stream.
 MAX_ANSWER = 32 << 20
 #: Bytes of large requests that have no answer yet, and of large answers: of all tenants, and of each.
 _REQUESTS, _ANSWERS = (96 << 20, 64 << 20), (64 << 20, 40 << 20)
 #: Seconds in which a client takes an answer that is no stream, and bytes that are passed on at once.
-_TAKE_SECONDS, _PIECE = 300.0, 64 << 10
+TAKE_SECONDS, _PIECE = 300.0, 64 << 10
 #: Types of answers that are passed on; any other is bytes, which no browser shows as a page of this origin.
 _TYPES = ("application/json", "text/plain", "text/event-stream")
 #: Statuses of an engine that does not know a call, and advice on finding one that does.
@@ -186,13 +186,13 @@ class Whole(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with asyncio.timeout(_TAKE_SECONDS):
+            async with asyncio.timeout(TAKE_SECONDS):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 for at in range(0, len(self.body), _PIECE):
                     await send({"type": "http.response.body", "body": self.body[at : at + _PIECE], "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            log.info("a client took less than its answer in %g s", _TAKE_SECONDS)
+            log.info("a client took less than its answer in %g s", TAKE_SECONDS)
         finally:
             await self.let_go()
 
@@ -267,7 +267,7 @@ class _Call:
         try:
             while not asked.done():
                 yield _COMMENT
-                await asyncio.wait({asked}, timeout=_COMMENT_SECONDS)
+                await asyncio.wait({asked}, timeout=COMMENT_SECONDS)
             async with contextlib.aclosing(_pieces(asked.result(), self._path)) as pieces:
                 async for piece in pieces:
                     yield piece

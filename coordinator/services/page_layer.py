@@ -47,7 +47,7 @@ ROUTE = SimpleNamespace(path_format="page of a service")
 #: Requests and WebSockets of one service that a coordinator passes on at once.
 MOST = 100
 #: Seconds for which a replica may be silent, and between two looks at a ticket.
-_SILENT_SECONDS, _WATCH_SECONDS = 60.0, 5.0
+_SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
 #: Headers that pass to a replica, and back.
 _ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
 _ANSWERED = (
@@ -69,7 +69,7 @@ _POLICY_VIOLATED = 1008
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Let:
+class Admission:
     """Browser that was let in: who it is, to which page, and the replica that answers."""
 
     asker: Asker
@@ -123,7 +123,7 @@ class PageLayer:
 
     # -- who is let in ----------------------------------------------------------------------------------------------
 
-    async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> _Let:
+    async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> Admission:
         """Return who looks at a page. Unauthorized without a ticket where one is needed; NotFound; Unavailable."""
         credentials = self._cluster.credentials
         if not given and credentials.needed:
@@ -143,12 +143,12 @@ class PageLayer:
         seen.require(Right.READ)
         if seen.only_tenant not in (None, page.service.tenant):
             raise errors.NotFound("there is no such service; see: cluster services")
-        return _Let(asker=seen, page=page, replica=page.leader, ticket=given if asker else "")
+        return Admission(asker=seen, page=page, replica=page.leader, ticket=given if asker else "")
 
-    async def _watch(self, let: _Let) -> None:
+    async def watch(self, let: Admission) -> None:
         """Return when who looks is let in no more."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
             credentials = self._cluster.credentials
             with contextlib.suppress(*Unreachable):
                 if let.ticket and not await tickets.holder(let.ticket, let.place, Use.COOKIE, credentials):
@@ -193,7 +193,7 @@ class PageLayer:
             )  # fmt: skip
         return answer
 
-    async def _passed_on(self, let: _Let, request: Request, receive: Receive, send: Send) -> None:
+    async def _passed_on(self, let: Admission, request: Request, receive: Receive, send: Send) -> None:
         given = {name: request.headers[name] for name in _ASKED if name in request.headers}
         headers = {"accept-encoding": "identity"} | given | _of_replica(let.replica)
         began, target = False, _target(request.scope)
@@ -230,7 +230,7 @@ class PageLayer:
                     said = str(error) or type(error).__name__
                     raise BadUpstream(f"{let.replica.job_id} opens no WebSocket: {said}") from None
                 await browser.accept(subprotocol=replica.subprotocol)
-                await first_of(page_sockets.passed_on(browser, replica), self._watch(let))
+                await first_of(page_sockets.passed_on(browser, replica), self.watch(let))
                 with contextlib.suppress(RuntimeError):  # the browser has left
                     await browser.close(_POLICY_VIOLATED if replica.close_code is None else 1000)
 

@@ -42,7 +42,7 @@ class Tally:
 
     def add(self, exchange: Exchange) -> None:
         """Count a request that has ended."""
-        self._show(exchange)
+        self.export(exchange)
         counted = self._counts.setdefault((exchange.tenant, exchange.model, exchange.service), Asked())
         counted.figures.update(figures.counts(exchange))
         if exchange.status in _ANSWERED:
@@ -52,7 +52,7 @@ class Tally:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    def _show(self, exchange: Exchange) -> None:
+    def export(self, exchange: Exchange) -> None:
         """Add a request to the metrics, which name the first MAX_TENANTS models by tenant."""
         place = (exchange.tenant, exchange.model)
         if place not in self._named and len(self._named) >= metrics.MAX_TENANTS:

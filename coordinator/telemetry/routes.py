@@ -28,14 +28,14 @@ def _parts(table: Iterable[Figure]) -> str:
     return ", ".join(f".{figure.history} ({figure.unit}{'/s' * figure.counts})" for figure in kept)
 
 
-_FIGURES = f"""Figures of the last hour, sampled each second, the same on any replica, in at most `points` + 1 bins.
+FIGURES = f"""Figures of the last hour, sampled each second, the same on any replica, in at most `points` + 1 bins.
 
 Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total, lanes.busy,
 redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST)};
 of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
-@routes.get("/history", description=_FIGURES, **http.answers(answers.History))
+@routes.get("/history", description=FIGURES, **http.answers(answers.History))
 def read_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",

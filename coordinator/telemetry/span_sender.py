@@ -44,35 +44,35 @@ class SpanSender:
         self._receiver = receiver
         self._leads = leads
         #: With the time of each by time.monotonic.
-        self._jobs: deque[tuple[float, str]] = deque(maxlen=MAX_WAITING)
-        self._requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
+        self.waiting_jobs: deque[tuple[float, str]] = deque(maxlen=MAX_WAITING)
+        self.waiting_requests: deque[TraceSpan] = deque(maxlen=MAX_WAITING)
         self._refused = False
 
     def note(self, jobs: Iterable[str]) -> None:
         """Send spans of jobs that have just ended soon, if this coordinator leads then. Any thread."""
         now = time.monotonic()
-        self._jobs.extend((now, job) for job in jobs)
+        self.waiting_jobs.extend((now, job) for job in jobs)
 
     def add(self, span: TraceSpan) -> None:
         """Send the span of a request soon. Any thread."""
-        self._requests.append(span)
+        self.waiting_requests.append(span)
 
     def round(self) -> None:
         """Send what waits at this moment."""
-        while self._requests:
-            self._deliver(_taken(self._requests, SPANS_AT_ONCE))
+        while self.waiting_requests:
+            self._deliver(_taken(self.waiting_requests, SPANS_AT_ONCE))
         if not self._leads():
             self._forget_old()
             return
-        for _ in range(len(self._jobs) // JOBS_AT_ONCE + 1):
-            found = list(self._of_jobs([job for _, job in _taken(self._jobs, JOBS_AT_ONCE)]))
+        for _ in range(len(self.waiting_jobs) // JOBS_AT_ONCE + 1):
+            found = list(self._of_jobs([job for _, job in _taken(self.waiting_jobs, JOBS_AT_ONCE)]))
             for first in range(0, len(found), SPANS_AT_ONCE):
                 self._deliver(found[first : first + SPANS_AT_ONCE])
 
     def _forget_old(self) -> None:
         since = time.monotonic() - LEADERLESS_SECONDS
-        while self._jobs and self._jobs[0][0] < since:
-            self._jobs.popleft()
+        while self.waiting_jobs and self.waiting_jobs[0][0] < since:
+            self.waiting_jobs.popleft()
 
     def _deliver(self, some: Sequence[TraceSpan]) -> None:
         refused = not self._receiver.send(some)

@@ -39,7 +39,7 @@ class Span:
     untold: bool = False
 
 
-def _span(lane: str, text: str) -> Span:
+def parse_span(lane: str, text: str) -> Span:
     job, kind, device, *numbers, _small = text.split(":")
     start, end, busy, units, count, jobs = map(int, numbers)
     return Span(
@@ -66,7 +66,7 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     spans = [span for span in chain(_ended(stored), computing) if span.end >= since]
     spans = _told(spans, hidden) if hidden else spans
     complete = stored.now - MAX_SECONDS * 1000
-    joined, resolution = _joined(spans, seconds, most)
+    joined, resolution = join_spans(spans, seconds, most)
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
     places = {lane: number for number, lane in enumerate(lanes)}
     return {
@@ -89,8 +89,10 @@ def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]
 
 def _ended(stored: StoredSpans) -> Iterator[Span]:
     """The spans that the scripts keep, each lane's latest last."""
-    yield from skipped.readable("span", stored.past, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
-    yield from skipped.readable("span", stored.latest, lambda lane, text: _span(lane.decode(), text.decode()))
+    yield from skipped.readable(
+        "span", stored.past, lambda _, row: parse_span(row[b"lane"].decode(), row[b"span"].decode())
+    )
+    yield from skipped.readable("span", stored.latest, lambda lane, text: parse_span(lane.decode(), text.decode()))
 
 
 def _told(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
@@ -174,7 +176,7 @@ def _both(left: Span, right: Span) -> Span:
     )  # fmt: skip
 
 
-def _joined(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Span], int]:
+def join_spans(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Span], int]:
     """At most `most` spans unless there are more lanes, in order; and the time in ms within which they were joined."""
     ordered = sorted(spans, key=lambda span: (span.lane, span.start))
     resolution = 0

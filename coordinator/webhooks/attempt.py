@@ -146,7 +146,7 @@ class _Request:
             for address in addresses:
                 try:
                     connection = await asyncio.open_connection(
-                        address, self._port, limit=MAX_ANSWER, ssl=_encryption() if encrypted else None,
+                        address, self._port, limit=MAX_ANSWER, ssl=encryption_context() if encrypted else None,
                         server_hostname=self._host if encrypted else None,
                     )  # fmt: skip
                 except (OSError, UnicodeError) as refused:
@@ -189,7 +189,7 @@ class _Request:
 
 
 @cache
-def _encryption() -> ssl.SSLContext:
+def encryption_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 

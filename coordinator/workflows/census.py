@@ -10,7 +10,7 @@ from coordinator.workflows.planning import State
 from jobs.store.workflows import Glance, Workflows
 
 #: Workflows that are read at once, and seconds that one round spends at most.
-_PAGE, _ROUND_SECONDS = 1000, 0.2
+PAGE, ROUND_SECONDS = 1000, 0.2
 #: States of actions whose jobs run, or wait for nothing that the leader does.
 _AT_WORK = frozenset({"queued", "running", "finishing", "cancelling", "paused", "blocked"})
 _GOES_ON = frozenset({State.RUNNING, State.CANCELLING})
@@ -41,7 +41,7 @@ class Census:
 
     def round(self) -> None:
         """Go on counting; store the counts when all are counted."""
-        until = time.monotonic() + _ROUND_SECONDS
+        until = time.monotonic() + ROUND_SECONDS
         while self._count():
             if time.monotonic() > until:
                 return
@@ -51,8 +51,8 @@ class Census:
 
     def _count(self) -> bool:
         """Count a page; False: it was the last."""
-        page = self._store.page(None, self._tally.after, _PAGE)
+        page = self._store.page(None, self._tally.after, PAGE)
         for one in self._store.glances([name for _, name in page]):
             self._tally.add(one)
         self._tally.after = page[-1] if page else None
-        return len(page) == _PAGE
+        return len(page) == PAGE

@@ -15,9 +15,9 @@ MAX_READ = 8 << 20
 #: Units of a program whose values and artifacts one action may be given.
 MAX_UNITS = 10_000
 #: Bytes that are kept of what was read last, and those that a job takes beside its texts.
-_ROOM, _JOB_BYTES = 32 << 20, 500
+MAX_BYTES, _JOB_BYTES = 32 << 20, 500
 #: Jobs that are read in one round trip, and seconds of reading after which others have their turn.
-_TOGETHER, _SECONDS = 500, 0.25
+TOGETHER, BATCH_SECONDS = 500, 0.25
 #: Turns after which a reading is interrupted no more: others may have pushed out what it had read.
 _TURNS = 20
 
@@ -41,8 +41,8 @@ class EndedJobs:
     def __init__(self, store: Workflows, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, Source], DoneJob] = OrderedDict()
-        self._bytes = 0
+        self.kept_jobs: OrderedDict[tuple[str, Source], DoneJob] = OrderedDict()
+        self.kept_bytes = 0
         self._turns: dict[str, int] = {}
 
     def read(self, workflow: str, sources: Sequence[Source]) -> list[DoneJob]:
@@ -50,11 +50,11 @@ class EndedJobs:
 
         Raises Unfilled for one that is gone or broken, and beyond MAX_READ and MAX_UNITS; Unread: call again later.
         """
-        until = self._clock() + _SECONDS
+        until = self._clock() + BATCH_SECONDS
         found: list[DoneJob] = []
         left = MAX_READ
-        for first in range(0, len(sources), _TOGETHER):
-            some = sources[first : first + _TOGETHER]
+        for first in range(0, len(sources), TOGETHER):
+            some = sources[first : first + TOGETHER]
             if first and self._clock() > until and not self._is_kept(workflow, some):
                 self._interrupt(workflow)
             several = self._some(workflow, some, left)
@@ -64,7 +64,7 @@ class EndedJobs:
         return found
 
     def _is_kept(self, workflow: str, some: Sequence[Source]) -> bool:
-        return all((workflow, one) in self._kept for one in some)
+        return all((workflow, one) in self.kept_jobs for one in some)
 
     def _interrupt(self, workflow: str) -> None:
         turns = self._turns[workflow] = self._turns.get(workflow, 0) + 1
@@ -100,17 +100,17 @@ class EndedJobs:
         return heads
 
     def _find(self, workflow: str, one: Source) -> DoneJob | None:
-        kept = self._kept.get((workflow, one))
+        kept = self.kept_jobs.get((workflow, one))
         if kept:
-            self._kept.move_to_end((workflow, one))
+            self.kept_jobs.move_to_end((workflow, one))
         return kept
 
     def _keep(self, workflow: str, one: Source, job: DoneJob) -> None:
-        self._kept[workflow, one] = job
-        self._bytes += job.bytes + _JOB_BYTES
-        while self._bytes > _ROOM:
-            _, old = self._kept.popitem(last=False)
-            self._bytes -= old.bytes + _JOB_BYTES
+        self.kept_jobs[workflow, one] = job
+        self.kept_bytes += job.bytes + _JOB_BYTES
+        while self.kept_bytes > MAX_BYTES:
+            _, old = self.kept_jobs.popitem(last=False)
+            self.kept_bytes -= old.bytes + _JOB_BYTES
 
 
 def _too_much(one: Source, size: int) -> str:

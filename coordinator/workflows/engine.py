@@ -52,11 +52,11 @@ log = logging.getLogger(__name__)
 
 #: Jobs that are submitted in one round trip, bytes of their parameters, and seconds that one look spends on steps; then
 #: others have their turn.
-_TOGETHER, _TOGETHER_BYTES, _LOOK_SECONDS = 64, 4 << 20, 1.0
+_TOGETHER, _TOGETHER_BYTES, LOOK_SECONDS = 64, 4 << 20, 1.0
 #: Bytes of the items of all foreach of a workflow as JSON, and of what an action gives that is no job.
-_MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
+MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
 #: Characters of an error, and those that are kept of each once a workflow has many.
-_MAX_ERROR, _SHORT_ERROR, _MANY = 1000, 100, 1000
+_MAX_ERROR, _SHORT_ERROR, MANY = 1000, 100, 1000
 
 
 #: States of jobs that somebody may try again, so that their workflow goes on; and such jobs that are compared at most.
@@ -80,7 +80,7 @@ class Engine:
         self, store: Store, settings: Settings, documents: Documents, on_behalf: OnBehalf,
         host_of: Callable[[Maker, str], Host],
     ) -> None:  # fmt: skip
-        self._store = store
+        self.store = store
         self._ttl_seconds = settings.result_ttl
         self.documents = documents
         self._on_behalf = on_behalf
@@ -96,7 +96,7 @@ class Engine:
         if self.faults.resting(workflow):
             return Outcome(soon=True)
         try:
-            outcome = self._look(workflow)
+            outcome = self.advance(workflow)
         except connection.Unreachable:
             raise
         except Exception as error:
@@ -107,11 +107,11 @@ class Engine:
         self.faults.forget(workflow)
         return outcome
 
-    def _look(self, workflow: str) -> Outcome:
-        course = self._store.workflows.course(workflow)
+    def advance(self, workflow: str) -> Outcome:
+        course = self.store.workflows.course(workflow)
         if course is None or (whole := self.documents.get(course.workflow)) is None:
             return Outcome()
-        known = seen(self._store.workflows, course)
+        known = seen(self.store.workflows, course)
         look = _Look(self, course.workflow, whole, known)
         if course.retries and known.state in (State.RUNNING, State.WAITING):
             look.retry(course.retries)
@@ -131,12 +131,12 @@ class Engine:
 
     def _give_up(self, workflow: str, words: str) -> None:
         """Let a workflow fail that cannot be looked at. Its jobs go on."""
-        [stored] = self._store.workflows.read([workflow])
+        [stored] = self.store.workflows.read([workflow])
         if stored is None or stored.state in ENDED:
             return
         error = f"{words}; its log says more. Its jobs go on. Next: cluster workflow retry {workflow}"
         fields: dict[str, str | bytes] = {"error": error, "waits": "", "final": workflows.packed({})}
-        self._store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
+        self.store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
 
     def _settle(self, stored: StoredWorkflow, plan: Plan, known: Known, look: _Look) -> None:
         """Note state and counts, where they are others than before. While steps change things, it has not ended."""
@@ -156,7 +156,7 @@ class Engine:
             }
         lost = [(job.id, job.state) for job in known.jobs.values() if job.state in _RETRIABLE and not job.gone]
         jobs = lost[:_COMPARED] if state in ENDED else []
-        if not self._store.workflows.settle(stored, state, self._ttl_seconds, jobs, **fields):
+        if not self.store.workflows.settle(stored, state, self._ttl_seconds, jobs, **fields):
             look.outcome.again = True
 
 
@@ -217,13 +217,13 @@ class _Look:
 
     def __init__(self, engine: Engine, stored: StoredWorkflow, whole: Document, known: Known) -> None:
         self._engine = engine
-        self._store = engine._store
+        self.store = engine.store
         self._stored = stored
         self._whole = whole
         self._known = known
         self._maker = Maker(tenant=stored.tenant, token=stored.token, runs_programs=stored.run)
         self._results = Results(whole, known, f"{stored.id} {stored.created}", engine.ended_jobs)
-        self._until = time.monotonic() + _LOOK_SECONDS
+        self._until = time.monotonic() + LOOK_SECONDS
         self._batch: list[tuple[Submit, Wanted]] = []
         self._batch_bytes = 0
         self._stopped = False
@@ -262,9 +262,9 @@ class _Look:
             tried.append(key)
         if refused:
             anew = retries.begun_anew(self._whole, self._known, refused)
-            self._store.workflows.forget(*self._during, sorted(anew))
+            self.store.workflows.forget(*self._during, sorted(anew))
         if tried:
-            self._store.workflows.retried(*self._during, tried)
+            self.store.workflows.retried(*self._during, tried)
 
     def _can_go_on(self, key: str, refused: set[str]) -> bool:
         """Try a job again; False where it cannot go on, or would not wait for one that begins anew."""
@@ -275,7 +275,7 @@ class _Look:
         if any(retries.action_of(other) in before for other in refused):
             return False
         version = registry.definition(action.type).model_version
-        how = self._store.jobs.retry(job.id, version, self._actor, hold=True, during=self._during)
+        how = self.store.jobs.retry(job.id, version, self._actor, hold=True, during=self._during)
         if how[0] in ("version", "skipped", "missing"):
             log.info("a job of a workflow begins anew: %s", " ".join(how), extra={"job_id": job.id})
         return how[0] not in ("version", "skipped", "missing")
@@ -299,7 +299,7 @@ class _Look:
                 left += [undone.left] if undone.left else []
         self.left = "; ".join(dict.fromkeys(left))
         done = [one for one in ended if one in self._known.records]
-        self.outcome.again |= bool(done) and self._store.workflows.forget(*self._during, done)
+        self.outcome.again |= bool(done) and self.store.workflows.forget(*self._during, done)
         return self.outcome.again
 
     # -- steps ------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class _Look:
         if isinstance(step, Submit):
             self._add(step)
         elif isinstance(step, Cancel):
-            how = self._store.jobs.cancel(step.job_id, self._actor, during=self._during)
+            how = self.store.jobs.cancel(step.job_id, self._actor, during=self._during)
             self.outcome.again |= how[0] == "ok"
         elif isinstance(step, Expand):
             self._expand(step)
@@ -424,7 +424,7 @@ class _Look:
     def _expand(self, step: Expand) -> None:
         action = step.action
         try:
-            items = references.filled(action.foreach, references.bounded(self._results.part, _MAX_ITEMS))
+            items = references.filled(action.foreach, references.bounded(self._results.part, MAX_ITEMS))
             self._check_items(action.foreach, items)
         except Unfilled as error:
             self._fail(action.id, f"foreach: {error}")
@@ -444,10 +444,10 @@ class _Look:
                 f"{what}{advice}"
             )
         size = references.size_of(items)
-        if size + bytes_of_others > _MAX_ITEMS:
+        if size + bytes_of_others > MAX_ITEMS:
             beside = f" and those of others in this workflow {bytes_of_others}" if bytes_of_others else ""
             raise Unfilled(
-                f"the items have {size} bytes as JSON{beside}; all may have {_MAX_ITEMS}: let items be short, such as "
+                f"the items have {size} bytes as JSON{beside}; all may have {MAX_ITEMS}: let items be short, such as "
                 "names, and jobs read the rest from an artifact, or divide the workflow"
             )
         self._items = others + len(items), bytes_of_others + size
@@ -483,15 +483,15 @@ class _Look:
     def _fail(self, key: str, error: str) -> None:
         # Each is read with the workflow: thousands of items may fail for the same reason.
         self._failures += 1
-        most = _MAX_ERROR if len(self._known.records) + self._failures <= _MANY else _SHORT_ERROR
+        most = _MAX_ERROR if len(self._known.records) + self._failures <= MANY else _SHORT_ERROR
         self._note(key, {"state": "failed", "error": error[:most], "ended": self._now()})
 
     def _note(self, key: str, row: Mapping[str, Any]) -> None:
-        self._store.workflows.record(self._stored.id, self._known.attempt, key, row)
+        self.store.workflows.record(self._stored.id, self._known.attempt, key, row)
         self.outcome.again = True
 
     def _now(self) -> int:
-        return int(self._store.clock.now() * 1000)
+        return int(self.store.clock.now() * 1000)
 
 
 def unfinished_items(known: Known, action: str) -> tuple[int, int]:

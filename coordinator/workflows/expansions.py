@@ -47,7 +47,7 @@ def fetching() -> str:
 
 def steps_of(action: Action) -> list[Action]:
     """Return the steps of an action in their order, one with its own id; the action itself where it has none."""
-    make = _STEPS.get(action.type)
+    make = EXPANSIONS.get(action.type)
     return list(make(_Steps(action))) if make else [action]
 
 
@@ -211,7 +211,7 @@ def _place(text: str) -> Place:
     return places.read(text, ("disk", "dram", "gpu"))
 
 
-_STEPS: dict[str, Callable[[_Steps], Iterator[Action]]] = {
+EXPANSIONS: dict[str, Callable[[_Steps], Iterator[Action]]] = {
     "download": _download, "copy": _transfer_of_model, "move": _transfer_of_model, "data_create": _data_create,
     "data_move": _data_transfer, "data_transfer": _data_transfer, "inference": _inference,
 }  # fmt: skip

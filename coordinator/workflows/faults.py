@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 #: Tries of one thing, and seconds between the first two; each wait is twice the one before: about a minute in all.
 TRIES, WAIT_SECONDS = 7, 1.0
 #: Seconds after which a fault that did not come back is forgotten.
-_KEPT_SECONDS = 600.0
+KEPT_SECONDS = 600.0
 _MAX_WORDS = 300
 
 
@@ -36,16 +36,16 @@ class Faults:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: dict[tuple[str, str], Fault] = {}
+        self.by_name: dict[tuple[str, str], Fault] = {}
 
     def resting(self, workflow: str, step: str = "") -> Fault | None:
         """Return the fault because of which this is not tried now; None: try it."""
-        fault = self._seen.get((workflow, step))
+        fault = self.by_name.get((workflow, step))
         return fault if fault and self._clock() < fault.until else None
 
     def note(self, error: Exception, workflow: str, step: str = "") -> Fault:
         """Count a fault. It is logged with its traceback once, and when it is given up."""
-        before, now = self._seen.get((workflow, step)), self._clock()
+        before, now = self.by_name.get((workflow, step)), self._clock()
         tries = before.tries + 1 if before else 1
         words = f"a fault of the coordinator ({type(error).__name__}: {error})"[:_MAX_WORDS]
         known = {"workflow": workflow, "action": step}
@@ -56,14 +56,14 @@ class Faults:
             log.error("a workflow met %s %d times; given up", words, tries, extra=known)
             self.forget(workflow, step)
         else:
-            self._seen[workflow, step] = fault
+            self.by_name[workflow, step] = fault
             self._drop_old(now)
         return fault
 
     def forget(self, workflow: str, step: str = "") -> None:
         """Begin anew: it went well."""
-        self._seen.pop((workflow, step), None)
+        self.by_name.pop((workflow, step), None)
 
     def _drop_old(self, now: float) -> None:
-        if len(self._seen) > 1000:
-            self._seen = {name: one for name, one in self._seen.items() if one.until > now - _KEPT_SECONDS}
+        if len(self.by_name) > 1000:
+            self.by_name = {name: one for name, one in self.by_name.items() if one.until > now - KEPT_SECONDS}

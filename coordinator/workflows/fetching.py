@@ -104,7 +104,7 @@ def _region() -> str:
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
-def _signature(url: str, moment: str) -> dict[str, str]:
+def signature(url: str, moment: str) -> dict[str, str]:
     """Return the headers with which AWS' signature version 4 lets a GET pass. moment: as 20261123T170000Z."""
     parts, region, none = parse.urlsplit(url), _region(), hashlib.sha256().hexdigest()
     headers = {"host": parts.netloc, "x-amz-content-sha256": none, "x-amz-date": moment}
@@ -176,7 +176,7 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
     if token and url.startswith(_hub() + "/"):  # and not where the hub leads on to
         asked.add_unredirected_header("Authorization", f"Bearer {token}")
     if os.environ.get("AWS_ACCESS_KEY_ID") and url.startswith(_s3() + "/"):
-        for name, value in _signature(url, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())).items():
+        for name, value in signature(url, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())).items():
             asked.add_unredirected_header(name, value)
     return request.urlopen(asked, timeout=TIMEOUT)
 

@@ -19,7 +19,7 @@ from jobs.store.workflows import DoneJob
 #: Fields that programs give of their units.
 _OF_UNITS = frozenset({"value", "values", "artifact", "artifacts"})
 #: Bytes as they are stored of results that one look keeps as values.
-_MAX_KEPT = 8 << 20
+MAX_KEPT = 8 << 20
 
 
 class Results:
@@ -31,7 +31,7 @@ class Results:
         #: Names this run of the workflow: an id may be used again.
         self._run = run
         self._jobs = jobs
-        self._kept: dict[Source | str, Any] = {}
+        self.kept_results: dict[Source | str, Any] = {}
         self._bytes = 0
 
     def part(self, reference: Reference) -> Any:
@@ -60,10 +60,10 @@ class Results:
 
     def _of(self, source: Source) -> dict[str, Any]:
         """Return what a job gave; of a program with the values and artifacts of its units, where they are wanted."""
-        if source not in self._kept:
+        if source not in self.kept_results:
             [job] = self._jobs.read(self._run, [source])
             self._keep(source, self._given(source, job), job.bytes)
-        given: dict[str, Any] = self._kept[source]
+        given: dict[str, Any] = self.kept_results[source]
         return given
 
     def _given(self, source: Source, job: DoneJob) -> dict[str, Any]:
@@ -87,9 +87,9 @@ class Results:
         return {**given, "value": values[0], "artifact": artifacts[0]} if job.units == 1 else given
 
     def _keep(self, name: Source | str, value: Any, size: int) -> None:
-        if self._bytes + size > _MAX_KEPT:
-            self._kept, self._bytes = {}, 0
-        self._kept[name] = value
+        if self._bytes + size > MAX_KEPT:
+            self.kept_results, self._bytes = {}, 0
+        self.kept_results[name] = value
         self._bytes += size
 
     # -- items of a foreach -----------------------------------------------------------------------------------------
@@ -112,12 +112,12 @@ class Results:
         return Source(name, self._known.jobs[name].id, self._is_program(key))
 
     def _all(self, key: str, count: int) -> list[Any]:
-        if key not in self._kept:
+        if key not in self.kept_results:
             sources = [self._item(key, index) for index in range(count)]
             jobs = self._jobs.read(self._run, sources)
             given = [self._given(source, job) for source, job in zip(sources, jobs, strict=True)]
             self._keep(key, given, sum(job.bytes for job in jobs))
-        given_by_all: list[Any] = self._kept[key]
+        given_by_all: list[Any] = self.kept_results[key]
         return given_by_all
 
 

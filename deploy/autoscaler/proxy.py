@@ -52,7 +52,7 @@ class Engine(Protocol):
         ...
 
 
-class _Connection(HTTPConnection):
+class EngineConnection(HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("docker", timeout=ENGINE_SECONDS)
         self._path = path
@@ -70,7 +70,7 @@ class UnixEngine:
         self._path = path
 
     def ask(self, method: str, path: str) -> tuple[int, bytes]:
-        connection = _Connection(self._path)
+        connection = EngineConnection(self._path)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -136,7 +136,7 @@ class Proxy(socketserver.TCPServer):
     allow_reuse_address = True
 
     def __init__(self, address: tuple[str, int], pool: OwnContainers) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, Handler)
         self.pool = pool
         #: The socket is that of an engine which has ended: a container started anew has the new one.
         self.is_stale = False
@@ -146,7 +146,7 @@ class Proxy(socketserver.TCPServer):
         _say(f"a request was not answered: {sys.exc_info()[1]}")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     server: Proxy
     timeout = CLIENT_SECONDS
 

@@ -65,7 +65,7 @@ def join(asked: Asked) -> int:
     raise_stopped_on_signals()
     try:
         with commands.alone():
-            joined = _joined(asked)
+            joined = join_cluster(asked)
             if asked.service:
                 return units.write(joined.name)
             with Host(joined) as host:
@@ -74,7 +74,7 @@ def join(asked: Asked) -> int:
         return OK
 
 
-def _joined(asked: Asked) -> Membership:
+def join_cluster(asked: Asked) -> Membership:
     before = membership.kept()
     if not asked.invitation:
         if before is None:

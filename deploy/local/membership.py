@@ -91,7 +91,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         url=invitation.url, name=name, workers=named, lanes=lanes, labels=labels,
         pinned=invitation.fingerprint != PUBLIC,
     )  # fmt: skip
-    authority_text = b"" if invitation.fingerprint == PUBLIC else _pinned(invitation)
+    authority_text = b"" if invitation.fingerprint == PUBLIC else pinned_authority(invitation)
     try:
         _make_room(made, authority_text)
     except OSError as error:
@@ -104,7 +104,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
     try:
         for worker, text in given.items():
-            _keep_token(worker, text)
+            keep_token(worker, text)
         # Last: with this file the host has joined.
         _new_host().replace(_HOST)
     except OSError as error:
@@ -136,7 +136,7 @@ def _make_room(made: Membership, authority_text: bytes) -> None:
     if authority_text:
         _AUTHORITY.write_bytes(authority_text)
     for worker in made.workers:
-        _keep_token(worker, "." * len(tokens.mint().text))
+        keep_token(worker, "." * len(tokens.mint().text))
     _new_host().write_text(json.dumps(asdict(made), indent=1))
 
 
@@ -151,7 +151,7 @@ def _given(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str,
     return {worker: given[worker] for worker in wanted}
 
 
-def _keep_token(worker: str, text: str) -> None:
+def keep_token(worker: str, text: str) -> None:
     path = _TOKENS / Path(worker).name
     path.touch(mode=0o600)
     with path.open("r+") as file:  # in place: its room is there
@@ -161,12 +161,12 @@ def _keep_token(worker: str, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def _pinned(invitation: Invitation) -> bytes:
+def pinned_authority(invitation: Invitation) -> bytes:
     """Return the authority's certificate, whoever answers, if it has the invitation's fingerprint. Raises Trouble."""
     untrusting = ssl.create_default_context()
     untrusting.check_hostname, untrusting.verify_mode = False, ssl.CERT_NONE
     try:
-        with _opener(untrusting).open(f"{invitation.url}/api/authority", timeout=_SECONDS) as answer:
+        with opener(untrusting).open(f"{invitation.url}/api/authority", timeout=_SECONDS) as answer:
             text = bytes(answer.read(_MOST))
         certificate = x509.load_pem_x509_certificate(text)
     except (OSError, ValueError, HTTPException) as error:
@@ -212,7 +212,7 @@ def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tup
         headers={"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"},
     )  # fmt: skip
     try:
-        with _opener(ssl.create_default_context(cafile=trust or None)).open(request, timeout=_SECONDS) as answer:
+        with opener(ssl.create_default_context(cafile=trust or None)).open(request, timeout=_SECONDS) as answer:
             return answer.status, _object(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, _object(error.read())
@@ -220,7 +220,7 @@ def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tup
         raise CannotReach(_why(error)) from error
 
 
-def _opener(trust: ssl.SSLContext) -> urllib.request.OpenerDirector:
+def opener(trust: ssl.SSLContext) -> urllib.request.OpenerDirector:
     # A redirect would take the token elsewhere; and workers use no proxy either.
     return urllib.request.build_opener(
         urllib.request.HTTPSHandler(context=trust), urllib.request.ProxyHandler({}), _NoRedirect

@@ -55,7 +55,7 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
     """
     say(f"$ cluster submit {' '.join(sample.arguments)} --wait")
     command = run.command(".venv/bin/cluster", "submit", *sample.arguments, "--wait", "--json", CLUSTER_URL=url)
-    code, answer = _call(command)
+    code, answer = call(command)
     try:
         job = json.loads(answer)
     except ValueError:
@@ -68,7 +68,7 @@ def submit(run: Run, url: str, sample: Sample, *, as_json: bool, kept: str = "")
     return bool(code == 0 and job.get("state") == "done")
 
 
-def _call(command: list[str]) -> tuple[int, str]:
+def call(command: list[str]) -> tuple[int, str]:
     """Run the command; return its exit code and what it printed."""
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         try:

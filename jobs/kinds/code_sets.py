@@ -77,7 +77,7 @@ class CodeSet:
 
 
 #: Sets that this process uses, by kind.
-_used: dict[str, CodeSet] = {}
+used_sets: dict[str, CodeSet] = {}
 
 
 def code_set(kind: str) -> CodeSet:
@@ -85,14 +85,14 @@ def code_set(kind: str) -> CodeSet:
 
     This is a published set for CPUs, or an empty one, unless the process has called `compile_once` for the kind.
     """
-    if kind not in _used:
-        _used[kind] = _published(kind, Device.CPU) or _empty()
-    return _used[kind]
+    if kind not in used_sets:
+        used_sets[kind] = _published(kind, Device.CPU) or _empty()
+    return used_sets[kind]
 
 
 def unkept() -> Mapping[str, str]:
     """Return why compiled code is not stored, by kind, for the kinds whose code this process could not store."""
-    return {kind: used.unkept for kind, used in _used.items() if used.unkept}
+    return {kind: used.unkept for kind, used in used_sets.items() if used.unkept}
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _load(kind: str, device: Device) -> CodeSet | None:
     """Use the published set of a kind, if there is one."""
     found = _published(kind, device)
     if found is not None:
-        _used[kind] = found
+        used_sets[kind] = found
     return found
 
 
@@ -137,8 +137,8 @@ def _published(kind: str, device: Device) -> CodeSet | None:
 
 def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:
     """Use a new set, or one that another process has just published. Return None while another process compiles."""
-    if kind in _used:  # numba has already looked up the folder of functions that were imported before
-        return _used[kind]
+    if kind in used_sets:  # numba has already looked up the folder of functions that were imported before
+        return used_sets[kind]
     folder = compiled_code.folder(kind)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,11 +148,11 @@ def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet
                 return None
             if not recompile and (found := _load(kind, device)):
                 return found
-            _used[kind] = CodeSet(_create(folder, device), lock)
+            used_sets[kind] = CodeSet(_create(folder, device), lock)
             stack.pop_all()
     except OSError as error:
-        _used[kind] = _empty(unkept=str(error))
-    return _used[kind]
+        used_sets[kind] = _empty(unkept=str(error))
+    return used_sets[kind]
 
 
 def _is_locked(lock: IO[str], *, wait: bool) -> bool:
@@ -200,7 +200,7 @@ def _save_into_sets(save: Callable[..., None]) -> Callable[..., None]:
     """Return numba's function that saves a compiled function, limited to sets which this process compiles."""
 
     def save_overload(cache: Any, signature: Any, compiled: Any) -> None:
-        for used in list(_used.values()):
+        for used in list(used_sets.values()):
             with used.writing() as may_write:
                 if may_write and str(used.path) == cache.cache_path:
                     save(cache, signature, compiled)

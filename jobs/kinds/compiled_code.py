@@ -35,7 +35,7 @@ KEPT_SECONDS = 30 * 86_400.0
 _NAMED = re.compile(r".+-[0-9a-f]{16}(-[0-9a-f]{8})?")
 
 #: Folders that this process uses, each with the descriptor that has it locked.
-_used: dict[Path, int] = {}
+used_folders: dict[Path, int] = {}
 
 
 def _state(source: Path) -> tuple[int, ...]:
@@ -111,12 +111,12 @@ def use(place: Path) -> None:
 
 def _is_used(place: Path) -> bool:
     """Tell whether this process has the folder locked, and not one that was removed since."""
-    if place not in _used:
+    if place not in used_folders:
         return False
     with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(place.stat(), os.fstat(_used[place])):
+        if os.path.samestat(place.stat(), os.fstat(used_folders[place])):
             return True
-    os.close(_used.pop(place))
+    os.close(used_folders.pop(place))
     return False
 
 
@@ -127,7 +127,7 @@ def _lock_for_use(place: Path) -> None:
     except OSError:
         os.close(descriptor)
         raise
-    _used[place] = descriptor
+    used_folders[place] = descriptor
     with contextlib.suppress(OSError):  # it may be another user's
         os.utime(descriptor)
 

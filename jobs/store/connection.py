@@ -188,7 +188,7 @@ def pause(error: Exception, seconds: float) -> float:
     return error.pause_seconds if isinstance(error, CoordinatorAway) else seconds
 
 
-class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
+class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
     """Names Redis' refusals however they are wrapped: in a script's error, and without a name of the library."""
 
     @classmethod
@@ -197,7 +197,7 @@ class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
         return refusal(response) or super().parse_error(response)
 
 
-class _Sentinels(SentinelClient):
+class SentinelServers(SentinelClient):
     """Asks sentinels in turn, the one first that named the master last.
 
     A list of them is replaced and never changed: threads that look for a master at once would lose some of it.
@@ -268,7 +268,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
         "socket_timeout": timeout,
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
-        "parser_class": _Parser,
+        "parser_class": ReplyParser,
         # A worker may not name its library to the server.
         "driver_info": None,
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
@@ -289,7 +289,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
         # The next sentinel is asked instead.
         "retry": Retry(NoBackoff(), 0),
     }  # fmt: skip
-    sentinel: Any = _Sentinels(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+    sentinel: Any = SentinelServers(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
         place.service, db=place.database, username=place.user, password=place.password,
         connection_class=_MasterConnection, **options,
@@ -307,4 +307,4 @@ def new_connection(client: Client) -> Any:
 
 def error_of(text: str) -> Exception:
     """Return the error that a text of Redis is."""
-    return _Parser.parse_error(text)
+    return ReplyParser.parse_error(text)

@@ -14,7 +14,7 @@ from jobs.store import keys, skipped
 from jobs.store.scripts import Part
 
 #: Jobs read of all queues, and of those that run.
-_MOST_READ = 500
+MOST_READ = 500
 #: Jobs read of each place at least, where there are many.
 _LEAST_READ = 5
 #: Tenants of a queue that are looked at, those first who were given least.
@@ -79,7 +79,7 @@ class DemandReads(Part):
         )  # fmt: skip
 
     def _index(self) -> _Index:
-        pipe = self._pipe().srandmember(keys.RUNNING, _MOST_READ).scard(keys.RUNNING)
+        pipe = self._pipe().srandmember(keys.RUNNING, MOST_READ).scard(keys.RUNNING)
         pipe.hvals(keys.SLOT_JOBS).sunion(keys.LACKED, keys.UNFIT)
         for queue in queues.ALL:
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
@@ -105,7 +105,7 @@ class DemandReads(Part):
 
     def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
         """Return the first jobs of each place, and the number of those there for which each stands."""
-        most = max(_LEAST_READ, _MOST_READ // max(1, len(counts)))
+        most = max(_LEAST_READ, MOST_READ // max(1, len(counts)))
         pipe = self._pipe()
         for place in counts:
             pipe.zrange(place, 0, most - 1)

@@ -64,7 +64,7 @@ class Scripts:
         self.client = client
         self.replicas = replicas
         self._loads = loads
-        self.library: Library = make_library(_settings(limits), clock)
+        self.library: Library = make_library(settings_of(limits), clock)
 
     def function(self, name: str) -> str:
         """Return the name by which Redis knows a function."""
@@ -169,7 +169,7 @@ def _is_missing(reply: Any) -> bool:
     return isinstance(reply, ResponseError) and "Function not found" in str(reply)
 
 
-def _settings(limits: Limits) -> dict[str, Setting]:
+def settings_of(limits: Limits) -> dict[str, Setting]:
     """Return SETTINGS of the library."""
     return {
         "max_expiries": limits.expiries,

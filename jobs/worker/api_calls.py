@@ -156,7 +156,7 @@ class Api:
     ) -> None:  # fmt: skip
         self.place = place
         self._authority = authority
-        self._token = token
+        self.bearer = token
         self._timeout = timeout
         self.refused = refused
         self._idle: list[HTTPConnection] = []
@@ -170,7 +170,7 @@ class Api:
 
     def for_beats(self, timeout: float) -> Api:
         """Return the same with connections of its own."""
-        return Api(self.place, self._token, timeout=timeout, authority=self._authority, refused=self._pass_on)
+        return Api(self.place, self.bearer, timeout=timeout, authority=self._authority, refused=self._pass_on)
 
     def _pass_on(self, why: str) -> None:
         self.refused(why)
@@ -178,7 +178,7 @@ class Api:
     def opening(self, path: str) -> tuple[str, dict[str, str], ssl.SSLContext | None]:
         """Return the URL of a WebSocket below /api/worker/, the headers that open it, and whom it trusts."""
         address = f"{self.place}/api/worker/{path}"
-        return f"ws{address.removeprefix('http')}", {"Authorization": f"Bearer {self._token}"}, self._trust
+        return f"ws{address.removeprefix('http')}", {"Authorization": f"Bearer {self.bearer}"}, self._trust
 
     def call(
         self, name: str, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0
@@ -219,7 +219,7 @@ class Api:
 
     def _answered(self, asked: _Asked) -> tuple[int, bytes]:
         try:
-            return self._exchange(asked)
+            return self.exchange(asked)
         except _BROKEN as error:
             if asked.polls and self._anew:
                 self._anew = False
@@ -252,7 +252,7 @@ class Api:
 
     # -- connections ------------------------------------------------------------------------------------------------
 
-    def _exchange(self, asked: _Asked) -> tuple[int, bytes]:
+    def exchange(self, asked: _Asked) -> tuple[int, bytes]:
         """Return status and content. A kept connection that turns out to be closed is replaced once: calls repeat."""
         kept = self._kept()
         if kept is not None:
@@ -273,7 +273,7 @@ class Api:
 
     def _headers(self, asked: _Asked) -> dict[str, str]:
         headers = {
-            "Authorization": f"Bearer {self._token}", "Content-Type": asked.kind,
+            "Authorization": f"Bearer {self.bearer}", "Content-Type": asked.kind,
             "User-Agent": f"threads-cluster-worker/{VERSION}",
         }  # fmt: skip
         return {**headers, "Range": f"bytes={asked.range}"} if asked.range else headers

@@ -81,7 +81,7 @@ class ApiFleet:
 class ApiSlots:
     def __init__(self, api: Api, device: Device, poll_seconds: float) -> None:
         self._api = api
-        self._device = device
+        self.device = device
         self._poll_seconds = poll_seconds
         #: Facts of the job that NEXT answered last; they come with its answer.
         self._facts: Facts | None = None
@@ -95,7 +95,7 @@ class ApiSlots:
         The offer counts as long as the call waits.
         """
         body = {
-            "device": self._device, "lanes": lanes, "take": take, "kinds": None if kinds is None else dict(kinds),
+            "device": self.device, "lanes": lanes, "take": take, "kinds": None if kinds is None else dict(kinds),
             "wait_seconds": self._poll_seconds, **({} if offer is None else {"offer": dict(offer)}),
         }  # fmt: skip
         answer = self._api.call("next", body, wait_seconds=self._poll_seconds)
@@ -116,7 +116,7 @@ class ApiSlots:
         return [self._facts if self._facts and self._facts.job_id == job else None for job in jobs]
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
-        counts: list[int] = self._api.call("waiting", {"device": self._device})["waiting"]
+        counts: list[int] = self._api.call("waiting", {"device": self.device})["waiting"]
         return counts
 
 
@@ -218,10 +218,10 @@ class ApiResults:
             accumulator=unpacked(answer["accumulator"]), parts=tuple(parts), done=answer["done"],
             spec=unpacked(answer["spec"]),
         )  # fmt: skip
-        self._remember(job, gathered.digest)
+        self.remember(job, gathered.digest)
         return gathered
 
-    def _remember(self, job: str, digest: str) -> None:
+    def remember(self, job: str, digest: str) -> None:
         self._digests.pop(job, None)
         self._digests[job] = digest
         while len(self._digests) > _REMEMBERED:

@@ -91,8 +91,8 @@ class Profiler(threading.Thread):
         super().__init__(name="profiler", daemon=True)
         self._store, self._worker, self._host = store, worker, host
         self._folder, self._sampled = folder, sampled
-        self._orders: dict[str, Order] | None = None
-        self._running: dict[str, _Running] = {}
+        self.current_orders: dict[str, Order] | None = None
+        self.running_profiles: dict[str, _Running] = {}
         self._parcels: dict[tuple[str, str], Parcel] = {}
         self._launched: dict[str, float] = {}
         #: Profiles whose recording here is over: its time, or the room for it.
@@ -105,8 +105,8 @@ class Profiler(threading.Thread):
         """Take the answer to a beat. From any thread; it does nothing itself."""
         if heard.profiles is None:
             return
-        first = self._orders is None
-        self._orders = {order.profile_id: order for order in heard.profiles}
+        first = self.current_orders is None
+        self.current_orders = {order.profile_id: order for order in heard.profiles}
         if heard.profiles or first:
             self._wake.set()
 
@@ -114,10 +114,10 @@ class Profiler(threading.Thread):
         while not self._ended:
             self._wake.wait(ROUND_SECONDS if self._busy() else None)
             self._wake.clear()
-            if self._ended or self._orders is None:
+            if self._ended or self.current_orders is None:
                 continue
             try:
-                while self.round(self._orders) and not self._ended:
+                while self.round(self.current_orders) and not self._ended:
                     pass
                 self._say("")
             except (RedisError, recordings.Unusable) as error:  # of a coordinator too
@@ -131,7 +131,7 @@ class Profiler(threading.Thread):
         self._ended = True
         self._wake.set()
         self.join(timeout=2 * _END_SECONDS)
-        for running in self._running.values():
+        for running in self.running_profiles.values():
             running.end()
 
     def round(self, orders: Mapping[str, Order]) -> bool:
@@ -140,7 +140,7 @@ class Profiler(threading.Thread):
         for order in orders.values():
             if order.state == "recording" and (not order.hosts or self._host in order.hosts):
                 self._record(order)
-        for profile_id in [one for one in self._running if not _records(orders.get(one))]:
+        for profile_id in [one for one in self.running_profiles if not _records(orders.get(one))]:
             self._finish(profile_id)
         for order in orders.values():
             if order.state == "collecting":
@@ -154,7 +154,7 @@ class Profiler(threading.Thread):
 
     def _record(self, order: Order) -> None:
         profile_id, gpus = order.profile_id, {f"gpu:{gpu['uuid']}": gpu for gpu in self._sampled.gpus()}
-        running = self._running.get(profile_id)
+        running = self.running_profiles.get(profile_id)
         if running and running.process.poll() is not None:
             if running.process.returncode == 0:
                 self._over.add(profile_id)
@@ -202,13 +202,13 @@ class Profiler(threading.Thread):
         with contextlib.suppress(OSError):  # it died, as the next round sees
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             process.stdin.flush()
-        self._running[order.profile_id] = _Running(
+        self.running_profiles[order.profile_id] = _Running(
             process=process, recording=recording, granted=frozenset(answer.devices)
         )
         log.info("samples for a profile", extra={"profile": order.profile_id, "hz": order.hz, "devices": devices})
 
     def _finish(self, profile_id: str) -> None:
-        running = self._running.pop(profile_id)
+        running = self.running_profiles.pop(profile_id)
         running.end()
         self._sampled.gone(running.process.pid)
         self._take([(profile_id, running.recording.name)])
@@ -255,7 +255,7 @@ class Profiler(threading.Thread):
         return False
 
     def _busy(self) -> bool:
-        return bool(self._orders or self._running or self._parcels)
+        return bool(self.current_orders or self.running_profiles or self._parcels)
 
     def _say(self, what: str) -> None:
         """Log what is in the way, once until it is another."""

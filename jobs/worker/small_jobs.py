@@ -45,7 +45,7 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
     try:
         with state.meter.lease() as share:
             results = lane.compute_small([fact for fact, _ in work], lambda: _let_go(state, lane, wanted, places))
-        _finish(state, work, results, share)
+        finish(state, work, results, share)
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
         for fact, token in (claimed for claimed in work if claimed[1] in wanted):
@@ -79,7 +79,7 @@ def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str]
         state.persist(partial(how, fact.job_id, token))
 
 
-def _finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed], share: Share) -> None:
+def finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed], share: Share) -> None:
     """End each job, with its part of a GPU's time as long as its part of the lane's."""
     finished, computed, charged = [], 0.0, 0
     seconds = sum(result.seconds for result in results if isinstance(result, Whole))

@@ -75,7 +75,7 @@ def _needed(found: bool, reason: str) -> None:
     pytest.skip(reason)
 
 
-def _chromium() -> str | None:
+def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -86,7 +86,7 @@ def playwright() -> Iterator[Playwright]:
 
 
 def _launched(playwright: Playwright, *more: str) -> Iterator[Browser]:
-    binary = _chromium()
+    binary = chromium()
     _needed(binary is not None, "there is no chromium on the PATH: apt-get install chromium")
     with playwright.chromium.launch(executable_path=binary, args=[*FLAGS, *more]) as found:
         yield found

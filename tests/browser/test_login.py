@@ -207,10 +207,10 @@ def test_a_page_of_another_port_gets_nothing_with_the_cookie(
 def test_a_name_that_was_made_to_resolve_to_this_machine_gets_nothing(
     browser: Any, playwright: Any, locked: Live, pages: Live
 ) -> None:
-    from tests.browser.conftest import FLAGS, _chromium
+    from tests.browser.conftest import FLAGS, chromium
 
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    with playwright.chromium.launch(executable_path=_chromium(), args=[*FLAGS, rules]) as rebound:
+    with playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, rules]) as rebound:
         for live, status in ((locked, 401), (pages, 403)):
             page = rebound.new_page()
             page.goto(f"http://evil.example:{live.ports[0]}/health")

@@ -17,7 +17,7 @@ from tests.browser.conftest import (
     PHONE,
     RESTED,
     Open,
-    _chromium,
+    chromium,
     in_both_themes,
     overflow,
     settled,
@@ -692,7 +692,7 @@ def test_a_million_slices_move_without_a_long_task(
 ) -> None:
     # Where GL is software, every frame waits for it 100 ms and more, however little is drawn: here is none.
     with playwright.chromium.launch(
-        executable_path=_chromium(), args=["--no-sandbox", "--disable-gpu"]
+        executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
     ) as plain_browser:
         page = plain_browser.new_page(viewport=DESK)  # type: ignore[arg-type]
         page.goto(pages.url())

@@ -65,12 +65,12 @@ class Bench(Live):
         #: When Redis died without warning, and how many seconds of its log were taken away.
         self.deaths: list[tuple[float, float]] = []
         #: Times, inodes and sizes of the file that Redis appended to since its start.
-        self._sizes: deque[tuple[float, int, int]] = deque(maxlen=2000)
+        self.sampled_sizes: deque[tuple[float, int, int]] = deque(maxlen=2000)
         self._over = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        self.sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
     def start(self) -> Bench:
-        self._sampler.start()
+        self.sampler.start()
         self.proxy.start()
         super().start()
         self.start_runner()
@@ -80,8 +80,8 @@ class Bench(Live):
     def stop(self) -> None:
         super().stop()
         self._over.set()
-        if self._sampler.is_alive():
-            self._sampler.join()
+        if self.sampler.is_alive():
+            self.sampler.join()
             self.proxy.stop()
 
     # -- processes --------------------------------------------------------------------------------------------------
@@ -89,9 +89,9 @@ class Bench(Live):
     def start_redis(self) -> None:
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
         # A process that ignores SIGXFSZ hears of a full disk as an error of its write.
-        self._sizes.clear()
+        self.sampled_sizes.clear()
         patient = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", str(self.binary)]
-        self._run("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
+        self.start_process("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
         until(lambda: self.redis().ping())
 
     def start_worker(
@@ -105,7 +105,7 @@ class Bench(Live):
             own |= another_clock(offset)
         log = self.folder / f"{name}.log"
         self._logged[name] = log.stat().st_size if log.exists() else 0
-        self._run(name, [sys.executable, "-m", "cpu_worker"], **own, **more)
+        self.start_process(name, [sys.executable, "-m", "cpu_worker"], **own, **more)
 
     def start_runner(self, number: int = 0, slots: int | None = None, user: int | None = None, **more: str) -> None:
         name = f"runner-{number}"
@@ -166,13 +166,13 @@ class Bench(Live):
             with suppress(FileNotFoundError):  # Redis has just replaced it by a rewritten one
                 if path:
                     state = path.stat()
-                    self._sizes.append((time.monotonic(), state.st_ino, state.st_size))
+                    self.sampled_sizes.append((time.monotonic(), state.st_ino, state.st_size))
 
     def cut_log(self, seconds: float) -> int:
         """Kills Redis and takes away what it wrote in its last seconds; how many bytes that were."""
         died = time.monotonic()  # before it does: on a busy machine it takes its time to end
         self.kill("redis")
-        path, sizes = self.log_file(), list(self._sizes)
+        path, sizes = self.log_file(), list(self.sampled_sizes)
         assert path, "Redis has no log"
         self.deaths.append((died, seconds))
         file, whole = path.stat().st_ino, path.stat().st_size

@@ -201,7 +201,7 @@ def test_only_what_was_acknowledged_just_before_a_death_may_be_lost() -> None:
 def bare(tmp_path: Path) -> Iterator[Bench]:
     """A bench with its proxy and its Redis, and nothing else."""
     bench = Bench(tmp_path, version=next(filter(server_of, VERSIONS)), workers=0)
-    bench._sampler.start()
+    bench.sampler.start()
     bench.proxy.start()
     bench.start_redis()
     yield bench
@@ -235,7 +235,7 @@ def written(bench: Bench) -> None:
 
 def seen_whole(bench: Bench) -> float | None:
     """When the bench has last seen all that is in the log now; None when it has not."""
-    path, sizes = bench.log_file(), list(bench._sizes)
+    path, sizes = bench.log_file(), list(bench.sampled_sizes)
     return sizes[-1][0] if path and sizes and sizes[-1][2] == path.stat().st_size else None
 
 

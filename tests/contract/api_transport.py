@@ -145,7 +145,7 @@ class _Slots:
         if len(devices) > 1:
             return self._store.direct.slots.next(worker, queues, **more, owner=f"{worker}/")
         mine = self._store.worker(worker).slots
-        mine._device = Device(devices.pop())
+        mine.device = Device(devices.pop())
         found = mine.next(worker, queues, **{name: value for name, value in more.items() if name != "popped"})
         if not isinstance(found, Taken):
             return found
@@ -223,7 +223,7 @@ class _Results:
 
     def _knowing(self, job: str) -> ApiResults:
         results = self._store.worker("w").results
-        results._remember(job, self.gather(job).digest)
+        results.remember(job, self.gather(job).digest)
         return results
 
 

@@ -16,7 +16,7 @@ from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs.settings import Settings
 from jobs.store import Store, acknowledgement, bells, connection
-from tests.conftest import _start
+from tests.conftest import start_redis
 from tests.integration.live import until
 from tests.redis_servers import any_server
 
@@ -30,7 +30,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis
     """A master and its replica."""
     binary = any_server()
     assert binary
-    started = [_start(binary, tmp_path_factory.mktemp(name)) for name in ("master", "replica")]
+    started = [start_redis(binary, tmp_path_factory.mktemp(name)) for name in ("master", "replica")]
     master, replica = (redis.Redis.from_url(url) for _, url in started)
     master.config_set("repl-diskless-sync-delay", 0)
     replica.replicaof("127.0.0.1", started[0][1].rpartition(":")[2].partition("/")[0])
@@ -150,7 +150,7 @@ def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
     cut_off, named = ("127.0.0.1", port_of(pair[1])), ("127.0.0.1", port_of(pair[0]))
     answers = [cut_off, named]
     monkeypatch.setattr(
-        connection._Sentinels, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
+        connection.SentinelServers, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
     )
     pair[1].replicaof("NO", "ONE")
     pair[1].config_set("min-replicas-to-write", 1)

@@ -506,9 +506,9 @@ def test_calls_that_wait_are_bounded_and_those_of_askers_who_went_end(
         for _ in range(3):
             gone = stack.enter_context(socket.create_connection((served.place.host, served.place.port), timeout=60))
             gone.sendall(f"GET /api/jobs/j/attachments/{asker.id}/output?wait_seconds=20 HTTP/1.1\r\n{head}".encode())
-        until(lambda: wakes._count == 3)
+        until(lambda: wakes.count == 3)
         assert asker.read(0, 1).status_code == 429
-    until(lambda: wakes._count == 0)
+    until(lambda: wakes.count == 0)
     assert asker.read(0, 0).status_code == 200
 
 
@@ -549,7 +549,7 @@ def test_a_token_that_is_revoked_while_it_waits_hears_nothing(served: Served, st
     found: list[int] = []
     waiting = threading.Thread(target=lambda: found.append(asker.read(0, 20).status_code))
     waiting.start()
-    until(lambda: served.app.state.coordinator.wakes._count == 1)
+    until(lambda: served.app.state.coordinator.wakes.count == 1)
     [token] = [row.id for row in store.tokens.all() if row.name == "u"]
     assert store.tokens.revoke(token)
     time.sleep(1.1 * FRESH_SECONDS)

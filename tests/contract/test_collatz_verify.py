@@ -122,7 +122,7 @@ def test_what_outgrows_a_limb_is_exact_in_the_one_limb_sweeps(monkeypatch: pytes
 def test_the_sieve_has_the_sizes_that_others_found() -> None:
     """286,581: OEIS A076227 at 24. The rest is frozen: checksums depend on it."""
     powers = np.array([3**c for c in range(41)], np.uint64)
-    assert len(sieves._not_falling(24, powers)) == 286_581
+    assert len(sieves.not_falling(24, powers)) == 286_581
     sieve = sieves.sieve()
     assert len(sieve.residues) == 234_156
     assert int(np.bitwise_count(sieve.masks).sum()) == 34_008_263
@@ -248,7 +248,7 @@ def test_a_number_that_never_stops_ends_a_sweep_and_not_the_process() -> None:
         for name, start in (("narrow", 2**40), ("wide", 2**70)):
             task = verify.piece(start, start + 5000)._replace(floor=0).task()
             tally = np.zeros(sweep.WORDS, np.uint64)
-            room = verify._rooms()[name == "wide"]
+            room = verify.room_tables()[name == "wide"]
             assert not getattr(module, name)(task, sieves.sieve(), room, tally)
 
 
@@ -256,7 +256,7 @@ def test_a_number_that_never_stops_ends_a_sweep_and_not_the_process() -> None:
 def test_values_beyond_three_limbs_fail_and_are_rechecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """2^128 - 1 rises above 2^182. No start below 2^96 is known that does, so next all sweeps are made to fail."""
     task, ones = verify.piece(2**70, 2**70 + 5000).task(), np.uint64(2**64 - 1)
-    assert not sweep.finish(ones, ones, task, verify._rooms()[1], np.zeros(sweep.WORDS, np.uint64))
+    assert not sweep.finish(ones, ones, task, verify.room_tables()[1], np.zeros(sweep.WORDS, np.uint64))
     known = reference.run(spec(2**70, 3000), 0, 3000)
     failing = nothing_fits(verify.sweeps())
     monkeypatch.setattr(verify, "sweeps", lambda: failing)

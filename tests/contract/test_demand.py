@@ -158,7 +158,7 @@ def test_jobs_that_no_worker_has_the_version_of_need_one(bench: Bench) -> None:
 
 
 def test_of_many_jobs_a_part_stands_for_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "_MOST_READ", 10)
+    monkeypatch.setattr(reads, "MOST_READ", 10)
     for _ in range(50):
         bench.submit(queue="cpu.normal")
     assert len(work(bench)) == 10 and seconds(bench) == 50

@@ -115,7 +115,7 @@ def test_whole_blocks_go_to_launches_together(monkeypatch: pytest.MonkeyPatch) -
         return count
 
     monkeypatch.setattr(verify_gpu.LaunchedSeen, "take_blocks", take_blocks)
-    monkeypatch.setattr(verify_gpu, "_batch", gpu.Batch(first=5, most=5))
+    monkeypatch.setattr(verify_gpu, "batch", gpu.Batch(first=5, most=5))
     on_gpu.run(spec("verify", 2 * BLOCK - 7, 7 * BLOCK + 10), 0, 7 * BLOCK + 10, go_on)
     assert taken == [(1, 1), (2, 5), (7, 2), (9, 1)]
 
@@ -185,7 +185,7 @@ def test_a_launch_that_lists_too_much_takes_fewer_blocks(monkeypatch: pytest.Mon
     job = spec("statistics", 2**50, 2**17)
     usual = same(job)
     monkeypatch.setattr(statistics_gpu, "GROWTH", 1000)
-    monkeypatch.setattr(statistics_gpu, "_batch", gpu.Batch(first=128, most=128))
+    monkeypatch.setattr(statistics_gpu, "batch", gpu.Batch(first=128, most=128))
     monkeypatch.setattr(statistics_gpu, "ROOM", 450)
     assert computed(on_gpu, job) == usual
 
@@ -195,7 +195,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
     """Below 2^96 only few do, so the walk is made to give up as if they had."""
     job = spec("statistics", 2**94, 2**13)
     usual = computed(on_gpu, job)
-    walked, seen = statistics_gpu.LaunchedTally._walked, []
+    walked, seen = statistics_gpu.LaunchedTally.walk_places, []
 
     def giving_up(tally: Any, places: Any) -> Any:
         delays, high, low = walked(tally, places)
@@ -203,7 +203,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
         seen.append(len(delays))
         return delays, high, low
 
-    monkeypatch.setattr(statistics_gpu.LaunchedTally, "_walked", giving_up)
+    monkeypatch.setattr(statistics_gpu.LaunchedTally, "walk_places", giving_up)
     assert computed(on_gpu, job) == usual and seen
 
 
@@ -218,7 +218,7 @@ def test_rising_is_what_exceeds_all_before_it() -> None:
 
 def test_numbers_that_the_walk_ends_early_are_said() -> None:
     tally = statistics_gpu.LaunchedTally(2**127)
-    delays, *_ = tally._walked(np.array([0, 1, 2**62 - 1], np.uint64))
+    delays, *_ = tally.walk_places(np.array([0, 1, 2**62 - 1], np.uint64))
     assert delays[1] == 2**64 - 1
 
 
@@ -292,7 +292,7 @@ def test_when_memory_runs_out_launches_shrink_and_the_answer_stays(mode: str, mo
         return real(seen, *arguments) if small else arguments[-1]
 
     monkeypatch.setattr(getattr(module, name), "take_blocks", full)
-    monkeypatch.setattr(module, "_batch", gpu.Batch(first=64, most=64))
+    monkeypatch.setattr(module, "batch", gpu.Batch(first=64, most=64))
     upto, partial = on_gpu.run(job, 0, job["count"], go_on)
     assert upto == job["count"] and max(asked) > 3 and asked[-1] <= 3
     if small:

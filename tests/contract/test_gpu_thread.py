@@ -70,7 +70,7 @@ def device() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_measured() -> None:
     """Launches begin small, whatever other tests have measured."""
-    on_gpu._measured.clear()
+    on_gpu.measured_cells.clear()
 
 
 def go_on(_: int) -> bool:
@@ -158,7 +158,7 @@ def test_thousands_of_threads_agree_with_cpus_and_are_left_to_none(left: list[in
 def test_the_room_of_a_replica_follows_its_families() -> None:
     """The default model has one of roots, and 0.4 for each of 4,463 expected threads above max_depth."""
     spec = plan().spec
-    assert gpu_simulation._expected_families(spec, "work_stealing") == pytest.approx(1 + 0.4 * 4463, rel=1e-3)
+    assert gpu_simulation.expected_families(spec, "work_stealing") == pytest.approx(1 + 0.4 * 4463, rel=1e-3)
 
 
 def test_replicas_that_deadlock_leave_nothing_in_the_histograms(left: list[int]) -> None:

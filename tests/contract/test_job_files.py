@@ -145,7 +145,7 @@ def test_a_job_that_runs_no_programs_has_no_files(served: Served, store: Store) 
     worker.slots.next("", [])
     assert isinstance(worker.leases.lease("j", "t", want=100, worker=""), Grant)
     for one in CALLS:
-        answer = asked(served, worker.api._token, *one)
+        answer = asked(served, worker.api.bearer, *one)
         assert (answer.status_code, answer.json()["field"]) == (409, "job"), one
 
 
@@ -154,14 +154,14 @@ def test_only_the_holder_of_a_living_lease_is_answered(served: Served, store: St
     for one in CALLS:
         for token, job, status in (
             (served.token("other"), "j", 409), (served.token("u", "read", "submit", "run"), "j", 403), ("", "j", 401),
-            (runner.api.api._token, "k", 409),
+            (runner.api.api.bearer, "k", 409),
         ):  # fmt: skip
             answer = asked(served, token, *one, job=job)
             assert answer.status_code == status, (one, answer.text)
             assert status != 409 or answer.json()["field"] == "lease"
     assert runner.api.leases.release("j", "t")
     for one in CALLS:
-        assert asked(served, runner.api.api._token, *one).json()["field"] == "lease"
+        assert asked(served, runner.api.api.bearer, *one).json()["field"] == "lease"
     with pytest.raises(Stale, match="stale"):
         runner.files("j").secrets()
 
@@ -227,13 +227,13 @@ def test_units_of_others_are_refused_and_nothing_is_left(served: Served, store: 
             runner.files("j").keep(root, units)
     assert not store.client.exists(keys.job_files("j")) and not list(store.client.scan_iter("ct:artifact:*"))
     for text in ("", "1-", "5-3", "a", "1,,2", "0-100001", f"0-{2**60}"):
-        answer = asked(served, runner.api.api._token, "POST", f"artifacts?units={text}", manifest_of())
+        answer = asked(served, runner.api.api.bearer, "POST", f"artifacts?units={text}", manifest_of())
         assert (answer.status_code, answer.json()["field"]) == (422, "units"), text
 
 
 def test_a_manifest_that_leads_out_is_refused(served: Served, store: Store) -> None:
     runner = running(served, store)
-    token, row = runner.api.api._token, put(served, b"x")
+    token, row = runner.api.api.bearer, put(served, b"x")
     for bad in (["f", "../x", *row], ["f", "/etc/passwd", *row], ["l", "a", "/etc/passwd"], ["l", "a", "../x"]):
         answer = asked(served, token, "POST", "artifacts?units=0", manifest_of(bad))
         assert answer.status_code == 422, answer.text
@@ -280,14 +280,14 @@ def test_two_slots_that_keep_the_same_large_file_at_once_both_succeed(
 ) -> None:
     runner, transfers = running(served, store), served.app.state.coordinator.cluster.artifacts.transfers
     root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
-    digest, barrier = transfers._digest, threading.Barrier(2)
+    digest, barrier = transfers.compute_digest, threading.Barrier(2)
 
     def wait_for_other(tenant: str, file: StoredFile) -> str:
         found: str = digest(tenant, file)
         barrier.wait(30)
         return found
 
-    transfers._digest = wait_for_other
+    transfers.compute_digest = wait_for_other
     with ThreadPoolExecutor(2) as slots:
         kept = list(slots.map(lambda unit: runner.files("j").keep(root, [unit]), (3, 4)))
     assert kept[0] == kept[1] == store.outputs.artifact("j", 3) == store.outputs.artifact("j", 4)
@@ -296,7 +296,7 @@ def test_two_slots_that_keep_the_same_large_file_at_once_both_succeed(
 def test_a_large_file_whose_parts_were_swept_is_sent_again(served: Served, store: Store, tmp_path: Path) -> None:
     runner, transfers = running(served, store), served.app.state.coordinator.cluster.artifacts.transfers
     root = written(tmp_path / "left", {"outputs/big": os.urandom(PART_BYTES + 7)})
-    digest, swept = transfers._digest, list[str]()
+    digest, swept = transfers.compute_digest, list[str]()
 
     def sweep_after(tenant: str, file: StoredFile) -> str:
         if not swept:
@@ -304,7 +304,7 @@ def test_a_large_file_whose_parts_were_swept_is_sent_again(served: Served, store
             store.client.delete(*swept)
         return str(digest(tenant, file))
 
-    transfers._digest = sweep_after
+    transfers.compute_digest = sweep_after
     kept = runner.files("j").keep(root, [3])
     assert len(swept) == 1 and store.outputs.artifact("j", 3) == kept
 
@@ -339,7 +339,7 @@ def test_a_tenant_that_may_store_no_more_is_asked_again_and_said_why(
 
 def test_a_coordinator_that_is_away_is_asked_again(served: Served, store: Store, tmp_path: Path) -> None:
     runner = running(served, store)
-    once, left = runner.api.api._exchange, [3]
+    once, left = runner.api.api.exchange, [3]
 
     def exchange(asked: Any) -> tuple[int, bytes]:
         left[0] -= 1
@@ -347,7 +347,7 @@ def test_a_coordinator_that_is_away_is_asked_again(served: Served, store: Store,
             raise ConnectionRefusedError
         return once(asked)
 
-    runner.api.api._exchange = exchange  # type: ignore[method-assign]
+    runner.api.api.exchange = exchange  # type: ignore[method-assign]
     assert runner.files("j", patience_seconds=60.0).keep(written(tmp_path / "left", TREE), [3])
     left[0] = 10**9
     with pytest.raises(CoordinatorAway, match="nothing listens there"):
@@ -376,10 +376,10 @@ def test_a_program_gets_the_secrets_that_its_job_names_and_no_other(served: Serv
         vault.put("default", name, f"value of {name}", ANONYMOUS)
     runner = running(served, store, secrets=["KEY"])
     assert runner.files("j").secrets() == {"KEY": "value of KEY"}
-    answer = asked(served, runner.api.api._token, "POST", "secrets", {"lease": "t", "names": ["OTHER"]})
+    answer = asked(served, runner.api.api.bearer, "POST", "secrets", {"lease": "t", "names": ["OTHER"]})
     assert answer.status_code == 422
     assert (
-        asked(served, runner.api.api._token, "POST", "secrets", {"lease": "t"}).headers["Cache-Control"] == "no-store"
+        asked(served, runner.api.api.bearer, "POST", "secrets", {"lease": "t"}).headers["Cache-Control"] == "no-store"
     )
     vault.remove("default", "KEY", ANONYMOUS)
     with pytest.raises(CoordinatorRejects, match=r"\(404\): tenant default has no secret KEY"):

@@ -19,9 +19,10 @@ P = keys.PREFIX
 
 def kept(bench: Bench) -> list[Span]:
     """Those put away, then the latest of each lane."""
-    past = [spans._span(row[b"lane"].decode(), row[b"span"].decode()) for _, row in bench.client.xrange(f"{P}spans")]
+    rows = [row for _, row in bench.client.xrange(f"{P}spans")]
+    past = [spans.parse_span(row[b"lane"].decode(), row[b"span"].decode()) for row in rows]
     latest = bench.client.hgetall(f"{P}span")
-    return past + [spans._span(lane.decode(), text.decode()) for lane, text in latest.items()]
+    return past + [spans.parse_span(lane.decode(), text.decode()) for lane, text in latest.items()]
 
 
 def lease(bench: Bench, job: str, lane: str = "w/0", ms: int = 100, units: int = 1) -> None:

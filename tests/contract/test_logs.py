@@ -400,7 +400,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody(served: Served, store: St
             assert say(runner, b"x" * 32768, sent)
             assert len(follower.bytes(32768, sent)) == 32768
             sent += 32768
-        waiting = [one._bytes for channel in live._channels.values() for one in channel.listeners]
+        waiting = [one.buffered_bytes for channel in live.channels.values() for one in channel.listeners]
         assert max(waiting) <= 128 << 10 and len(waiting) == 2
 
 
@@ -429,9 +429,9 @@ def test_a_thousand_followers_hold_no_threads(served: Served, store: Store, read
         assert reader.get("/api/jobs/j/logs/3").status_code == 404, "while they all go on"
         assert len(live) == 1000
     until = time.monotonic() + 60
-    while (len(live) or live._channels) and time.monotonic() < until:
+    while (len(live) or live.channels) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not len(live) and not live._channels, "who is gone is forgotten"
+    assert not len(live) and not live.channels, "who is gone is forgotten"
 
 
 def test_at_most_256_units_are_followed_at_once(served: Served, store: Store, reader: httpx.Client) -> None:

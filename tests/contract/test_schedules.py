@@ -102,7 +102,7 @@ def test_a_leader_that_dies_in_a_run_is_followed_by_one_that_makes_the_same(
         raise SystemExit
 
     with monkeypatch.context() as broken:
-        broken.setattr(board.runs, "_submitted" if after == "claim" else "_going_on", dies)
+        broken.setattr(board.runs, "submit_run" if after == "claim" else "_going_on", dies)
         if after == "submit":
             broken.undo()
             broken.setattr(board.store.schedules, "note", dies)
@@ -122,8 +122,8 @@ def test_two_leaders_at_once_make_one_job(board: Board) -> None:
     board.add()
     board.advance_to(60)
     _, [seen] = board.store.schedules.due(10)
-    board.runs._run(seen, NOW + 60)
-    board.runs._run(seen, NOW + 60)
+    board.runs.run_schedule(seen, NOW + 60)
+    board.runs.run_schedule(seen, NOW + 60)
     assert board.jobs() == [60] and board.one().submitted == 1
 
 
@@ -310,7 +310,7 @@ def test_each_time_is_one_workflow_left_out_while_the_last_one_goes_on(board: Bo
     assert board.one_named("it").submitted == 2
 
 
-@pytest.mark.parametrize("broken_call", ["_submitted", "note"])
+@pytest.mark.parametrize("broken_call", ["submit_run", "note"])
 def test_a_leader_that_dies_is_followed_by_one_that_submits_the_same_workflow(
     board: Board, broken_call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,7 +320,7 @@ def test_a_leader_that_dies_is_followed_by_one_that_submits_the_same_workflow(
         raise SystemExit
 
     with monkeypatch.context() as broken:
-        broken.setattr(board.runs if broken_call == "_submitted" else board.store.schedules, broken_call, dies)
+        broken.setattr(board.runs if broken_call == "submit_run" else board.store.schedules, broken_call, dies)
         with pytest.raises(SystemExit):
             board.pass_to(10)
     before = workflows(board)
@@ -365,7 +365,7 @@ def at_hand(board: Board, monkeypatch: pytest.MonkeyPatch) -> Board:
 def test_two_calls_at_once_are_one_run_and_the_second_is_told(at_hand: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = at_hand.add(overlap=True)
     refused: list[errors.ClusterError] = []
-    original = at_hand.runs._submitted
+    original = at_hand.runs.submit_run
 
     def with_another(schedule: Schedule, run: str) -> Any:
         if not refused:
@@ -375,7 +375,7 @@ def test_two_calls_at_once_are_one_run_and_the_second_is_told(at_hand: Board, mo
             refused.append(told.value)
         return original(schedule, run)
 
-    monkeypatch.setattr(at_hand.runs, "_submitted", with_another)
+    monkeypatch.setattr(at_hand.runs, "submit_run", with_another)
     made = at_hand.runs.run_now(seen)
     assert refused and made == f"s-a1-{NOW}n" and at_hand.one().submitted == 1 and at_hand.one().last_job == made
     # In the same second it is the same run, later another one.

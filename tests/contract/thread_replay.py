@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import simpy
-from simpy.events import EventPriority
+from simpy.events import NORMAL, EventPriority
 
 from jobs.kinds.thread import tables
 
@@ -39,6 +39,23 @@ def exponential(mean: int, word: int) -> int:
     return mean * log + 2**23 >> 24
 
 
+class Firing(simpy.Event):
+    """Event that fires `delay` after it succeeds, before later ranks of the same time."""
+
+    def __init__(self, env: simpy.Environment, rank: int, delay: int = 0) -> None:
+        super().__init__(env)
+        self.rank, self.delay = EventPriority(rank), delay
+
+
+class Calendar(simpy.Environment):
+    """Orders the events of one time by their ranks."""
+
+    def schedule(self, event: simpy.Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        if isinstance(event, Firing):
+            priority, delay = event.rank, event.delay
+        super().schedule(event, priority, delay)
+
+
 class Thread:
     def __init__(self, machine: Machine, key: int, parent: Thread | None, warm: bool) -> None:
         self.key, self.parent, self.warm = key, parent, warm
@@ -47,19 +64,19 @@ class Thread:
         machine.seen["threads"] += 1
         self.waited = self.missing = self.wanted = self.left = 0
         self.has_begun = False
-        self.all_done = simpy.Event(machine.env)
+        self.all_done = Firing(machine.env, rank=-1)
 
 
 class Machine:
     """Runs one replica; `found` has what a row of the kernel has under the same names."""
 
     def __init__(self, spec: Any, number: int, replica: int) -> None:
-        self.spec, self.env = spec, simpy.Environment()
+        self.spec, self.env = spec, Calendar()
         self.cores, self.policy = spec["cells"][number]
         self.key = child(scrambled(spec["seed"]), replica)
         self.shared: deque[Thread] = deque()
         self.own: list[deque[Thread]] = [deque() for _ in range(self.cores)]
-        self.wake: list[simpy.Event | None] = [None] * self.cores
+        self.wake: list[Firing | None] = [None] * self.cores
         self.tries = [0] * self.cores
         self.seen: Counter[str] = Counter()
         self.room = spec["max_threads"] - spec["thread_count"]
@@ -82,15 +99,7 @@ class Machine:
 
     def after(self, delay: int, core: int) -> simpy.Event:
         """Fires in `delay`; at one time arrivals (core -1) come first, then cores in the order of their numbers."""
-        event = simpy.Event(self.env)
-        event._ok, event._value = True, None
-        self.env.schedule(event, priority=EventPriority(core + 2), delay=delay)
-        return event
-
-    def at_once(self, event: simpy.Event) -> None:
-        """Fires before anything else of this time."""
-        event._ok, event._value = True, None
-        self.env.schedule(event, priority=EventPriority(-1))
+        return Firing(self.env, rank=core + 2, delay=delay).succeed()
 
     def roots(self) -> Steps:
         law, clock = self.spec["arrival"], 0
@@ -102,11 +111,10 @@ class Machine:
 
     def serve(self) -> None:
         """Wakes idle cores when all that happens now has happened, but before the next arrival or core."""
-        event = simpy.Event(self.env)
+        event = Firing(self.env, rank=0)
         assert event.callbacks is not None
         event.callbacks.append(self.give)
-        event._ok, event._value = True, None
-        self.env.schedule(event, priority=EventPriority(0))
+        event.succeed()
 
     def give(self, _: simpy.Event) -> None:
         """In the order of their numbers, while there is something for them."""
@@ -114,7 +122,7 @@ class Machine:
         for core in waiting[: len(self.shared)]:
             sleeper, self.wake[core] = self.wake[core], None
             assert sleeper is not None
-            self.at_once(sleeper)
+            sleeper.succeed()
 
     # A core
 
@@ -132,7 +140,7 @@ class Machine:
                     continue
                 thread = stolen
             else:
-                self.wake[core] = simpy.Event(self.env)
+                self.wake[core] = Firing(self.env, rank=-1)
                 self.serve()
                 yield self.wake[core]
                 thread = self.shared.pop() if self.policy == "lifo" else self.shared.popleft()
@@ -207,7 +215,7 @@ class Machine:
             return
         parent.missing -= 1
         if parent.missing == 0 and self.spec["join"] == "block":
-            self.at_once(parent.all_done)
+            parent.all_done.succeed()
         elif parent.missing == 0:
             yield from self.go_on(core, parent)
 

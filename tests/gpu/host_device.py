@@ -34,18 +34,18 @@ class HostArray:
     """An array in the device's memory: what may be done with it from outside is to cut and to get it."""
 
     def __init__(self, values: Any) -> None:
-        self._values = values
+        self.values = values
 
     def __getitem__(self, cut: slice) -> HostArray:
         assert isinstance(cut, slice)
-        return HostArray(self._values[cut])
+        return HostArray(self.values[cut])
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     @property
     def address(self) -> int:
-        found: int = self._values.ctypes.data
+        found: int = self.values.ctypes.data
         return found
 
 
@@ -99,4 +99,4 @@ class HostDevice:
         return HostArray(np.zeros(length, kind))
 
     def get(self, array: Any) -> Any:
-        return array._values.copy()
+        return array.values.copy()

@@ -76,7 +76,7 @@ class FaultyDevice(HostDevice):
             if (self.faults / "wrong").exists():
                 for array in arguments[-3:]:
                     if isinstance(array, HostArray) and len(array) < 10_000:
-                        array._values[0] += 1
+                        array.values[0] += 1
 
         return faulty
 

@@ -136,7 +136,7 @@ def test_a_real_worker_computes_in_a_real_cluster(tmp_path: Path) -> None:
     live = Live(tmp_path, workers=0)
     try:
         live.start()
-        live._run(
+        live.start_process(
             "gpu-0", [sys.executable, "-m", "gpu_worker"], WORKER_ID="gpu-0", METRICS_PORT="0", GPU_ENABLED="true"
         )
         until(lambda: live.get("/api/status")["workers"]["ready"] == 1, 300)

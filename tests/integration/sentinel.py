@@ -93,7 +93,7 @@ class SentinelLive(Live):
     def start_server(self, number: int) -> None:
         """Start one Redis, with the role that it last had."""
         assert self.binary
-        self._run(f"redis-{number}", [self.binary, str(self.folder / f"redis-{number}" / "redis.conf")])
+        self.start_process(f"redis-{number}", [self.binary, str(self.folder / f"redis-{number}" / "redis.conf")])
         until(lambda: self.server(number).ping())
 
     def _start_sentinel(self, number: int) -> None:
@@ -103,7 +103,7 @@ class SentinelLive(Live):
         port, users = self.sentinel_ports[number], self.folder / "sentinels.acl"
         text = _SENTINEL.format(port=port, folder=folder, users=users, master=self.server_ports[0])
         (folder / "sentinel.conf").write_text(text)
-        self._run(f"sentinel-{number}", [self.binary, str(folder / "sentinel.conf"), "--sentinel"])
+        self.start_process(f"sentinel-{number}", [self.binary, str(folder / "sentinel.conf"), "--sentinel"])
 
     def _knows_all(self, port: int) -> bool:
         with redis.Redis(port=port, socket_timeout=1) as sentinel:

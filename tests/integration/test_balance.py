@@ -29,7 +29,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     try:
         live.start()
         own = {"WORKER_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(folder / "faults")}
-        live._run("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
+        live.start_process("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
         live.wait_ready(2)
         yield live
     finally:

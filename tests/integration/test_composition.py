@@ -70,7 +70,7 @@ def test_what_has_started_stops_if_another_part_cannot_start(
     async def fail(*_: Any) -> Any:
         raise OSError("the port is taken")
 
-    monkeypatch.setattr(composition, "_serve_calls", fail)
+    monkeypatch.setattr(composition, "serve_calls", fail)
     with pytest.raises(OSError, match="the port is taken"):
         lifespan(redis_url)
     assert [name for name in stopped if name in ORDER] == ORDER[1:]

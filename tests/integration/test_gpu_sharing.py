@@ -47,7 +47,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def start_gpu_worker(live: Live) -> None:
     own = {"WORKER_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(live.folder / "faults")}
     own |= {"CUDA_VISIBLE_DEVICES": "0", "PRETENDED_IDLE_SECONDS": "3"}
-    live._run("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
+    live.start_process("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
 
 
 def start_runner(live: Live) -> None:
@@ -55,7 +55,9 @@ def start_runner(live: Live) -> None:
         "RUNNER_SLOTS": "2", "RUNNER_DIR": str(live.folder / "runner-0"), "METRICS_PORT": "0", "HOST_ID": "host-0",
         "PRETENDED_FAULTS": str(live.folder / "faults"),
     }  # fmt: skip
-    live._run("runner-0", [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote("runner-0")})
+    live.start_process(
+        "runner-0", [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote("runner-0")}
+    )
 
 
 def program(live: Live, text: str, priority: str = "normal", gpus: int = 2, **more: Any) -> str:

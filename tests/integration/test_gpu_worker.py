@@ -41,7 +41,7 @@ def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: Any) 
 
 def start_gpu_worker(live: Live, number: int = 0, **environment: str) -> None:
     own = {"WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(live.folder / "faults")}
-    live._run(f"gpu-{number}", [sys.executable, "-m", "tests.gpu.pretended"], **own, **environment)
+    live.start_process(f"gpu-{number}", [sys.executable, "-m", "tests.gpu.pretended"], **own, **environment)
 
 
 def node(live: Live, name: str = "gpu-0") -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_without_a_gpu_the_real_worker_says_what_to_do(tmp_path: Path, enabled: 
     live = Live(tmp_path, workers=0, GPU_ENABLED=enabled)
     try:
         live.start_redis()
-        live._run("gpu-0", [sys.executable, "-m", "gpu_worker"])
+        live.start_process("gpu-0", [sys.executable, "-m", "gpu_worker"])
         assert live.processes["gpu-0"].wait(120) == code
         said = live.log("gpu-0")
         assert "no GPU" in said and ("python -m cpu_worker" if enabled == "auto" else "set GPU_ENABLED=auto") in said

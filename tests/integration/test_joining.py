@@ -76,7 +76,7 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
 
 
 def serve(live: Live, name: str, folder: Path, port: int) -> None:
-    live._run(
+    live.start_process(
         name, [sys.executable, "-m", "coordinator"], BIND="127.0.0.1", COORDINATOR_PORT=str(port), METRICS_PORT="0",
         TLS_CERTIFICATE=str(folder / "server.pem"), TLS_KEY=str(folder / "server.key"),
     )  # fmt: skip
@@ -117,7 +117,7 @@ def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
         "WORKER_API": joined.url, "WORKER_API_CA": joined.authority, "HOST_ID": joined.name, "REDIS_URL": ELSEWHERE,
         "WORKER_TOKEN": membership.token(joined.workers[0]), "WORKER_THREADS": "1", "METRICS_PORT": "0",
     }  # fmt: skip
-    door.live._run(name, [sys.executable, "-m", "cpu_worker"], **(given | more))
+    door.live.start_process(name, [sys.executable, "-m", "cpu_worker"], **(given | more))
 
 
 def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
@@ -273,8 +273,8 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
             return io.BytesIO(both)
 
     with monkeypatch.context() as between:
-        between.setattr(membership, "_opener", lambda _trust: Both())
-        pinned = membership._pinned(invited)
+        between.setattr(membership, "opener", lambda _trust: Both())
+        pinned = membership.pinned_authority(invited)
     assert pinned.count(b"BEGIN CERTIFICATE") == 1
     (tmp_path / "pinned.pem").write_bytes(pinned)
     serve(door.live, "between", folder, port)
@@ -448,14 +448,14 @@ def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pyte
 
 def _full(path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Writes of the membership's folder fail after so many tokens, as on a full disk."""
-    keep, kept = membership._keep_token, iter(range(after))
+    keep, kept = membership.keep_token, iter(range(after))
 
     def written(worker: str, text: str) -> None:
         if next(kept, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         keep(worker, text)
 
-    monkeypatch.setattr(membership, "_keep_token", written)
+    monkeypatch.setattr(membership, "keep_token", written)
 
 
 @pytest.mark.parametrize(("after", "words"), [(1, "the invitation still counts"), (3, "The invitation is used up")])
@@ -477,12 +477,12 @@ def test_a_full_disk_leaves_nothing_behind_here_or_there(
 @pytest.mark.usefixtures("here")
 def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{door.invited()}\n"))
-    assert joining._joined(joining.Asked(invitation="-", name="typed")).name == "typed"
+    assert joining.join_cluster(joining.Asked(invitation="-", name="typed")).name == "typed"
     membership.forget()
     for text in ("", "x" * 10_000):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         with pytest.raises(Trouble, match="this is no invitation"):
-            joining._joined(joining.Asked(invitation="-", name="typed"))
+            joining.join_cluster(joining.Asked(invitation="-", name="typed"))
 
 
 def test_addresses_are_written_in_one_way() -> None:

@@ -248,7 +248,7 @@ def test_a_terminal_gets_figures_and_not_everything(
     checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
     job = {"job_id": "j1", "title": "A title", "state": "done", "seconds": 2.0, "done": 10, "result": {"a": [{"b": 7}]}}
-    monkeypatch.setattr(samples, "_call", lambda command: (0, json.dumps(job)))
+    monkeypatch.setattr(samples, "call", lambda command: (0, json.dumps(job)))
     sample = samples.Sample(("kind",), {"name": ("a", 0, "b"), "of another version": ("a", 1, "b")})
     made = processes.Run.new(checkout.folder)
     assert samples.submit(made, "http://127.0.0.1:1", sample, as_json=as_json, kept="start it: ")

@@ -85,7 +85,7 @@ def start_runner(live: Live, number: int, place: str) -> None:
         "RUNNER_SLOTS": "3", "RUNNER_DIR": place, "METRICS_PORT": "0", "HOST_ID": f"node{number}",
         "PRETENDED_FAULTS": str(live.folder),
     }  # fmt: skip
-    live._run(name, [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote(name)})
+    live.start_process(name, [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote(name)})
 
 
 @pytest.fixture

@@ -215,7 +215,7 @@ def test_a_program_whose_client_falls_silent_is_ended(tmp_path: Path, server: Ss
         remote.silent_seconds = 6.0
         await remote.start()
         assert await remote.piece() == ("stdout", b"runs\n") and len(marked(mark)) == 2
-        remote._tasks[1].cancel()
+        remote.tasks[1].cancel()
         while await remote.piece() is not None:
             continue
         assert await remote.code() == 128 + signal.SIGKILL

@@ -23,7 +23,7 @@ SECONDS = 120
 
 def start(live: Live, service: str, name: str, version: int, **own: str) -> None:
     command = [sys.executable, "-c", SERVICE.format(service=service, version=version)]
-    live._run(name, command, METRICS_PORT="0", **own)
+    live.start_process(name, command, METRICS_PORT="0", **own)
 
 
 def start_worker(live: Live, number: int, version: int) -> None:

@@ -37,7 +37,7 @@ class Bridge(httpx.BaseTransport):
     """The application for a client that is not asynchronous; remembers what was asked."""
 
     def __init__(self, application: Any) -> None:
-        self._transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        self.http_transport = httpx.ASGITransport(application, raise_app_exceptions=False)
         self.asked: list[httpx.Request] = []
         #: Is called before each request, and may raise.
         self.before: Callable[[httpx.Request], None] = lambda _request: None
@@ -50,7 +50,7 @@ class Bridge(httpx.BaseTransport):
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         copy = httpx.Request(request.method, request.url, headers=request.headers, content=request.content)
-        answer = await self._transport.handle_async_request(copy)
+        answer = await self.http_transport.handle_async_request(copy)
         body = b"".join([piece async for piece in answer.stream])  # type: ignore[union-attr]
         return httpx.Response(answer.status_code, headers=answer.headers, content=body)
 

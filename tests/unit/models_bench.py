@@ -35,8 +35,8 @@ class Pool(Flows):
         self.done(workflow, action)
         self._left = {}
 
-    def _lease(self, job: str) -> Any:
-        lease = super()._lease(job)
+    def lease_next(self, job: str) -> Any:
+        lease = super().lease_next(job)
         leased = self.store.outputs.leased(job, lease.token)
         if self._left and leased:
             rows = []

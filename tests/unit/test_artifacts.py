@@ -581,7 +581,7 @@ def test_two_uploads_of_one_large_file_at_once_share_its_parts(bench: Bench) -> 
 def put_at_once(bench: Bench, path: Path, count: int) -> list[dict[str, Any]]:
     """Put the same path with several clients; all of them verify the file before the first one stores it."""
     barrier = threading.Barrier(count)
-    digest = bench.trees.transfers._digest
+    digest = bench.trees.transfers.compute_digest
 
     def wait_for_others(tenant: str, file: StoredFile) -> str:
         found = digest(tenant, file)
@@ -593,7 +593,7 @@ def put_at_once(bench: Bench, path: Path, count: int) -> list[dict[str, Any]]:
             return client.artifacts.put(path, name="same")
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(count) as threads:
-        patch.setattr(bench.trees.transfers, "_digest", wait_for_others)
+        patch.setattr(bench.trees.transfers, "compute_digest", wait_for_others)
         return list(threads.map(put, range(count)))
 
 
@@ -639,7 +639,7 @@ def test_a_file_whose_parts_were_swept_is_sent_again(bench: Bench, tmp_path: Pat
     """Before the file is complete, and while its bytes are verified."""
     data = os.urandom(PART_BYTES + 7)
     (tmp_path / "big.bin").write_bytes(data)
-    digest, left = bench.trees.transfers._digest, [number]
+    digest, left = bench.trees.transfers.compute_digest, [number]
 
     def sweep() -> None:
         left[0] -= 1
@@ -657,7 +657,7 @@ def test_a_file_whose_parts_were_swept_is_sent_again(bench: Bench, tmp_path: Pat
         return found
 
     bench.bridge.before = sweep_before
-    bench.trees.transfers._digest = sweep_after  # type: ignore[method-assign]
+    bench.trees.transfers.compute_digest = sweep_after  # type: ignore[method-assign]
     row = bench.client.artifacts.put(tmp_path / "big.bin")
     assert left[0] <= 0 and len(bench.sent("PUT", "/parts/")) == 4
     bench.client.artifacts.fetch(row["artifact"]["artifact_id"], tmp_path / "got")
@@ -698,7 +698,7 @@ def test_a_completion_whose_answer_was_lost_is_repeated(bench: Bench, tmp_path: 
         answer = handle(request)
         if request.url.path.endswith("/complete") and lost:
             lost.clear()
-            bench.trees.transfers._add_part("default", sha_of(data), len(data), 0, data[:PART_BYTES])
+            bench.trees.transfers.add_part("default", sha_of(data), len(data), 0, data[:PART_BYTES])
             raise httpx.ReadError("the connection was closed")
         return answer
 
@@ -724,7 +724,7 @@ def test_a_full_store_is_a_507_and_nothing_is_half_there(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int
 ) -> None:
     blobs = bench.trees.transfers.blobs
-    pipe, left = blobs._fs.pipe_file, [2]
+    pipe, left = blobs.filesystem.pipe_file, [2]
 
     def full(path: str, data: bytes) -> None:
         left[0] -= 1
@@ -733,7 +733,7 @@ def test_a_full_store_is_a_507_and_nothing_is_half_there(
             raise OSError(number, os.strerror(number))
         pipe(path, data)
 
-    monkeypatch.setattr(blobs._fs, "pipe_file", full)
+    monkeypatch.setattr(blobs.filesystem, "pipe_file", full)
     with pytest.raises(ApiError, match="the artifact store has no room") as refusal:
         bench.client.artifacts.put(folder)
     assert refusal.value.status == 507
@@ -822,7 +822,7 @@ def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
     refused(bench.put_file(b"more"), 503, said)
     assert not [path for path in bench.folder.rglob("*") if path.is_file()]
     trees = Trees(bench.store, bench.settings)
-    trees._transfers = bench.trees.transfers
+    trees.transfers_once_open = bench.trees.transfers
     with pytest.raises(errors.Unavailable):
         Collector(bench.store, trees).round()
     shutil.rmtree(bench.folder)

@@ -239,7 +239,7 @@ def test_a_second_request_on_a_connection_is_not_heard(engine: Engine, door: tup
 def test_a_client_that_goes_or_sends_nothing_holds_up_nobody_for_long(
     engine: Engine, door: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy._Handler, "timeout", 0.2)
+    monkeypatch.setattr(proxy.Handler, "timeout", 0.2)
     with socket.create_connection(door), socket.create_connection(door) as half:
         half.sendall(b"GET /v1.41/cont")
         assert client(door).containers().stopped == [OURS]
@@ -262,7 +262,7 @@ def test_a_socket_that_may_not_be_opened_names_the_group(monkeypatch: pytest.Mon
     def denied(_connection: Any) -> None:
         raise PermissionError("denied")
 
-    monkeypatch.setattr(proxy._Connection, "connect", denied)
+    monkeypatch.setattr(proxy.EngineConnection, "connect", denied)
     path = tmp_path / "s"
     path.touch()
     with pytest.raises(PermissionError, match=f"set DOCKER_GID={path.stat().st_gid} in .env"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from coordinator.work import calls
 from jobs.worker import cards
@@ -19,6 +19,8 @@ AMD = {
     "device/hwmon/hwmon4/temp1_input": "52000", "device/hwmon/hwmon4/power1_average": "95000000",
     "device/hwmon/hwmon4/freq1_input": "1700000000",
 }  # fmt: skip
+#: Reads the cards that a worker reports.
+checked = TypeAdapter(calls.Row.model_fields["cards"].rebuild_annotation()).validate_python
 INTEL = {"device/vendor": "0x8086", "device/device": "0x9a49", "gt_act_freq_mhz": "1300"}
 
 
@@ -40,7 +42,7 @@ def test_a_card_tells_what_its_driver_shows(tmp_path: Path) -> None:
             "memory_total_bytes": 64 << 30, "temperature_celsius": 52.0, "power_watts": 95.0, "clock_hertz": 1.7e9,
         },
     ]  # fmt: skip
-    assert calls._are_cards(json.dumps(found)) == json.dumps(found)
+    assert checked(json.dumps(found)) == json.dumps(found)
 
 
 def test_connectors_other_vendors_and_no_folder_are_no_cards(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_figures_that_are_none_are_left_out(tmp_path: Path) -> None:
     del broken["device/hwmon/hwmon4/power1_average"]
     [found] = cards.look(tree(tmp_path, card0=broken))
     assert set(found) == {"card", "name", "clock_hertz"} and len(found["name"]) == 64
-    assert calls._are_cards(json.dumps([found]))
+    assert checked(json.dumps([found]))
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,6 @@ def test_figures_that_are_none_are_left_out(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_a_worker_says_of_cards_is_within_bounds(card: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be a JSON list of at most 16 cards"):
-        calls._are_cards(json.dumps([card]))
+        checked(json.dumps([card]))
     with pytest.raises((ValidationError, ValueError)):
-        calls._are_cards(json.dumps([{"card": "card0", "name": "x"}] * 17))
+        checked(json.dumps([{"card": "card0", "name": "x"}] * 17))

@@ -332,9 +332,9 @@ def test_what_httpx_would_send_is_sent(clock: Clock) -> None:
     for url in ("http://cluster.test/below", "https://[::1]:3000"):
         with Cluster(url, "secret", transport=httpx.MockTransport(answer)) as cluster:
             for by_httpx in (False, True):
-                cluster._connection._has_user = by_httpx
+                cluster.connection.has_user = by_httpx
                 for method, path, more in calls:
-                    cluster._connection.ask(method, path, patience=0, **more)
+                    cluster.connection.ask(method, path, patience=0, **more)
     each = len(calls)
     assert len(sent) == 4 * each
     for first in (0, 2 * each):

@@ -104,7 +104,7 @@ def test_without_tokens_nobody_runs_a_program(redis_url: str, tmp_path: Path) ->
     from jobs.settings import Settings
 
     bench = Bench(redis_url, tmp_path / "store")
-    bench.bridge._transport = httpx.ASGITransport(app.create(Settings(redis_url=redis_url)))
+    bench.bridge.http_transport = httpx.ASGITransport(app.create(Settings(redis_url=redis_url)))
     answer = bench.ask("POST", "/api/submit", {"type": "command", "parameters": {"command": ["true"]}}, token="")
     bench.close()
     refused(answer, 403, "Authorization", "this call has none", "cluster login")

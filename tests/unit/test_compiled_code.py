@@ -132,7 +132,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache; what a test uses of it is given back."""
     monkeypatch.setattr(compiled_code, "top", lambda: tmp_path)
     held: dict[Path, int] = {}
-    monkeypatch.setattr(compiled_code, "_used", held)
+    monkeypatch.setattr(compiled_code, "used_folders", held)
     yield tmp_path
     for descriptor in held.values():
         os.close(descriptor)
@@ -173,7 +173,7 @@ def test_a_cache_that_is_not_there_or_cannot_be_written_is_no_error(
     assert compiled_code.remove_unused() == []
     (cache / "file").touch()
     compiled_code.use(cache / "file" / NAME)
-    assert not compiled_code._used
+    assert not compiled_code.used_folders
 
 
 USE = """
@@ -217,7 +217,7 @@ def test_a_folder_that_is_removed_while_a_process_begins_to_use_it_is_made_again
     shutil.rmtree(folder)  # by hand
     compiled_code.use(folder)
     look_old(folder)
-    assert compiled_code.remove_unused() == [] and len(compiled_code._used) == 1
+    assert compiled_code.remove_unused() == [] and len(compiled_code.used_folders) == 1
 
 
 def test_what_is_left_of_a_removal_is_not_used_and_removed_later(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

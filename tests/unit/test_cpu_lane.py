@@ -28,7 +28,7 @@ def test_a_kernel_that_returns_numpys_integers_fails_its_job_and_not_its_lane(mo
         return Computed(upto=5, partial={"sum": numpy.int64(10)}, seconds=0.1)
 
     monkeypatch.setattr(execution, "compute", compute)
-    answer = child._lease([0, 0], "k", {}, 0, 5, 2.0)
+    answer = child.compute_lease([0, 0], "k", {}, 0, 5, 2.0)
     assert isinstance(answer, errors.KernelFailed)
     assert "k on cpu: the partial cannot be stored as JSON: TypeError: Object of type int64" in str(answer)
 
@@ -41,7 +41,7 @@ def test_a_child_says_which_of_its_small_jobs_it_is_at(monkeypatch: pytest.Monke
         return kind
 
     monkeypatch.setattr(execution, "whole", whole)
-    assert child._small(shared, [("a", {}, 1), ("b", {}, 1), ("c", {}, 1)]) == ["a", "b", "c"]
+    assert child.compute_small(shared, [("a", {}, 1), ("b", {}, 1), ("c", {}, 1)]) == ["a", "b", "c"]
     assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
 
@@ -106,18 +106,18 @@ def test_a_lane_whose_new_child_could_not_be_started_is_mended_later(
 ) -> None:
     """A machine without memory or processes to spare: the lane was lost for good, and the worker's end hung."""
     os.kill(lane.pid or 0, signal.SIGKILL)
-    lane._process.join()
-    start = lanes._spawn.Process.start
+    lane.child_process.join()
+    start = lanes.spawn_context.Process.start
 
     def refuse(_: Any) -> None:
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(lanes._spawn.Process, "start", refuse)
+    monkeypatch.setattr(lanes.spawn_context.Process, "start", refuse)
     for _ in range(2):
         with pytest.raises(OSError, match="temporarily"):
             lane.mend()
         assert not lane.ready
-    monkeypatch.setattr(lanes._spawn.Process, "start", start)
+    monkeypatch.setattr(lanes.spawn_context.Process, "start", start)
     lane.mend()
     assert lane.ready and lane.compute(task(0.001))[0].upto == 9
 

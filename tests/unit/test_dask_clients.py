@@ -68,7 +68,7 @@ class Client:
 def dask(monkeypatch: pytest.MonkeyPatch) -> None:
     known = SimpleNamespace(Client=Client, security=SimpleNamespace(Security=lambda **how: how))
     monkeypatch.setitem(sys.modules, "distributed", known)
-    monkeypatch.setattr(dask_clients, "_STEP", 0.001)
+    monkeypatch.setattr(dask_clients, "STEP_SECONDS", 0.001)
 
 
 @contextmanager

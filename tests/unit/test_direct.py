@@ -106,7 +106,7 @@ def both(answer: Callable[..., Awaitable[Response]], *scopes: Scope, **more: Any
 @functools.cache
 def planned() -> dict[tuple[str, str], direct.Plan | None]:
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    return Direct(api, api.router.routes, api.exception_handlers)._plans
+    return Direct(api, api.router.routes, api.exception_handlers).plans
 
 
 @pytest.mark.parametrize(

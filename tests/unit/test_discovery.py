@@ -104,14 +104,14 @@ def test_what_others_cannot_reach_is_not_announced(
         await asyncio.sleep(0)
         await stop()
 
-    monkeypatch.setattr(announcing, "_announce", note)
+    monkeypatch.setattr(announcing, "announce", note)
     asyncio.run(go())
     assert announcing.is_wanted(of) is wanted and begun == [of] * wanted
 
 
 def test_nothing_that_is_announced_is_secret() -> None:
     of = settings(secrets_key="k" * 32, metrics_token="m" * 32, redis_url="redis://:password@127.0.0.1:6379/0")
-    info = announcing._info(of, LOOPBACK)
+    info = announcing.service_info(of, LOOPBACK)
     assert {name.decode() for name in info.properties} == {"version", "tls", "token"}
     assert [value for value in info.properties.values() if value not in (VERSION.encode(), b"0", b"1")] == []
     whole = repr(info)
@@ -119,8 +119,8 @@ def test_nothing_that_is_announced_is_secret() -> None:
 
 
 def test_addresses_are_those_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert announcing._addresses("192.0.2.7", ()) == ["192.0.2.7"]
-    found = announcing._addresses("0.0.0.0", ())
+    assert announcing.announced_addresses("192.0.2.7", ()) == ["192.0.2.7"]
+    found = announcing.announced_addresses("0.0.0.0", ())
     assert not [address for address in found if address.startswith("127.") or ":" in address]
 
 
@@ -129,7 +129,7 @@ def test_without_the_package_nothing_is_announced_and_the_command_says_what_to_i
 ) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     caplog.set_level(logging.DEBUG)
-    assert asyncio.run(announcing.begin(settings())) is announcing._nothing
+    assert asyncio.run(announcing.begin(settings())) is announcing.do_nothing
     assert "requirements/discovery.txt" in caplog.text
     code, _, err = ran(capsys)
     assert code == 2 and "zeroconf is not installed" in err and "discovery]" in err
@@ -159,7 +159,7 @@ def test_an_announcement_that_cannot_say_farewell_in_time_leaves_nothing_open(mo
         await close(responder)
         closed.append(True)
 
-    monkeypatch.setattr(announcing, "_FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr(announcing, "FAREWELL_SECONDS", 0.0)
     monkeypatch.setattr(AsyncZeroconf, "async_close", closes)
     of = settings()
     with announced(of):
@@ -189,7 +189,7 @@ def test_a_name_that_is_none_is_left_out() -> None:
     network = Zeroconf(interfaces=list(LOOPBACK))
     try:
         for name in (f"evil\x1b[31m.{discovery.TYPE}", f"{'x' * 64}.{discovery.TYPE}", "", "x"):
-            assert discovery._row(network, name, time.monotonic() + 60) is None
+            assert discovery.read_row(network, name, time.monotonic() + 60) is None
     finally:
         network.close()
 
@@ -214,7 +214,7 @@ def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch:
 
     monkeypatch.setattr("threads_cluster.discovery.time.monotonic", lambda: now[0])
     monkeypatch.setattr("zeroconf.ServiceInfo", Nothing)
-    found = [discovery._row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
+    found = [discovery.read_row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
     assert found == [None] * 200 and sum(waited) == pytest.approx(2.0) and len(waited) == 4
 
 
@@ -224,7 +224,7 @@ class Change(Enum):
 
 
 def test_a_flood_of_names_is_bounded() -> None:
-    known = discovery._Heard()
+    known = discovery.Listener()
     for number in range(10_000):
         known.change(name=f"n{number}", state_change=Change.Added)
     assert len(known.names) == 200

@@ -87,7 +87,7 @@ def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("place", ["18446744073709551616-0", "0-18446744073709551616", "99999999999999999999-0"])
 def test_a_place_beyond_64_bits_is_refused(place: str) -> None:
     with pytest.raises(Exception, match="below 2"):
-        event_routes._place(place)
+        event_routes.check_event_id(place)
 
 
 # -- streams over a real Redis --------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_a_replica_that_lags_repeats_nothing_older_than_what_was_heard(stage: St
     stage.hub.last = story[0][0]
 
     async def scene() -> list[tuple[str, str, dict[str, Any]]]:
-        stage.hub._tasks = [asyncio.create_task(stage.hub.deliver())]
+        stage.hub.tasks = [asyncio.create_task(stage.hub.deliver())]
         frames = stage.fleet(heard)
         listening = asyncio.create_task(take(frames, "done"))
         await asyncio.sleep(0.1)
@@ -254,7 +254,7 @@ def test_a_replica_that_lags_repeats_nothing_older_than_what_was_heard(stage: St
             stage.hub.take(one.id, [one])
             await asyncio.sleep(0.01)
         found = await listening
-        stage.hub._tasks[0].cancel()
+        stage.hub.tasks[0].cancel()
         return found
 
     found = asyncio.run(scene())
@@ -374,7 +374,7 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
 ) -> None:
     """Pings alone would let a page say that it is live while nobody knows what happens."""
     monkeypatch.setattr(hub, "OUTAGE_SECONDS", 2.0)
-    monkeypatch.setattr(reader, "_BLOCK_MS", 200)  # a healthy read answers long before it counts as silent
+    monkeypatch.setattr(reader, "BLOCK_MS", 200)  # a healthy read answers long before it counts as silent
     look, heals = Reader.look, threading.Event()
     silent, looked = threading.Event(), list[float]()
 
@@ -454,9 +454,9 @@ def test_an_end_whose_event_was_lost_is_looked_up(stage: Stage, monkeypatch: pyt
 def test_ends_are_remembered_until_a_retry_and_not_without_bound() -> None:
     remembered = ends.Ends()
     remembered.take([event(1, "failed", "j", "failed")])
-    assert list(remembered._recent) == ["j"]
+    assert list(remembered.recent_jobs) == ["j"]
     remembered.take([event(2, "retried", "j", "queued")])
-    assert not remembered._recent
+    assert not remembered.recent_jobs
     for number in range(3):
         remembered.take(event(number, "done", f"{number}-{at}", "done") for at in range(1000))
-    assert len(remembered._recent) == 2000
+    assert len(remembered.recent_jobs) == 2000

@@ -300,7 +300,7 @@ def test_requests_are_signed_as_amazons_own_client_signs_them(
     signer = auth.S3SigV4Auth(credentials.Credentials("AKID", "se/cret", token or None), "s3", "eu-x")
     asked = awsrequest.AWSRequest("GET", url)
     signer.add_auth(asked)
-    ours = fetching._signature(url, asked.headers["X-Amz-Date"])
+    ours = fetching.signature(url, asked.headers["X-Amz-Date"])
     assert ours["Authorization"].rpartition("=")[2] == theirs(signer, asked, url, ours)
 
 

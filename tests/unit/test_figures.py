@@ -9,7 +9,7 @@ from operator import attrgetter
 import pytest
 from typing_extensions import get_type_hints
 
-from coordinator.telemetry.routes import _FIGURES
+from coordinator.telemetry.routes import FIGURES
 from gpu_worker.telemetry import HostGpu, Sample
 from grafana.queries import every_query, metric_names
 from jobs import figures, metrics
@@ -70,7 +70,7 @@ def test_each_figure_of_a_metric_is_in_the_table() -> None:
 
 def test_what_the_history_keeps_is_described() -> None:
     for figure in (*figures.HOST, *figures.GPU):
-        assert not figure.history or f".{figure.history} ({figure.unit}" in _FIGURES
+        assert not figure.history or f".{figure.history} ({figure.unit}" in FIGURES
 
 
 @pytest.mark.parametrize("metric", sorted(DERIVED, key=attrgetter("name")), ids=attrgetter("name"))

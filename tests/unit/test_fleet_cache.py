@@ -35,13 +35,13 @@ class Reading:
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     found = Reading()
     monkeypatch.setattr("coordinator.jobs.fleet_cache.time.monotonic", found.monotonic)
-    monkeypatch.setattr(fleet_cache, "_read", found.read)
+    monkeypatch.setattr(fleet_cache, "read_fleet", found.read)
     return found
 
 
 def test_all_who_decide_see_a_fleet_at_most_a_quarter_of_a_second_old(reading: Reading, lonely: Queries) -> None:
     assert FLEET_SECONDS == 0.25
-    assert lonely.jobs._fleet is lonely.fleet_cache
+    assert lonely.jobs.fleet is lonely.fleet_cache
     for elapsed, reads in ((0.0, 1), (0.2, 1), (0.04, 1), (0.02, 2), (0.24, 2), (10.0, 3)):
         reading.now += elapsed
         assert lonely.fleet_cache.get().lanes == {Device.CPU: reads}

@@ -123,10 +123,10 @@ def test_what_nobody_asks_for_is_forgotten_the_oldest_first(monkeypatch: pytest.
         await source.known.since("a", time.monotonic())
         monkeypatch.setattr(freshness, "MOST", 3)
         await source.known.since("d", began)
-        assert list(source.known._kept) == ["c", "a", "d"]
+        assert list(source.known.entries) == ["c", "a", "d"]
         monkeypatch.setattr(freshness, "KEEP_SECONDS", 0.0)
         await source.known.since("e", began)
-        assert list(source.known._kept) == ["e"]
+        assert list(source.known.entries) == ["e"]
         assert (await source.known.since("a", began), source.reads["a"]) == ("a3", 3)
 
     run(work)
@@ -141,7 +141,7 @@ def test_a_value_that_is_forgotten_while_it_is_read_comes_to_who_waits(monkeypat
         monkeypatch.setattr(freshness, "MOST", 1)
         other = asyncio.ensure_future(source.known.since("b", began))
         await asyncio.sleep(0)
-        assert list(source.known._kept) == ["b"]
+        assert list(source.known.entries) == ["b"]
         source.free.set()
         assert (await waiting, await other) == ("a1", "b1")
 

@@ -117,7 +117,7 @@ def test_each_thread_has_one_stream_of_its_own(cupy: Cupy) -> None:
 
     def use() -> None:
         for _ in range(3):
-            with device._stream() as stream:
+            with device.use_stream() as stream:
                 seen.append(stream)
 
     threads = [threading.Thread(target=use) for _ in range(2)]

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "even"
     folder.mkdir()
     with (tmp_path / "lock").open("a") as lock:
-        monkeypatch.setattr(code_sets, "_used", {"even": code_sets.CodeSet(folder, lock)})
+        monkeypatch.setattr(code_sets, "used_sets", {"even": code_sets.CodeSet(folder, lock)})
         yield folder
 
 
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_made_anew(folder: Path, damage: Callable[[bytes], byt
 
 def test_a_table_is_added_to_no_published_set_and_replaced_there_if_it_is_damaged(folder: Path) -> None:
     make = Maker()
-    code_sets._used["even"].publish()
+    code_sets.used_sets["even"].publish()
     get(make)
     assert list(folder.iterdir()) == []
     (folder / "tables.npz").write_bytes(b"damaged")
@@ -93,4 +93,4 @@ def test_a_set_whose_table_cannot_be_kept_is_abandoned(folder: Path) -> None:
     get(make)
     get(make)
     assert make.made == 2
-    assert code_sets._used["even"].lock is None and "No such file" in code_sets.unkept()["even"]
+    assert code_sets.used_sets["even"].lock is None and "No such file" in code_sets.unkept()["even"]

@@ -57,14 +57,14 @@ def test_a_run_of_tests_compiles_wrong_kernels_once_more(
         calls.append(list(anew))
         return still if anew else {"odd": "wrong sum"}
 
-    monkeypatch.setattr(kernels, "_wrong_kernels", wrong_kernels)
+    monkeypatch.setattr(kernels, "wrong_kernels", wrong_kernels)
     assert kernels.compile_all.__wrapped__() == still
     assert calls == [[], ["odd"]]
 
 
 def test_all_kinds_are_wrong_if_their_process_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "ENVIRONMENT", {**kernels.ENVIRONMENT, "PYTHONHOME": "/nonexistent"})
-    wrong = kernels._wrong_kernels()
+    wrong = kernels.wrong_kernels()
     assert {"collatz", "thread"} <= wrong.keys() and "ended with 1" in wrong["thread"]
 
 

@@ -95,7 +95,7 @@ def test_windows_of_a_large_trace_hold_up_no_other_request(bench: Bench, monkeyp
     job = traced(bench, text, monkeypatch)
     longest = []
     for _ in range(3):
-        bench.app.state.coordinator.cluster._packers.clear()
+        bench.app.state.coordinator.cluster.packers.clear()
         answer, gap = exchange(bench, lambda client: client.get(f"/api/jobs/{job}/trace.bin"))
         assert answer.status_code == 200, answer.text
         longest.append(gap)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from jobs.store.library import make_library
-from jobs.store.scripts import LIMITS, WHEN_FULL, Limits, _settings
+from jobs.store.scripts import LIMITS, WHEN_FULL, Limits, settings_of
 from tests import lua_names
 from tests.lua_names import FOLDER, GIVEN, OFFERED, SHARED
 
@@ -85,7 +85,7 @@ def test_no_file_is_longer_than_what_one_reads() -> None:
 
 def test_names_carry_a_digest_of_the_text() -> None:
     """So a library of another version, or of a test, stands beside this one."""
-    ours, other = make_library(_settings(LIMITS)), make_library(_settings(Limits(expiries=1)))
+    ours, other = make_library(settings_of(LIMITS)), make_library(settings_of(Limits(expiries=1)))
     assert re.fullmatch(r"tc_[0-9a-f]{8}", ours.name) and ours.name != other.name
     assert ours.function("submit") == f"{ours.name}_submit"
-    assert ours.text.startswith(f"#!lua name={ours.name}\n") and ours == make_library(_settings(LIMITS))
+    assert ours.text.startswith(f"#!lua name={ours.name}\n") and ours == make_library(settings_of(LIMITS))

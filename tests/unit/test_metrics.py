@@ -67,7 +67,7 @@ class Shown:
 
     def ask(self) -> None:
         exchange = Exchange(tenant="default", model="chat", began=0.0, status=200, first_seconds=0.1, prompt_tokens=7)
-        Tally(self.store.services, self.exporter)._show(exchange)
+        Tally(self.store.services, self.exporter).export(exchange)
 
     def serve(self, name: str = "chat", **more: Any) -> str:
         fields = {"service_id": f"id-{name}", "tenant": "default", "engine": "http", "asked": '{"model": null}', **more}

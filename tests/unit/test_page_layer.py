@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from coordinator import app
-from coordinator.__main__ import _is_event
+from coordinator.__main__ import is_event
 from coordinator.services import page_layer, routing, tickets
 from jobs.store.services import Service
 from tests.unit.test_protocol import serving
@@ -352,7 +352,7 @@ def test_a_page_that_breaks_off_ends_with_its_connection_and_a_line_that_says_wh
             writer.close()
         assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n<p>tasks</p>")
         assert b"content-length: 112\r\n" in answer.lower(), "the browser sees that it lacks some"
-        worst = [record for record in caplog.records if record.levelno >= logging.WARNING and _is_event(record)]
+        worst = [record for record in caplog.records if record.levelno >= logging.WARNING and is_event(record)]
         assert [record.name for record in worst] == ["coordinator.services.page_layer"]
         assert worst[0].getMessage().startswith("a page broke off: ") and worst[0].exc_info is None
         assert not [record for record in caplog.records if record.exc_info]
@@ -389,7 +389,7 @@ def test_a_page_is_found_without_reading_other_services_and_a_name_of_none_is_on
 
 
 def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_layer, "_WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(page_layer, "WATCH_SECONDS", 0.01)
     secret = shown.api.token("read")
 
     async def work(ask: Ask) -> None:
@@ -398,8 +398,8 @@ def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypa
         page = await state.gateway.routes.page(shown.service.service_id)
         asker = await state.cluster.credentials.asker(secret)
         ticket = tickets.issue(page_layer.place(page, page.leader), tickets.Use.COOKIE, asker, 600)
-        let = page_layer._Let(asker=asker, page=page, replica=page.leader, ticket=ticket)
-        watching = asyncio.ensure_future(layer._watch(let))
+        let = page_layer.Admission(asker=asker, page=page, replica=page.leader, ticket=ticket)
+        watching = asyncio.ensure_future(layer.watch(let))
         await asyncio.sleep(0.1)
         assert not watching.done()
         state.cluster.store.tokens.revoke(asker.token, asker.actor)

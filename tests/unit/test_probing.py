@@ -79,11 +79,11 @@ def test_a_replica_becomes_ready_unhealthy_and_ready_again(server: Server) -> No
 
 def test_one_question_that_fails_changes_nothing(server: Server) -> None:
     probe = Probe(server.at, "/health", 60.0, lambda *_: None)
-    assert probe._judged("") == ("ready", "")
-    probe._state = "ready"
+    assert probe.judge("") == ("ready", "")
+    probe.replica_state = "ready"
     for _ in range(probing.FAILURES - 1):
-        assert probe._judged("it is slow")[0] == "ready"
-    assert probe._judged("it is slow") == ("unhealthy", "it is slow")
+        assert probe.judge("it is slow")[0] == "ready"
+    assert probe.judge("it is slow") == ("unhealthy", "it is slow")
 
 
 def test_what_is_not_ready_in_time_or_unhealthy_for_long_must_be_ended(
@@ -108,16 +108,16 @@ def test_time_for_which_its_runner_was_stopped_is_not_held_against_it(
     monkeypatch.setattr(probing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     probe = Probe(server.at, "/health", 60.0, lambda *_: None)
     clock[0] += 500
-    assert probe._judged("it is slow")[0] == "starting" and not probe.fault
-    probe._state = "ready"
-    probe._judged("")
+    assert probe.judge("it is slow")[0] == "starting" and not probe.fault
+    probe.replica_state = "ready"
+    probe.judge("")
     for _ in range(probing.FAILURES):
         clock[0] += 500
-        probe._judged("it is slow")
+        probe.judge("it is slow")
     assert not probe.fault
     for _ in range(20):
         clock[0] += 4
-        probe._judged("it is slow")
+        probe.judge("it is slow")
     assert "was unhealthy for 60 s" in probe.fault
 
 

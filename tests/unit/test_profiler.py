@@ -236,7 +236,7 @@ def calls() -> Calls:
 def profiler(calls: Calls, folder: Path) -> Iterator[Profiler]:
     made: Any = Profiler(calls, "w-1", "one", folder)  # type: ignore[arg-type]
     yield made
-    for running in made._running.values():
+    for running in made.running_profiles.values():
         running.end()
 
 
@@ -260,8 +260,8 @@ def test_a_sampler_that_was_killed_is_followed_by_another_and_both_are_brought(
     profiler: Any, calls: Calls, folder: Path
 ) -> None:
     rounds(profiler, RECORDING, lambda: any(row.samples >= 5 for row in calls.rows.values()))
-    profiler._running[ID].process.kill()
-    profiler._running[ID].process.wait()
+    profiler.running_profiles[ID].process.kill()
+    profiler.running_profiles[ID].process.wait()
     rounds(profiler, RECORDING, lambda: sum(row.samples >= 5 for row in calls.rows.values()) == 2)
     calls.state = "collecting"
     rounds(profiler, COLLECTING, lambda: not list(folder.iterdir()))
@@ -271,11 +271,11 @@ def test_a_sampler_that_was_killed_is_followed_by_another_and_both_are_brought(
 def test_a_device_that_another_worker_has_is_not_sampled(profiler: Any, calls: Calls, folder: Path) -> None:
     calls.granted = ()
     profiler.round({ID: RECORDING})
-    assert not profiler._running and not list(folder.iterdir())
+    assert not profiler.running_profiles and not list(folder.iterdir())
     elsewhere = Order(profile_id=ID, state="recording", hz=10, until=10**15, hosts=("two",))
     calls.granted = ("host:one",)
     profiler.round({ID: elsewhere})
-    assert not profiler._running
+    assert not profiler.running_profiles
 
 
 def test_what_an_earlier_process_left_is_brought_and_what_nobody_wants_is_deleted(
@@ -312,7 +312,7 @@ def test_a_thread_that_hears_of_nothing_does_nothing(calls: Calls, folder: Path)
     made: Any = Profiler(calls, "w-1", "one", folder)  # type: ignore[arg-type]
     made.hear(Heard(leases=(), word="ok", profiles=(RECORDING,)))
     made.hear(Heard(leases=(), word="ok"))
-    assert made._orders == {ID: RECORDING}
+    assert made.current_orders == {ID: RECORDING}
     made.start()
     until(lambda: any(row.samples for row in calls.rows.values()))
     made.end()

@@ -271,7 +271,7 @@ def test_a_profile_that_is_being_collected_is_waited_for(
     assert refused[0] == 2 and "night is recording; stop it first: cluster profile stop night" in refused[2]
     assert run("stop", "night", "--no-wait")[1] == "night collecting\n"
     brings(profile_id)
-    monkeypatch.setattr(profile_commands, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(profile_commands, "QUIET_SECONDS", 0.0)
     code, out, err = run("analyze", "night", "--json")
     assert code == 0 and json.loads(out)["devices"][0]["samples"] == 101
     assert "night is collecting: 0 of 0 recordings have arrived\n" in err

@@ -657,5 +657,5 @@ def test_a_log_of_single_bytes_takes_little_more_memory_than_they_are() -> None:
         log.add(b"%d" % (number % 10))
     kept = log.content()
     assert kept.startswith(b"0123456789\n[") and kept.endswith(b"0123456789")
-    assert 100_000 <= len(kept) <= 110_000 and len(log._tail) < 100
+    assert 100_000 <= len(kept) <= 110_000 and len(log.tail) < 100
     assert log.after(3, 4) == (3, b"3456")

@@ -27,7 +27,7 @@ def test_each_line_is_an_item_with_or_without_an_end_of_the_last(tmp_path: Path)
 
 
 def test_lines_that_cross_what_is_read_at_once_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "_PIECE", 3)
+    monkeypatch.setattr(inputs, "PIECE", 3)
     found = items(tmp_path / "items", b"1234\n5\n\n67890\n")
     assert [found.line(unit) for unit in range(4)] == ["1234", "5", "", "67890"]
     found.close()
@@ -49,5 +49,5 @@ def test_a_huge_line_and_too_many_lines_take_no_memory(tmp_path: Path, monkeypat
     found.close()
     monkeypatch.setattr(inputs, "MOST_ITEMS", 10)
     found = items(path, b"7\n" * 1000)
-    assert found.line(9) == "7" and len(found._offsets) < 20
+    assert found.line(9) == "7" and len(found.offsets) < 20
     found.close()

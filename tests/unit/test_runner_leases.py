@@ -566,7 +566,7 @@ def test_a_coordinator_that_is_away_is_until(bench: Bench, monkeypatch: pytest.M
 def test_a_host_where_nothing_can_be_started_takes_itself_out_of_service(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.run._PROBE", ("/no/shell",))
+    monkeypatch.setattr("runner.run.PROBE", ("/no/shell",))
     for number in range(4):
         bench.fail(["/no/such"], job=f"j{number % 3}")
     assert bench.lane.ready

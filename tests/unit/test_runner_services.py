@@ -25,9 +25,9 @@ class Coordinator:
 
 def run(coordinator: Coordinator, *gpus: Gpu) -> ServiceRun:
     made: Any = object.__new__(ServiceRun)
-    made._files, made._spec = coordinator, {"group": False}
-    made._place = SimpleNamespace(slot=SimpleNamespace(name="0", pid=os.getpid()))
-    made._host = SimpleNamespace(name="attic", tunnels=None, ledger=SimpleNamespace(gpus=lambda _slot: gpus))
+    made.files, made.spec = coordinator, {"group": False}
+    made.place = SimpleNamespace(slot=SimpleNamespace(name="0", pid=os.getpid()))
+    made.host = SimpleNamespace(name="attic", tunnels=None, ledger=SimpleNamespace(gpus=lambda _slot: gpus))
     found: ServiceRun = made
     return found
 
@@ -39,6 +39,6 @@ def test_a_replica_is_told_with_its_memory_and_its_devices() -> None:
     ]
     for found, devices in ((gpus, "A, GPU GPU-1;A, GPU GPU-2"), ([], "cpu")):
         coordinator = Coordinator()
-        run(coordinator, *found)._report(AT, "ready", "")
+        run(coordinator, *found).report(AT, "ready", "")
         [heard] = coordinator.heard
         assert heard["devices"] == devices and heard["memory_bytes"] >= 0 and heard["host"] == "attic"

@@ -52,8 +52,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def end_of_runner() -> None:
-    while token_keeper._held:
-        os.close(token_keeper._held.pop())
+    while token_keeper.held_descriptors:
+        os.close(token_keeper.held_descriptors.pop())
 
 
 def test_a_runner_that_starts_has_the_token_and_the_next_one_after_its_end(folder: Path) -> None:
@@ -64,9 +64,9 @@ def test_a_runner_that_starts_has_the_token_and_the_next_one_after_its_end(folde
 
 def test_nobody_has_it_while_a_runner_lives_also_from_another_keeper(folder: Path) -> None:
     token_keeper.fetch(folder)
-    assert [token_keeper._ask(folder) for _ in range(3)] == [""] * 3
+    assert [token_keeper.ask_holder(folder) for _ in range(3)] == [""] * 3
     keep(folder)
-    assert token_keeper._ask(folder) == ""
+    assert token_keeper.ask_holder(folder) == ""
 
 
 def test_who_asks_in_the_moment_in_which_a_runner_ends_and_the_next_begins_gets_nothing(folder: Path) -> None:
@@ -74,10 +74,10 @@ def test_who_asks_in_the_moment_in_which_a_runner_ends_and_the_next_begins_gets_
     end_of_runner()
     keep(folder, calm=3.0)
     got: list[str] = []
-    asking = threading.Thread(target=lambda: got.append(token_keeper._ask(folder)))
+    asking = threading.Thread(target=lambda: got.append(token_keeper.ask_holder(folder)))
     asking.start()
     time.sleep(CALM / 3)
-    assert token_keeper._hold(folder), "as a runner would that had its token before"
+    assert token_keeper.become_holder(folder), "as a runner would that had its token before"
     asking.join()
     assert got == [""]
 
@@ -100,7 +100,7 @@ def test_two_that_start_at_once_are_one_runner(folder: Path) -> None:
 
 
 def test_a_token_that_was_given_is_in_the_settings_and_in_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_given", {})
+    monkeypatch.setattr(settings, "given_settings", {})
     settings.give_worker_token(TOKEN)
     assert settings.load().worker_token == TOKEN and TOKEN not in os.environ.values()
     assert TOKEN not in repr(settings.load())

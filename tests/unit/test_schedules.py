@@ -201,10 +201,10 @@ def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may()
     for asker in (some, Asker(tenant="default", token="", scopes=frozenset({Scope.SUBMIT, Scope.RUN}))):
         for each in ({"job": "command"}, {"workflow": "name: w"}):
             with pytest.raises(errors.Forbidden, match="scope run"):
-                routes._check_may_start(schedule(maker_may=True, **each), asker)
-    routes._check_may_start(schedule(maker_may=True, job="collatz"), some)
-    routes._check_may_start(schedule(maker_may=False, workflow="name: w"), some)
-    routes._check_may_start(
+                routes.check_may_start(schedule(maker_may=True, **each), asker)
+    routes.check_may_start(schedule(maker_may=True, job="collatz"), some)
+    routes.check_may_start(schedule(maker_may=False, workflow="name: w"), some)
+    routes.check_may_start(
         schedule(maker_may=True, job="command"), Asker(tenant="default", token="r", scopes=frozenset({Scope.RUN}))
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from fastapi.routing import _iter_routes_with_context
+from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
@@ -64,13 +64,12 @@ def application(asker: Asker | None) -> FastAPI:
 
 def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
     """Method, path with samples, and route, of every route of the application."""
-    for route, context in _iter_routes_with_context(api.router.routes):
-        if isinstance(route, Mount | WebSocketRoute):
+    for context in iter_route_contexts(api.router.routes):
+        if isinstance(context.original_route, Mount | WebSocketRoute):
             continue
-        known: Any = (context.starlette_route if context else None) or route
-        path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: SAMPLES.get(name[1], name[1]), known.path)
-        for method in known.methods:
-            yield method, path, known
+        path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: SAMPLES.get(name[1], name[1]), context.path or "")
+        for method in context.methods or ():
+            yield method, path, context
 
 
 def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
@@ -188,7 +187,7 @@ def test_every_path_of_a_job_hides_the_jobs_of_other_tenants() -> None:
     paths = [route for _, _, route in routes(application(OWNER)) if "{job_id}" in route.path]
     assert len(paths) > 5
     for route in paths:
-        assert http._visible_job in [one.call for one in route.dependant.dependencies], f"{route.path}: http.JobId"
+        assert http.visible_job in [one.call for one in route.dependant.dependencies], f"{route.path}: http.JobId"
 
 
 def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:

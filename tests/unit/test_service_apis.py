@@ -318,8 +318,8 @@ def test_an_engine_with_endless_items_takes_no_memory_for_them() -> None:
             event({"type": "response.output_item.added", "item": {"id": f"item-{number}", "type": "message"}})
         )
         repair(event({"type": "response.output_item.added", "item": {"id": "x" * 1000, "type": "message"}}))
-    items = repair.__self__._items  # type: ignore[attr-defined]
-    assert len(items) <= event_repairs._MOST_ITEMS and json.loads(last.split(b"data: ")[1])["sequence_number"] == 3998
+    items = repair.__self__.items  # type: ignore[attr-defined]
+    assert len(items) <= event_repairs.MOST_ITEMS and json.loads(last.split(b"data: ")[1])["sequence_number"] == 3998
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_an_engine_is_asked_for_plain_answers() -> None:
 def test_large_answers_wait_for_room_and_a_client_that_does_not_read_keeps_others_from_nothing_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gateway, "_TAKE_SECONDS", 0.3)
+    monkeypatch.setattr(gateway, "TAKE_SECONDS", 0.3)
 
     async def large(asked: Asked) -> None:
         await asked.answer(200, {"choices": [{"text": "x" * int(asked.body.get("size", 1))}]})

@@ -644,7 +644,7 @@ def asleep(client: Client) -> list[Replica]:
 
 
 def test_a_stream_to_a_service_that_sleeps_has_comments_until_it_is_awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", 0.05)
 
     async def work(client: Client, _engines: list[Engine]) -> None:
         there = asleep(client)
@@ -661,7 +661,7 @@ def test_a_stream_to_a_service_that_sleeps_has_comments_until_it_is_awake(monkey
 
 
 def test_a_stream_that_waits_ends_with_an_error_frame_where_redis_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", 0.05)
 
     def gone(_ids: Sequence[str]) -> dict[str, list[Replica]]:
         raise connection.Silent("Redis does not answer")
@@ -692,7 +692,7 @@ def test_a_request_to_a_service_that_sleeps_waits_for_its_answer() -> None:
 
 
 def test_who_leaves_while_a_service_wakes_up_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "_COMMENT_SECONDS", 0.05)
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", 0.05)
 
     async def work(client: Client, engines: list[Engine]) -> None:
         there = asleep(client)

@@ -34,9 +34,9 @@ class Waiting(ServiceRun):
 
     def __init__(self, *answers: Any, stop_after: int = 10**9, **spec: Any) -> None:
         self.answers, self.said, self.asked, self.stop_after = list(answers), list[Any](), 0, stop_after
-        self._spec = {"start_timeout_seconds": 60, "group": True, **spec}
-        self.__dict__["_files"] = SimpleNamespace(lead=self.lead, replica=lambda **row: self.said.append(row))
-        self._host: Any = SimpleNamespace(name="h", tunnels=None)
+        self.spec = {"start_timeout_seconds": 60, "group": True, **spec}
+        self.__dict__["files"] = SimpleNamespace(lead=self.lead, replica=lambda **row: self.said.append(row))
+        self.host: Any = SimpleNamespace(name="h", tunnels=None)
 
     def lead(self) -> Any:
         self.asked += 1
@@ -61,7 +61,7 @@ class Waiting(ServiceRun):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(runs, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(runs, "RETRY_SECONDS", 0.001)
 
 
 def test_the_replica_that_leads_is_told_of_itself_at_once() -> None:
@@ -102,7 +102,7 @@ def test_a_leader_that_answers_on_another_host_alone_is_said() -> None:
 
 def test_what_it_waits_for_may_stay_untold() -> None:
     run = Waiting(STARTING, LEADER)
-    run.__dict__["_files"] = SimpleNamespace(lead=run.lead)
+    run.__dict__["files"] = SimpleNamespace(lead=run.lead)
     assert run.wait() == THEIRS
 
 

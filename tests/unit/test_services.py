@@ -342,8 +342,8 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
     both: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
-    stored, asked = both.app.state.coordinator.cluster.store.services, list[str]()
-    real = stored._scripts.read
+    store, asked = both.app.state.coordinator.cluster.store, list[str]()
+    stored, real = store.services, store.scripts.read
 
     def read(*commands: Sequence[str]) -> list[Any]:
         asked.extend(word for command in commands for word in command)
@@ -356,7 +356,7 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
             assert stored.add(made) == ("new", made.service_id)
     ids = [f"1{number:011}" for number in range(3)]
     token = both.token("read", "infer", "run", tenant="a")
-    monkeypatch.setattr(stored._scripts, "read", read)
+    monkeypatch.setattr(store.scripts, "read", read)
     for path, with_replicas in (("/v1/models", 2), ("/v1/models/s-1", 2), ("/api/services", 3)):
         asked.clear()
         answer = both.ask("GET", path, token=token)
@@ -465,7 +465,7 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
     exporter = api.exporter()
     counter = tally.Tally(api.store.services, exporter)
     for model in ("a", "b", "c", "d", "a"):
-        counter._show(_exchange(model, tokens=1, status=503))
+        counter.export(_exchange(model, tokens=1, status=503))
     [family] = exporter.inferences.collect()
     counts = {sample.labels["model"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
     assert counts == {"a": 2, "b": 1, "other": 2}

@@ -259,8 +259,8 @@ def test_a_guard_that_dies_takes_its_shell_along(tmp_path: Path) -> None:
         several.asked([("j", 3, "a")])
         until(lambda: len(living(mark)) >= 2)
         [shell] = beside.shells
-        assert shell._slot is not None
-        os.kill(shell._slot.pid, signal.SIGKILL)
+        assert shell.shell_slot is not None
+        os.kill(shell.shell_slot.pid, signal.SIGKILL)
         assert calls.ended.wait(60)
     [(code, reason)] = calls.ends
     assert code is None and "lost" in reason

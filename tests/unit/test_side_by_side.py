@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.packages import TOP
-from tests.ports import _share, free_port
+from tests.ports import free_port, port_range
 from tests.side_by_side import group
 
 #: Written so that this file has it not.
@@ -30,6 +30,6 @@ def test_make_runs_every_test_that_measures_time() -> None:
 
 
 def test_processes_side_by_side_get_different_ports() -> None:
-    shares = [set(_share(f"gw{number}")) for number in range(8)] + [set(_share(""))]
+    shares = [set(port_range(f"gw{number}")) for number in range(8)] + [set(port_range(""))]
     assert len(set.union(*shares)) == sum(map(len, shares))
     assert len({free_port() for _ in range(50)}) == 50

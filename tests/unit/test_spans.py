@@ -123,7 +123,7 @@ def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
         Span(lane=lane, device="cpu", job=job, kind="sum", start=start, end=start + 50, units=1)
         for lane in ("a", "b") for start in range(0, 1000, 100) for job in ("x",)
     ]  # fmt: skip
-    joined, resolution = spans._joined(every, 10, 4)
+    joined, resolution = spans.join_spans(every, 10, 4)
     assert resolution and len(joined) <= 4
     assert {(span.lane, span.job, span.jobs) for span in joined} == {("a", "x", 1), ("b", "x", 1)}
     assert sum(span.units for span in joined) == 20

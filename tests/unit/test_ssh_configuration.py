@@ -116,7 +116,7 @@ def test_an_unknown_node_names_those_that_there_are(tmp_path: Path) -> None:
 
 def test_the_largest_file_is_read_in_little_time(tmp_path: Path) -> None:
     text = "nodes:\n" + "".join(f"  - {{host: h{number}, port: 22}}\n" for number in range(1000))
-    text += "#" * (configuration._MAX_BYTES - len(text))
+    text += "#" * (configuration.MAX_BYTES - len(text))
     began = time.process_time()
     assert len(read(tmp_path, text).nodes) == 1000
     assert time.process_time() - began < 5

@@ -56,9 +56,9 @@ def test_every_point_of_a_pareto_table_is_the_nearest_integer(mean_us: float, al
 @pytest.mark.parametrize("law", [(0.5005, 1.37, 1.5), (1e4, 1.05, 1e4), (123.4, 10.0, 3.0)])
 def test_each_tier_is_right_a_hundred_times_over(law: tuple[float, float, float]) -> None:
     exact = tables_pareto.Exact(*law)
-    assert abs(tables_pareto.near_points(*law)[0] / float(exact.least) - 1) < tables_pareto._DOUBT / 100
+    assert abs(tables_pareto.near_points(*law)[0] / float(exact.least) - 1) < tables_pareto.DOUBT / 100
     longest = law[0] * 1000 * law[2]
-    assert abs(exact.near_least / exact.least - 1) * Decimal(longest) < tables_pareto._DECIMAL_DOUBT / 100
+    assert abs(exact.near_least / exact.least - 1) * Decimal(longest) < tables_pareto.DECIMAL_DOUBT / 100
     assert exact.near_least != exact.least
 
 
@@ -81,16 +81,16 @@ def test_the_mean_of_a_pareto_table_is_the_sum_of_its_shares() -> None:
 def test_thresholds_are_the_rounded_sums_of_the_weights(mean: Fraction) -> None:
     again = mean / (1 + mean)
     weights = [(1 - again) * again**children for children in range(tables.MAX_CHILDREN)]
-    assert tables._geometric(mean) == [round(each * tables.ONE) for each in accumulate(weights)]
-    first = tables._childless(mean)
+    assert tables.geometric_table(mean) == [round(each * tables.ONE) for each in accumulate(weights)]
+    first = tables.childless_probability(mean)
     weights = [first]
     for children in range(1, tables.MAX_CHILDREN):
         weights.append(weights[-1] * mean / children)
-    assert tables._poisson(mean) == [round(each * tables.ONE) for each in accumulate(weights)]
+    assert tables.poisson_table(mean) == [round(each * tables.ONE) for each in accumulate(weights)]
 
 
 @pytest.mark.parametrize(
     ("over", "under", "nearest"), [(5, 2, 2), (7, 2, 4), (8, 3, 3), (7, 3, 2), (0, 9, 0), (9, 9, 1)]
 )
 def test_halves_are_rounded_to_even(over: int, under: int, nearest: int) -> None:
-    assert tables._nearest(over, under) == nearest == round(Fraction(over, under))
+    assert tables.nearest_threshold(over, under) == nearest == round(Fraction(over, under))

@@ -251,14 +251,14 @@ def app_spans(flow: Flows, sender: SpanSender) -> None:
     """Move the spans of requests, which the application's own sender has, to one that a test turns by hand."""
     add: Any = next(layer.kwargs["add"] for layer in flow.app.user_middleware if "add" in layer.kwargs)
     own = add.__self__.spans
-    while own._requests:
-        sender.add(own._requests.popleft())
+    while own.waiting_requests:
+        sender.add(own.waiting_requests.popleft())
 
 
 def test_a_failed_a_cancelled_and_a_waiting_job_are_told_as_they_ended(traced: Flows, collector: Collector) -> None:
     sender = Sender(traced)
     failed, cancelled = (submit(traced, GIVEN)[0]["job_id"] for _ in range(2))
-    lease = traced._lease(failed)
+    lease = traced.lease_next(failed)
     assert traced.store.leases.fail_unit(failed, lease.token, "exit code 3", most=0, wait_ms=0, row="{}")
     traced.store.jobs.cancel(failed)
     traced.store.jobs.cancel(cancelled)
@@ -335,7 +335,7 @@ def test_a_receiver_that_refuses_or_is_away_costs_spans_and_one_line(
 def test_what_waits_is_bounded(traced: Flows) -> None:
     sender = Sender(traced)
     sender.note(str(number) for number in range(span_sender.MAX_WAITING + 5))
-    assert len(sender._jobs) == span_sender.MAX_WAITING and sender._jobs[0][1] == "5"
+    assert len(sender.waiting_jobs) == span_sender.MAX_WAITING and sender.waiting_jobs[0][1] == "5"
 
 
 def test_who_leads_next_sends_what_ended_before(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator.__main__ import _is_event
+from coordinator.__main__ import is_event
+from coordinator.asker import Asker, Scope
 from coordinator.services.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
 from jobs.worker.api_calls import Api
@@ -61,7 +64,7 @@ def test_connections_that_hang_keep_a_runner_from_no_other_coordinator(monkeypat
     monkeypatch.setattr(tunnels, "connect", connect)
     made = tunnels.Tunnels(cast(Api, Opening()))
     with made.to("127.0.0.1", 1):
-        thread = made._thread
+        thread = made.thread
         assert thread is not None and heard.wait(60)
     thread.join(60)
     assert not thread.is_alive(), "those that hang are left"
@@ -76,18 +79,18 @@ def test_each_look_for_new_coordinators_is_as_many_connections_as_the_first(monk
         slept.append(seconds)
         await real(0)
 
-    class Links(tunnels._Links):
+    class Links(tunnels.Links):
         async def _meet(self) -> bool:
             return False
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(Links(cast(Api, Opening()), lambda port: None, lambda: len(slept) == 8).keep())
-    assert slept == [tunnels._QUICK_SECONDS] * 3 + [tunnels.LOOK_SECONDS] + slept[:4]
+    assert slept == [tunnels.QUICK_SECONDS] * 3 + [tunnels.LOOK_SECONDS] + slept[:4]
 
 
 def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_accepts() -> None:
     def told(level: int, text: str) -> bool:
-        return _is_event(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
+        return is_event(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
 
     assert not told(logging.INFO, '%s - "WebSocket %s" [accepted]')
     assert told(logging.INFO, "Uvicorn running on %s") and told(logging.ERROR, "a fault [accepted]")
@@ -98,18 +101,29 @@ def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_acc
 class Left:
     """A connection whose other end has left."""
 
+    headers: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        cluster = SimpleNamespace(credentials=SimpleNamespace(asker=asker))
+        coordinator = SimpleNamespace(cluster=cluster, tunnels=Coordinators())
+        self.app = SimpleNamespace(state=SimpleNamespace(coordinator=coordinator))
+
     async def accept(self) -> None:
         pass
 
     async def send_text(self, text: str) -> None:
         pass
 
+    async def receive(self) -> dict[str, Any]:
+        return {"type": "websocket.disconnect", "code": 1000}
+
     async def close(self) -> None:
         raise WebSocketDisconnect(1006)
 
 
-def test_a_runner_that_leaves_a_coordinator_that_it_knows_is_no_fault() -> None:
-    async def served() -> None:
-        raise WebSocketDisconnect(1000)
+async def asker(_bearer: str) -> Asker:
+    return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
 
-    asyncio.run(tunnel_routes._accepted(cast(WebSocket, Left()), Coordinators(), served()))
+
+def test_a_runner_that_leaves_a_coordinator_that_it_knows_is_no_fault() -> None:
+    asyncio.run(tunnel_routes.tunnel(cast(WebSocket, Left())))

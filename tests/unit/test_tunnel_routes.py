@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from coordinator.asker import Asker, Scope
 from coordinator.services.tunnels import Tunnels
 from coordinator.work import tunnel_routes
 from jobs.tunnel import PIECE, WINDOW, Kind
@@ -61,17 +62,18 @@ def served(socket: Socket) -> Tunnels:
     """Serve a tunnel to its end; return what there is then."""
     tunnels = Tunnels()
     cluster: Any = SimpleNamespace(
-        credentials=SimpleNamespace(require=_nothing), settings=_SETTINGS,
+        credentials=SimpleNamespace(asker=_asker, require=_nothing), settings=_SETTINGS,
         store=SimpleNamespace(services=SimpleNamespace(note_tunnel=lambda *_: None)),
     )  # fmt: skip
     given: Any = socket
-
-    async def go() -> None:
-        serving = tunnel_routes._serve(given, cluster, None, "runner-1", tunnels)  # type: ignore[arg-type]
-        await asyncio.wait_for(tunnel_routes._accepted(given, tunnels, serving), 60)
-
-    asyncio.run(go())
+    given.headers = {}
+    given.app = SimpleNamespace(state=SimpleNamespace(coordinator=SimpleNamespace(cluster=cluster, tunnels=tunnels)))
+    asyncio.run(asyncio.wait_for(tunnel_routes.tunnel(given), 60))
     return tunnels
+
+
+async def _asker(_bearer: str) -> Asker:
+    return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
 
 
 _SETTINGS = SimpleNamespace(tls_certificate="", bind="127.0.0.1", coordinator_port=1, host_name=lambda: "here")
@@ -93,7 +95,6 @@ def test_a_runner_that_lies_or_goes_has_no_tunnel_any_more(words: tuple[bytes | 
 
 def test_a_runner_that_says_nothing_and_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel_routes, "SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(tunnel_routes, "_FAREWELL_SECONDS", 0.1)
     socket = Socket(BEAT, leaves=False)
     assert not served(socket).name("runner-1") and socket.closed
     deaf = Socket(BEAT, leaves=False)

@@ -94,13 +94,13 @@ def test_what_nobody_asks_for_is_dropped_and_all_that_is_kept_is_bounded(
     reads.total = 100_000
     for number in range(10):
         assert cache.get(f"j{number}")
-    assert 1 < len(cache._kept) == unit_cache._ROOM // (100_000 * unit_cache._UNIT_BYTES)
-    assert "j9" in cache._kept
+    assert 1 < len(cache.entries) == unit_cache.MAX_BYTES // (100_000 * unit_cache.UNIT_BYTES)
+    assert "j9" in cache.entries
     reads.total = 10**6  # more than there is room for: the last one is kept alone
-    assert cache.get("j") and list(cache._kept) == ["j"]
-    clock.now += unit_cache._IDLE_SECONDS + 1
+    assert cache.get("j") and list(cache.entries) == ["j"]
+    clock.now += unit_cache.IDLE_SECONDS + 1
     reads.total = 10
-    assert cache.get("k") and list(cache._kept) == ["k"]
+    assert cache.get("k") and list(cache.entries) == ["k"]
 
 
 def test_nothing_is_kept_of_a_job_that_runs_no_programs(cache: UnitCache, reads: Reads) -> None:
@@ -108,4 +108,4 @@ def test_nothing_is_kept_of_a_job_that_runs_no_programs(cache: UnitCache, reads:
     for _ in range(2):
         with pytest.raises(errors.NotFound, match="runs no programs"):
             cache.get("j")
-    assert reads.count == 2 and not cache._kept
+    assert reads.count == 2 and not cache.entries

@@ -21,7 +21,7 @@ def client(request: pytest.FixtureRequest, any_redis_url: str, monkeypatch: pyte
     place, url = urlsplit(any_redis_url), any_redis_url
     if request.param == "sentinels":
         found = (place.hostname, place.port)
-        monkeypatch.setattr(connection._Sentinels, "discover_master", lambda _self, _name: found)
+        monkeypatch.setattr(connection.SentinelServers, "discover_master", lambda _self, _name: found)
         url = f"redis+sentinel://127.0.0.1:1/main{place.path}"
     made = connection.connect(url, retries=0)
     yield made
@@ -31,7 +31,7 @@ def client(request: pytest.FixtureRequest, any_redis_url: str, monkeypatch: pyte
 @pytest.fixture
 def interrupting(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what has a client send a command whose reply takes a while, and be interrupted before it has that."""
-    armed, read = list[bool](), connection._Parser.read_response
+    armed, read = list[bool](), connection.ReplyParser.read_response
 
     def interrupted(parser: Any, *given: Any, **more: Any) -> Any:
         if armed:
@@ -39,7 +39,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch) -> Any:
             raise Interrupted
         return read(parser, *given, **more)
 
-    monkeypatch.setattr(connection._Parser, "read_response", interrupted)
+    monkeypatch.setattr(connection.ReplyParser, "read_response", interrupted)
 
     def interrupt(client: Any) -> None:
         assert client.ping()  # it is connected: the next reply is that of the command

@@ -102,7 +102,7 @@ def test_a_request_that_cannot_be_read_is_refused_in_the_form_of_the_path(
     async def slow(*_: Any, **__: Any) -> bytes:
         raise errors.TooSlow("the body did not arrive", field="body")
 
-    monkeypatch.setattr(bodies, "_read", slow)
+    monkeypatch.setattr(bodies, "read_body", slow)
     check(ask(api.app, path, token=api.maker), path, 408, kind)
 
 

@@ -258,7 +258,7 @@ def test_encryption_asks_for_the_name_and_its_certificate_must_be_of_it(
     to_loopback = resolves("127.0.0.1")
     with Receiver(encryption=serving) as taken:
         assert "certificate is not valid" in post(taken.url(host="hooks.example"), resolve=to_loopback).error
-        monkeypatch.setattr(attempt, "_encryption", lambda: trusting)
+        monkeypatch.setattr(attempt, "encryption_context", lambda: trusting)
         assert post(taken.url(host="hooks.example"), resolve=to_loopback).delivered
         assert taken.got[-1].name == "hooks.example"
         assert "certificate is not valid" in post(taken.url(host="evil.example"), resolve=to_loopback).error

@@ -143,11 +143,11 @@ class Attack:
             self.flow.engine.look(self.workflow)
         except Killed:
             engine = self.flow.engine
-            engine.documents = Documents(engine._store.workflows)
-            engine.ended_jobs, engine.faults = EndedJobs(engine._store.workflows), Faults()
+            engine.documents = Documents(engine.store.workflows)
+            engine.ended_jobs, engine.faults = EndedJobs(engine.store.workflows), Faults()
         finally:
             self.fuse.left = -1
-        assert not self.flow.engine.faults._seen, "a fault of the coordinator"
+        assert not self.flow.engine.faults.by_name, "a fault of the coordinator"
 
     def wake(self) -> None:
         while self.flow.store.fleet.wake(audit=True).more:
@@ -173,7 +173,7 @@ class Attack:
         return True
 
     def fail(self, job: str) -> None:
-        lease = self.flow._lease(job)
+        lease = self.flow.lease_next(job)
         row = {"unit": 0, "exit": 3, "reason": "", "seconds": 0.1, "attempt": 1, "worker": "r", "error": "exit code 3"}
         assert self.flow.store.leases.fail_unit(job, lease.token, "no", most=0, wait_ms=0, row=json.dumps(row))
 
@@ -215,7 +215,7 @@ class Attack:
 @pytest.fixture
 def attack(redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[int], Attack]]:
     flow = Flows(redis_url, tmp_path / "store")
-    fuse = Fuse(flow.engine._store.client)
+    fuse = Fuse(flow.engine.store.client)
 
     def made(seed: int) -> Attack:
         rng = random.Random(seed)

@@ -130,7 +130,7 @@ def test_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: pytest.Mo
 
 
 def test_bytes_of_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_MAX_ITEMS", 300)
+    monkeypatch.setattr(engine, "MAX_ITEMS", 300)
     each = 'action_type: command, foreach: "${a.value}", command: [run]'
     workflow = flow.submit("a", f"b, {each}", f"c, {each}")
     flow.look(workflow)
@@ -145,7 +145,7 @@ def test_bytes_of_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: 
 def test_a_workflow_of_thousands_of_refused_items_keeps_short_errors(
     flow: Flows, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(engine, "_MANY", 3)
+    monkeypatch.setattr(engine, "MANY", 3)
     workflow = flow.submit(
         'a, action_type: command, foreach: [1, 2, 3, 4], command: [run, "${item.' + "x" * 500 + '}"]'
     )
@@ -230,7 +230,7 @@ def test_others_have_their_turn_while_many_are_read() -> None:
 
 
 def test_readings_that_push_each_other_out_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_jobs, "_ROOM", 800_000)
+    monkeypatch.setattr(ended_jobs, "MAX_BYTES", 800_000)
     shelf = Shelf()
     jobs = EndedJobs(shelf, Clock(0.2))  # type: ignore[arg-type]
     left = {f"w{number} 1" for number in range(3)}
@@ -254,24 +254,24 @@ def test_what_all_items_left_is_bounded() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_jobs, "_ROOM", 10_000)
+    monkeypatch.setattr(ended_jobs, "MAX_BYTES", 10_000)
     jobs = EndedJobs(Shelf(), Clock(0.0))  # type: ignore[arg-type]
     for number in range(100):
         jobs.read("w", [Source("a", f"j{number}", False)])
-        assert sum(job.bytes + 500 for job in jobs._kept.values()) == jobs._bytes <= 10_000
+        assert sum(job.bytes + 500 for job in jobs.kept_jobs.values()) == jobs.kept_bytes <= 10_000
 
 
 def test_values_that_one_look_keeps_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_MAX_KEPT", 1000)
+    monkeypatch.setattr(results, "MAX_KEPT", 1000)
     some = of_items(100, EndedJobs(Shelf(), Clock(0.0)))  # type: ignore[arg-type]
     for index in range(100):
         some.part(Reference("b", ("results", str(index))))
-        assert len(some._kept) <= 10
+        assert len(some.kept_results) <= 10
 
 
 def test_another_workflow_is_looked_at_between_two_turns(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_jobs, "_TOGETHER", 2)
-    monkeypatch.setattr(ended_jobs, "_SECONDS", 0.0)
+    monkeypatch.setattr(ended_jobs, "TOGETHER", 2)
+    monkeypatch.setattr(ended_jobs, "BATCH_SECONDS", 0.0)
     large = flow.submit("a, foreach: [1, 2, 3, 4, 5, 6]", 'b, action_type: command, command: [run, "${a.results}"]')
     flow.look(large)
     for index in range(6):

@@ -23,7 +23,7 @@ from threads_cluster import cli, session, show, workflow_commands, workflows
 def flows(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
     made = Flows(any_redis_url, tmp_path / "store")
     monkeypatch.setattr(session.Session, "cluster", made.client)
-    monkeypatch.setattr(workflows, "_STEP", 0.02)
+    monkeypatch.setattr(workflows, "STEP_SECONDS", 0.02)
     yield made
     made.close()
 

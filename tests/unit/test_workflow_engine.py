@@ -379,7 +379,7 @@ def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypa
             return {gives: f"chunk-{len(seen):012x}"}
 
         monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], run=run))
-        monkeypatch.delitem(expansions._STEPS, name)
+        monkeypatch.delitem(expansions.EXPANSIONS, name)
 
     stand_in("data_create", "chunk_id")
     stand_in("inference", "output")

@@ -167,14 +167,14 @@ def test_a_cancel_that_fails_keeps_no_other(flow: Flows, clock: Clock, monkeypat
     workflow = flow.submit("a", "b")
     flow.look(workflow)
     flow.steer(workflow, "cancel")
-    cancel = type(flow.engine._store.jobs).cancel
+    cancel = type(flow.engine.store.jobs).cancel
 
     def broken(store: Any, job: str, *rest: Any, **more: Any) -> list[str]:
         if "-a-" in job:
             raise RuntimeError("oh")
         return cancel(store, job, *rest, **more)
 
-    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", broken)
+    monkeypatch.setattr(type(flow.engine.store.jobs), "cancel", broken)
     looks(flow, clock, workflow, 40)
     assert flow.states(workflow)["b"] == "cancelled" and flow.row(workflow)["state"] == "failed"
     assert "a fault of the coordinator (RuntimeError: oh)" in flow.row(workflow)["error"]
@@ -185,8 +185,8 @@ def test_faults_are_kept_within_bounds(clock: Clock) -> None:
     for number in range(3000):
         clock.now += 1.0
         found.note(ValueError("x" * 10_000), f"w{number}")
-    assert len(found._seen) <= 1000 + faults._KEPT_SECONDS
-    assert all(len(one.words) <= 300 for one in found._seen.values())
+    assert len(found.by_name) <= 1000 + faults.KEPT_SECONDS
+    assert all(len(one.words) <= 300 for one in found.by_name.values())
 
 
 # -- what is full delays --------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_a_full_redis_delays_and_says_so(flow: Flows, clock: Clock, monkeypatch:
     assert full is not None
     workflow = flow.submit("a", "d, action_type: artifact_delete, artifact: nix", "e, foreach: [1]")
     with monkeypatch.context() as patched:
-        part = flow.engine._store.jobs if of == "submit" else flow.engine._store.workflows
+        part = flow.engine.store.jobs if of == "submit" else flow.engine.store.workflows
         patched.setattr(type(part), of, raising(full))
         for _ in range(2 * TRIES):
             clock.now += 100.0
@@ -247,7 +247,7 @@ def test_a_cancelled_workflow_whose_programs_end_slowly_is_waited_for(
 ) -> None:
     workflow = flow.submit("a", "b")
     flow.look(workflow)
-    lease = flow._lease(flow.job_of(workflow, "a"))
+    lease = flow.lease_next(flow.job_of(workflow, "a"))
     flow.steer(workflow, "cancel")
     flow.look(workflow)
     assert flow.row(workflow)["counts"] == {"cancelling": 1, "cancelled": 1}
@@ -257,7 +257,7 @@ def test_a_cancelled_workflow_whose_programs_end_slowly_is_waited_for(
         calls.append(job)
         return ["ok"]
 
-    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", cancel)
+    monkeypatch.setattr(type(flow.engine.store.jobs), "cancel", cancel)
     for _ in range(5):
         outcome = flow.engine.look(workflow)
         assert not outcome.again and not outcome.soon
@@ -271,9 +271,9 @@ def test_a_cancelled_workflow_whose_programs_end_slowly_is_waited_for(
 
 def test_while_one_cannot_be_looked_at_others_are(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = flow.submit("a"), flow.submit("a")
-    look = Engine._look
+    look = Engine.advance
     monkeypatch.setattr(
-        Engine, "_look", lambda self, name: raising(OSError("no"))() if name == bad else look(self, name)
+        Engine, "advance", lambda self, name: raising(OSError("no"))() if name == bad else look(self, name)
     )
     task = WorkflowTask(flow.store.workflows, flow.engine)
     task.round()

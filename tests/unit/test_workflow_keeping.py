@@ -153,7 +153,7 @@ def figures(flow: Flows) -> dict[str, int]:
 
 
 def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.workflows.census._PAGE", 2)
+    monkeypatch.setattr("coordinator.workflows.census.PAGE", 2)
     done, *_, waiting = [flow.submit("a") for _ in range(4)] + [flow.submit("ok, action_type: approve")]
     flow.look(done)
     flow.done(done, "a")
@@ -166,7 +166,7 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     }  # fmt: skip
     assert abs(seen["at"] / 1000 - time.time()) < 60
     # One that takes long goes on where it was.
-    monkeypatch.setattr("coordinator.workflows.census._ROUND_SECONDS", -1.0)
+    monkeypatch.setattr("coordinator.workflows.census.ROUND_SECONDS", -1.0)
     flow.submit("a")
     for _ in range(2):
         census.round()

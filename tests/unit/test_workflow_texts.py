@@ -354,7 +354,7 @@ def test_many_complaints_are_counted_and_the_first_are_kept() -> None:
     found = yaml_texts.Complaints()
     for line in range(5000, 0, -1):
         found.add(yaml_texts.Complaint(place=Place(line, 1), text="x"))
-        assert len(found._kept) < 2 * yaml_texts.MAX_COMPLAINTS
+        assert len(found.kept) < 2 * yaml_texts.MAX_COMPLAINTS
     assert [one.place.line for one in found.first] == list(range(1, 101))
     assert (found.total, found.more) == (5000, 4900)
     error = InvalidWorkflow(found)

@@ -89,7 +89,7 @@ class Flows(Bench):
         """Let the jobs of these actions fail, and the leader look."""
         for action in actions:
             job = self.job_of(workflow, action)
-            lease = self._lease(job)
+            lease = self.lease_next(job)
             row = {
                 "unit": 0,
                 "exit": 3,
@@ -103,7 +103,7 @@ class Flows(Bench):
         self.look(workflow)
 
     def end(self, job: str, value: Any = None) -> None:
-        lease = self._lease(job)
+        lease = self.lease_next(job)
         units = lease.hi - lease.lo
         part = program.finished(lease.lo, "r", [10] * units, [1] * units, [value] * units)
         self.store.leases.commit(
@@ -116,7 +116,7 @@ class Flows(Bench):
                   "workers": {"r": units}}  # fmt: skip
         assert self.store.results.finish(job, gathered, json.dumps(result).encode())
 
-    def _lease(self, job: str) -> Any:
+    def lease_next(self, job: str) -> Any:
         lease = self.store.leases.lease(job, lease_tokens.new(), want=1 << 40, worker="r", lane="r/0")
         assert not isinstance(lease, str), (job, lease)
         return lease

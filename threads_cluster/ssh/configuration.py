@@ -14,7 +14,7 @@ from threads_cluster import errors
 #: Looked for in the current folder.
 FILE = "cluster.yaml"
 #: Bytes of one file, levels of its lists and mappings, and its hosts.
-_MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
+MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
 #: None begins with -, which ssh and rsync would take for an option.
 _Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
@@ -123,11 +123,11 @@ def _read(path: Path) -> ClusterConfig:
 
     try:
         with path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise errors.BadArgument(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        value, complaints = yaml_texts.parsed(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH, typed=False)
+        value, complaints = yaml_texts.parsed(text, max_bytes=MAX_BYTES, max_depth=_MAX_DEPTH, typed=False)
     except yaml_texts.Unreadable as error:
         raise errors.BadArgument(f"{path}:{error.complaint.place.line}: {error}") from None
     for one in complaints.first:

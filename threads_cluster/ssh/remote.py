@@ -53,7 +53,7 @@ class Remote:
         self._process: Any = None
         self._last_sign = monotonic()
         self._open = contextlib.AsyncExitStack()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start it. HostTrouble where that cannot be asked for."""
@@ -68,7 +68,7 @@ class Remote:
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._last_sign = monotonic()
         readers = [self._read("stdout", self._process.stdout), self._read("stderr", self._process.stderr)]
-        self._tasks = [asyncio.ensure_future(self._all(readers)), asyncio.ensure_future(self._say_waiting())]
+        self.tasks = [asyncio.ensure_future(self._all(readers)), asyncio.ensure_future(self._say_waiting())]
 
     async def _all(self, readers: Sequence[Any]) -> None:
         await asyncio.gather(*readers)
@@ -102,16 +102,16 @@ class Remote:
 
     async def end(self) -> None:
         """Have the host end it and all that it has started; `piece` then comes to its end."""
-        for task in self._tasks[1:]:
+        for task in self.tasks[1:]:
             task.cancel()
         with contextlib.suppress(Exception):
             self._process.stdin.write_eof()
 
     async def leave(self) -> None:
         """Free what this start holds."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         if self._process is not None:
             self._process.close()
         with contextlib.suppress(Exception):

@@ -46,7 +46,7 @@ MOST_NUMBERS = 2**32
 THREADS, BLOCKS_A_PROCESSOR = 512, 4
 
 _UNCOUNTED, _NO_DELAY, _WORD = 1 << UNCOUNTED_BIT, 2**64 - 1, 2**64
-_batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
+batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
 
 
 def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
@@ -125,7 +125,7 @@ class LaunchedTally(Tally):
         """Walks the numbers at ascending places, notes the records, and counts what is not counted yet."""
         if not len(places):
             return
-        delays, high, low = self._walked(places)
+        delays, high, low = self.walk_places(places)
         for at in np.flatnonzero(np.array(weights)).tolist():
             if delays[at] < blocks.DELAYS:
                 self.notes.histogram[delays[at]] += np.uint64(weights[at])
@@ -157,7 +157,7 @@ class LaunchedTally(Tally):
         if weight:
             self.wide_histogram[delay] += weight
 
-    def _walked(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def walk_places(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Delays, and peaks in two limbs."""
         device, (high, low) = gpu.current(), divmod(self.origin, _WORD)
         lows = places + np.uint64(low)
@@ -191,7 +191,7 @@ def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
         whole = min(end - at, most) >> bits
         if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:
             most_now = min(whole, max(1, GROWTH * (at - tally.origin) >> bits))
-            return at + (_batch.take(most_now, partial(tally.take_blocks, at, bits)) << bits)
+            return at + (batch.take(most_now, partial(tally.take_blocks, at, bits)) << bits)
     low, high, bits = next(statistics.pieces(at, end, most))
     tally.take(low, high, bits)
     return high

@@ -159,7 +159,7 @@ def steps(x: int, count: int) -> int:
 
 
 @lru_cache
-def _rooms() -> tuple[sweep.Room, sweep.Room]:
+def room_tables() -> tuple[sweep.Room, sweep.Room]:
     """Memory for the narrow sweep, whose high limbs stay 0, and for the wide one."""
     table = lookup()
 
@@ -190,7 +190,7 @@ def sweeps() -> Any:
 
 
 def _sweep(task: Piece, tally: np.ndarray) -> bool:
-    narrow, wide = _rooms()
+    narrow, wide = room_tables()
     if task.h < NARROW_BLOCKS:
         return bool(sweeps().narrow(task.task(), sieve(), narrow, tally))
     module = sweeps() if task.h < sweeps().END >> BLOCK_BITS else sweep_portable

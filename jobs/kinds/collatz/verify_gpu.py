@@ -34,7 +34,7 @@ SOURCE = gpu.Source(
 ROOM = 2**16
 
 _BLOCK = 2**BLOCK_BITS
-_batch = gpu.Batch(first=1, most=2**16)
+batch = gpu.Batch(first=1, most=2**16)
 
 
 class LaunchedSeen(Seen):
@@ -99,7 +99,7 @@ def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
         seen.take_blocks(verify.piece(low, high), 1)
         return high
     task = Piece(start >> BLOCK_BITS, 0, CELLS, 0, len(sieve().residues), start)
-    return start + _batch.take(whole, lambda count: seen.take_blocks(task, count)) * _BLOCK
+    return start + batch.take(whole, lambda count: seen.take_blocks(task, count)) * _BLOCK
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:

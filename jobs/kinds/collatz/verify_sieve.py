@@ -69,7 +69,7 @@ def _steps(bits: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def _not_falling(bits: int, powers: np.ndarray) -> np.ndarray:
+def not_falling(bits: int, powers: np.ndarray) -> np.ndarray:
     """Rows (r, c, d) of the residues that no j <= bits steps take to r or below with 3^c < 2^j."""
     rows, count = np.zeros((1, 3), np.uint64), 1
     for j in range(bits):
@@ -161,7 +161,7 @@ def sieve() -> Sieve:
 
 def _sieve() -> Sieve:
     powers = np.array([3**c for c in range(41)], np.uint64)
-    rows = _not_falling(RESIDUE_BITS, powers)
+    rows = not_falling(RESIDUE_BITS, powers)
     rows = rows[np.argsort(rows[:, 0])]
     rows = rows[_first_of_class(rows, powers)]
     r, c, d = rows.T

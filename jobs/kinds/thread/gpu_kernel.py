@@ -22,7 +22,7 @@ __all__ = ["SOURCES", "run", "warm"]
 #: Replicas of the first launch of a machine that no lease has measured; later leases begin where others ended.
 _FIRST = 1024
 #: Expected threads of a launch of LAUNCH_SECONDS, by scheduler and cores.
-_measured: dict[tuple[str, int], int] = {}
+measured_cells: dict[tuple[str, int], int] = {}
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
@@ -36,7 +36,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
             batch = _batch(spec, cell)
         part: list[Partial] = []
         unit += batch.take(min(hi - unit, spec["replicas"] - first), _launch(spec, cell, first, part))
-        _measured[cell.scheduler, cell.cores] = batch.size * spec["expected_threads"]
+        measured_cells[cell.scheduler, cell.cores] = batch.size * spec["expected_threads"]
         partial = merge(partial, part[0])
         if unit < hi and not tick(unit):
             break
@@ -46,7 +46,8 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
     """Return the size of launches of a cell."""
     most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
-    first = _measured.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"]) // spec["expected_threads"]
+    threads = measured_cells.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"])
+    first = threads // spec["expected_threads"]
     return gpu.Batch(first=max(1, min(first, most)), most=most, wave=min(cell.wave, most))
 
 

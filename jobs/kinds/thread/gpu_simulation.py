@@ -186,10 +186,10 @@ class LaunchedCell:
 
 def families(spec: Spec, scheduler: str) -> int:
     """Return the families that a replica has room for: enough for most."""
-    return min(sizes.families(spec, scheduler), int(ROOM * _expected_families(spec, scheduler)) + LEAST_ROOM)
+    return min(sizes.families(spec, scheduler), int(ROOM * expected_families(spec, scheduler)) + LEAST_ROOM)
 
 
-def _expected_families(spec: Spec, scheduler: str) -> float:
+def expected_families(spec: Spec, scheduler: str) -> float:
     """Return the families of a replica: those of roots, of threads with children, and with round_robin those of
     preempted threads, of which there are seldom more at a time than in two depths.
     """

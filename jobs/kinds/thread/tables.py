@@ -166,10 +166,10 @@ def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[in
             return [0, law.children], [round(childless * ONE), ONE]
         case given.GeometricSpawn():
             mean = Fraction(repr(law.mean)) * scale
-            thresholds = _geometric(mean) if mean > _CHILDLESS else []
+            thresholds = geometric_table(mean) if mean > _CHILDLESS else []
         case given.PoissonSpawn():
             mean = Fraction(repr(law.mean)) * scale
-            thresholds = _poisson(mean) if mean > _CHILDLESS else []
+            thresholds = poisson_table(mean) if mean > _CHILDLESS else []
         case given.PmfSpawn():
             exact = [Fraction(repr(each)) for each in law.probabilities]
             thresholds = [round(each / sum(exact) * ONE) for each in accumulate(exact[:MAX_CHILDREN])]
@@ -179,32 +179,32 @@ def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[in
     return list(range(len(row))), row
 
 
-def _geometric(mean: Fraction) -> list[int]:
+def geometric_table(mean: Fraction) -> list[int]:
     """Thresholds: k or fewer children have probability 1 - again^(k+1)."""
     again = mean / (1 + mean)
     powers = [(again.numerator**k, again.denominator**k) for k in range(1, MAX_CHILDREN + 1)]
-    return [_nearest(ONE * (under - over), under) for over, under in powers]
+    return [nearest_threshold(ONE * (under - over), under) for over, under in powers]
 
 
-def _poisson(mean: Fraction) -> list[int]:
+def poisson_table(mean: Fraction) -> list[int]:
     """Thresholds: sums of none mean^k / k!, over the last one's denominator."""
-    none = _childless(mean)
+    none = childless_probability(mean)
     last = MAX_CHILDREN - 1
     weight = none.numerator * mean.denominator**last * math.factorial(last)
     under = none.denominator * mean.denominator**last * math.factorial(last)
     weights = [weight]
     for children in range(1, MAX_CHILDREN):
         weights.append(weights[-1] * mean.numerator // (mean.denominator * children))
-    return [_nearest(ONE * each, under) for each in accumulate(weights)]
+    return [nearest_threshold(ONE * each, under) for each in accumulate(weights)]
 
 
-def _childless(mean: Fraction) -> Fraction:
+def childless_probability(mean: Fraction) -> Fraction:
     """e^-mean to 60 digits."""
     with localcontext(prec=60):
         return Fraction((-(Decimal(mean.numerator) / mean.denominator)).exp())
 
 
-def _nearest(over: int, under: int) -> int:
+def nearest_threshold(over: int, under: int) -> int:
     """over / under, halves to even, without reducing it first."""
     whole, rest = divmod(over, under)
     return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))

@@ -17,13 +17,13 @@ POINTS = 711
 #: Probabilities of the tail at the points.
 _TAILS = tuple(math.exp(-i / 16) for i in range(POINTS))
 #: A float is in doubt when it is as near to a half as this share of it; floats are right to a hundredth of that.
-_DOUBT = 1e-12
+DOUBT = 1e-12
 #: Digits of decimals.
 _DIGITS = 30
-#: A mean that Newton's steps must meet to this share; it may move a point by a ten-thousandth of `_DECIMAL_DOUBT`.
+#: A mean that Newton's steps must meet to this share; it may move a point by a ten-thousandth of `DECIMAL_DOUBT`.
 _NEWTON_ERROR = Decimal("1e-22")
 #: Nanoseconds from a half within which the least work is bisected.
-_DECIMAL_DOUBT = Decimal("1e-6")
+DECIMAL_DOUBT = Decimal("1e-6")
 #: From this least work over the longest on, differences cancel too many digits: it is bisected.
 _NEARLY_CONSTANT = 0.999
 
@@ -35,7 +35,7 @@ def points(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
     """
     exact = Exact(mean_us, alpha, max_ratio)
     return tuple(
-        round(near) if abs(near % 1 - 0.5) > near * _DOUBT else exact.point(i)
+        round(near) if abs(near % 1 - 0.5) > near * DOUBT else exact.point(i)
         for i, near in enumerate(near_points(mean_us, alpha, max_ratio))
     )
 
@@ -75,7 +75,7 @@ class Exact:
         """Work at point i in ns."""
         with localcontext(prec=_DIGITS):
             time = self._time(i, self.near_least)
-            if abs(time % 1 - Decimal("0.5")) < _DECIMAL_DOUBT:
+            if abs(time % 1 - Decimal("0.5")) < DECIMAL_DOUBT:
                 time = self._time(i, self.least)
             return round(Fraction(time))
 
