@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import signal
 import socket
 import time
 import uuid
@@ -91,8 +92,8 @@ class BellWorker(rq.SimpleWorker):
     """RQ worker that calls `serve(queue, bell)` for each bell, and with empty names when none came for BLOCK_SECONDS.
 
     The latter is for bells that got lost. `silent` is called when Redis did not answer for SILENCE_SECONDS: other
-    connections are probably as dead. RQ's own bookkeeping of executions, results and registries is left out: leases
-    hold every fact about work.
+    connections are probably as dead. RQ's tools list this worker. RQ's loop and its bookkeeping of executions, results
+    and registries are not used: leases hold every fact about work.
     """
 
     def __init__(
@@ -110,16 +111,61 @@ class BellWorker(rq.SimpleWorker):
         self._stop = stop
         self._silent = silent
         self._stopped = stopped
+        self._activity: str = WorkerStatus.IDLE
+        self._signalled = False
         self._beaten = -math.inf
         self.worker_ttl = RQ_TTL_SECONDS
-        self.log_job_description = False
 
-    def execute_job(self, job: Job, queue: rq.Queue) -> None:
-        if self._allowed(job):
-            self._answer(queue.name, job.id)
+    def listen(self) -> None:
+        """Answer bells until a signal, `stopped` or StopRequested ends it."""
+        self.register_birth()  # type: ignore[no-untyped-call]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.request_stop)
+        try:
+            while not (self._signalled or self._stopped()):  # a signal may come before RQ's handlers are there
+                self._answer_or_wait()
+        except StopRequested:
             return
+        finally:
+            self.register_death()  # type: ignore[no-untyped-call]
+
+    def _answer_or_wait(self) -> None:
+        try:
+            self.heartbeat()
+            self._answer_next()
+        except SilenceError:
+            log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
+            self._silent()
+            self._answer("", "")
+        except Unreachable as error:
+            log.warning("redis cannot be reached: %s", error)
+            time.sleep(0.5)
+
+    def _answer_next(self) -> None:
+        """Wait for a bell and answer it.
+
+        A bell of our scripts is known by its id: that it is read as a job of RQ would keep the work waiting.
+        """
+        popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
+        if popped is None:
+            self._answer("", "")
+            return
+        key, bell = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
+        queue = next(queue.name for queue in self.queues if queue.key == key)
+        if bell.startswith(RUNG) or self._is_bell(bell, queue):
+            self._answer(queue, bell)
+
+    def _is_bell(self, name: str, queue: str) -> bool:
+        """Return True for a job of RQ that is a bell. Any other is deleted: nothing that it names is executed."""
+        try:
+            job = self.job_class.fetch(name, connection=self.connection, serializer=self.serializer)
+        except NoSuchJobError:
+            return False
+        if self._allowed(job):
+            return True
         self.connection.delete(job.key)
-        log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue.name})
+        log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue})
+        return False
 
     @staticmethod
     def _allowed(job: Job) -> bool:
@@ -129,48 +175,14 @@ class BellWorker(rq.SimpleWorker):
             return False
 
     def _answer(self, queue: str, bell: str) -> None:
-        self.set_state(WorkerStatus.BUSY)
+        self._activity = WorkerStatus.BUSY
         try:
             self._serve(queue, bell)
         except Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)
         finally:
-            self.set_state(WorkerStatus.IDLE)
-
-    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        self.set_state(WorkerStatus.IDLE)
-        while not (self._stop_requested or self._stopped()):  # a signal may come before RQ's handlers are there
-            try:
-                self.heartbeat()
-                if (found := self._dequeued()) is not None:
-                    return found
-            except SilenceError:
-                log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
-                self._silent()
-                self._answer("", "")
-            except Unreachable as error:  # RQ would log a traceback and end
-                log.warning("redis cannot be reached: %s", error)
-                time.sleep(0.5)
-        raise StopRequested
-
-    def _dequeued(self) -> tuple[Job, rq.Queue] | None:
-        """Answer the next bell; return what RQ executes, where another than our scripts has put it into a queue.
-
-        A bell of our scripts is known by its id: that it is read as a job of RQ would keep the work waiting.
-        """
-        popped = self.connection.blpop([queue.key for queue in self._ordered_queues], BLOCK_SECONDS)
-        if popped is None:
-            self._answer("", "")
-            return None
-        key, bell = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
-        queue = next(queue for queue in self._ordered_queues if queue.key == key)
-        if bell.startswith(RUNG):
-            self._answer(queue.name, bell)
-            return None
-        with contextlib.suppress(NoSuchJobError):
-            return self.job_class.fetch(bell, connection=self.connection, serializer=self.serializer), queue
-        return None
+            self._activity = WorkerStatus.IDLE
 
     @property
     def connection_timeout(self) -> int:
@@ -196,28 +208,29 @@ class BellWorker(rq.SimpleWorker):
             log.warning("RQ does not hear that this worker lives: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
+        """Stop. RQ calls this at a signal, and raises StopRequested afterwards unless a bell is being answered."""
+        self._signalled = True
         self._stop()
 
-    def clean_registries(self) -> None: ...
-    def run_maintenance_tasks(self) -> None: ...
-    def check_for_suspension(self, burst: bool) -> None: ...
-    def subscribe(self) -> None: ...
-    def unsubscribe(self) -> None: ...
-    def procline(self, message: str) -> None: ...
+    def get_state(self) -> str:
+        """Return whether a bell is being answered."""
+        return self._activity
 
-    def set_state(self, state: str, pipeline: Any = None) -> None:
-        self._state = state
-
-    def set_shutdown_requested_date(self) -> None: ...
+    def set_shutdown_requested_date(self) -> None:
+        """Write nothing to Redis while a signal is handled."""
 
 
 def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> None:
-    """Run workers, each under a new name, until `stopped`: RQ's worker ends when Redis is gone for long."""
+    """Run workers, each under a new name, until `stopped`: a worker ends when Redis is gone while it registers."""
     with contextlib.suppress(StopRequested):  # the last worker's signal handler raises it outside its loop too
         while not stopped():
             try:
-                worker().work(logging_level="WARNING")
+                worker().listen()
+            except StopRequested:
+                raise
             except (RedisError, ValueError) as error:
                 log.warning("listening again in a second: %s", error)
+            except Exception:
+                log.exception("listening again in a second")
             if not stopped():
                 time.sleep(1)

@@ -122,7 +122,7 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     cutting = threading.Thread(target=cut_off)
     cutting.start()
     worker = bells.BellWorker(("any.high", "any.normal"), listening, serve, lambda: None)
-    worker.work(logging_level="WARNING")
+    worker.listen()
     cutting.join()
     listening.close()
     assert asked.is_set(), "it listens no more"
@@ -136,7 +136,7 @@ def test_a_worker_that_was_stopped_before_it_listened_does_not_begin(any_redis_u
     worker = bells.BellWorker(
         ("any.high",), listening, lambda *_: served.append("served"), lambda: None, stopped=lambda: True
     )
-    worker.work(logging_level="WARNING")
+    worker.listen()
     listening.close()
     assert not served
 
@@ -155,7 +155,7 @@ def test_a_bell_of_the_scripts_is_answered_as_it_is_and_what_else_is_in_a_queue_
         if bell == "bell-2":
             raise StopRequested
 
-    bells.BellWorker(("cpu.high", "any.high"), listening, serve, lambda: None).work(logging_level="WARNING")
+    bells.BellWorker(("cpu.high", "any.high"), listening, serve, lambda: None).listen()
     left = listening.exists(foreign.key)
     listening.close()
     assert heard == [("any.high", "bell-1"), ("any.high", "bell-2")]
