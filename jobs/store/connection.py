@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import redis
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.connection import DefaultParser
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, SentinelManagedConnection
+from redis.sentinel import MasterNotFoundError, SentinelConnectionPool, SentinelManagedConnection
 from redis.sentinel import Sentinel as SentinelClient
 
 from jobs import redis_address
@@ -297,12 +299,35 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
     return master
 
 
-def new_connection(client: Client) -> Any:
-    """Return a further connection of a client, connected, known to the server and apart from the client's own."""
-    pool = client.connection_pool
-    connection = pool.connection_class(**pool.connection_kwargs)
-    connection.connect()
-    return connection
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Address of a server, and the commands with which a new connection begins."""
+
+    host: str
+    port: int
+    greeting: tuple[tuple[str, ...], ...]
+
+
+def server_of(client: Client) -> Server | None:
+    """Return the server to which a client connects next; None if the connection has TLS or is no TCP connection.
+
+    Sentinels are asked which server is the master. Raises one of Unreachable.
+    """
+    pool, options = client.connection_pool, client.get_connection_kwargs()
+    if issubclass(pool.connection_class, redis.SSLConnection) or "path" in options:
+        return None
+    host, port = options.get("host", "localhost"), options.get("port", 6379)
+    if isinstance(pool, SentinelConnectionPool):
+        host, port = pool.get_master_address()  # type: ignore[no-untyped-call]
+    return Server(host=host, port=int(port), greeting=tuple(_greeting(options)))
+
+
+def _greeting(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """List the commands that log a connection in and choose its database."""
+    if options.get("password"):
+        yield ("AUTH", options.get("username") or "default", options["password"])
+    if options.get("db"):
+        yield ("SELECT", str(options["db"]))
 
 
 def error_of(text: str) -> Exception:

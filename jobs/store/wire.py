@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from typing import Any, TypeAlias, cast
 import hiredis
 
 from jobs.store import connection
-from jobs.store.connection import Client, Unreachable
+from jobs.store.connection import KEEPALIVE, Client, Server, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +27,8 @@ Command: TypeAlias = Sequence[str | bytes | int | float]
 MOST = 256
 #: A connection on which an answer takes longer is given up; the calls on it are made in threads.
 SILENCE_SECONDS = 1.0
-#: Rest before another attempt to connect.
-RETRY_SECONDS = 1.0
+#: Rest before another attempt to connect, and time for which an attempt is waited for.
+RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 
 
@@ -70,12 +69,23 @@ class _Replies(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        connected = transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
+        """Send commands in one packet and return what has their replies. Away."""
+        if self.transport is None:
+            raise Away
+        call = _Call(len(commands), asyncio.get_running_loop())
+        self.waiting.append(call)
+        self.transport.write(b"".join(hiredis.pack_command(cast(Any, tuple(command))) for command in commands))
+        return call.whole
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING_YET:
-            if isinstance(reply, hiredis.PushNotification):
-                continue
             if not self.waiting:  # a server that speaks unasked is none of ours
                 self.give_up()
                 return
@@ -128,16 +138,12 @@ class Wire:
 
     async def call(self, *commands: Command) -> list[Any]:
         """Make calls in one packet and return their replies, errors in their places. Away."""
-        replies = self._replies
-        if not self.ready or replies.transport is None:
+        if not self.ready:
             raise Away
-        loop = asyncio.get_running_loop()
-        call = _Call(len(commands), loop)
-        replies.waiting.append(call)
-        replies.transport.write(b"".join(hiredis.pack_command(cast(Any, tuple(command))) for command in commands))
+        replies = self._replies.send(commands)
         if self._watch is None:
-            self._watch = loop.call_later(SILENCE_SECONDS, self._look)
-        return await call.whole
+            self._watch = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self._look)
+        return await replies
 
     def _look(self) -> None:
         """Give up a connection whose oldest call has waited too long."""
@@ -152,18 +158,13 @@ class Wire:
             self._replies.give_up()
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        with suppress(*Unreachable, OSError):
-            owner = await asyncio.to_thread(connection.new_connection, self._client)
-            made = owner._sock
-            if isinstance(made, ssl.SSLSocket) or made.family not in (socket.AF_INET, socket.AF_INET6):
+        with suppress(*Unreachable, OSError, Away):
+            server = await asyncio.to_thread(connection.server_of, self._client)
+            if server is None:
                 self._closed = True
-                await asyncio.to_thread(owner.disconnect)
                 return
-            made.setblocking(False)
-            # Taken away from its owner, which would end the connection with itself.
-            taken = socket.socket(fileno=made.detach())
-            _, self._replies = await loop.create_connection(_Replies, sock=taken)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                self._replies = await _connected(server)
 
     async def close(self) -> None:
         """End the connection, and make none any more."""
@@ -175,3 +176,17 @@ class Wire:
         self._replies.give_up()
         if self._watch is not None:
             self._watch.cancel()
+
+
+async def _connected(server: Server) -> _Replies:
+    """Return a connection that is logged in. Raises OSError, Away."""
+    _, replies = await asyncio.get_running_loop().create_connection(_Replies, server.host, server.port)
+    try:
+        answers = await replies.send(server.greeting) if server.greeting else []
+    except asyncio.CancelledError:
+        replies.give_up()
+        raise
+    if any(isinstance(answer, Exception) for answer in answers):
+        replies.give_up()
+        raise Away
+    return replies

@@ -165,6 +165,39 @@ def test_a_wire_that_nobody_opened_connects_to_nothing(store: Store) -> None:
     asyncio.run(go())
 
 
+def test_it_logs_in_and_chooses_the_database_of_the_address(store: Store, redis_url: str) -> None:
+    store.client.acl_setuser("w", enabled=True, passwords=["+a secret"], categories=["+@all"], keys=["*"])
+    address = redis_url.replace("redis://", "redis://w:a%20secret@").replace("/0", "/3")
+    client = connection.connect(address, retries=0, timeout=10)
+
+    async def go(wire: Wire) -> list[Any]:
+        return await wire.call(("ACL", "WHOAMI"), ("CLIENT", "INFO"))
+
+    try:
+        user, info = within(Store(client), go)
+    finally:
+        client.close()
+        store.client.acl_deluser("w")
+    assert user == b"w" and b" db=3 " in info
+
+
+def test_a_wrong_password_leaves_calls_to_the_ordinary_way(store: Store, redis_url: str) -> None:
+    async def go() -> None:
+        refused = Wire(connection.connect(redis_url.replace("redis://", "redis://w:wrong@"), retries=0, timeout=10))
+        refused.open()
+        for _ in range(3):
+            assert not refused.ready
+            await asyncio.sleep(0.05)
+        await refused.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("address", ["rediss://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])
+def test_tls_and_sockets_of_this_machine_are_left_to_the_ordinary_way(address: str) -> None:
+    assert connection.server_of(connection.connect(address, retries=0, timeout=1)) is None
+
+
 def test_nothing_is_connected_where_nothing_listens() -> None:
     async def go() -> None:
         away = Wire(connection.connect("redis://127.0.0.1:1/0", retries=0, timeout=1))
