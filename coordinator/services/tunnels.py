@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
 
 import httpcore
 import httpx
@@ -118,6 +118,53 @@ async def _within(seconds: float | None, late: type[Exception], broken: type[Exc
         raise broken(str(error)) from error
 
 
+class _Transport(httpx.AsyncBaseTransport):
+    """Sends requests of httpx by a pool of httpcore: httpx's own transport takes no network backend."""
+
+    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+        self._pool = pool
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return the answer, whose body is still to be read."""
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
+        )
+        content = cast(Any, request.stream)
+        asked = httpcore.Request(
+            request.method, url, headers=request.headers.raw, content=content, extensions=request.extensions
+        )
+        with _errors_of_httpx():
+            answer = await self._pool.handle_async_request(asked)
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    """Body of an answer, as it comes."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _errors_of_httpx():
+            async for piece in self._answer.aiter_stream():
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+@contextmanager
+def _errors_of_httpx() -> Iterator[None]:
+    """Raise errors of httpcore as those of httpx, which have the same names."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+        raise getattr(httpx, type(error).__name__)(str(error)) from error
+
+
 def through(tunnels: Tunnels) -> httpx.AsyncClient:
     """Return a client that reaches replicas, through tunnels too.
 
@@ -125,10 +172,8 @@ def through(tunnels: Tunnels) -> httpx.AsyncClient:
     a connection were reused, bytes that a replica sends after an answer would become the answer to the next client's
     request. An idle connection also blocks one of the few threads of llama.cpp's server for five seconds.
     """
-    transport = httpx.AsyncHTTPTransport(trust_env=False)
-    # httpx has no parameter for it; httpcore, which it is a face of, has.
-    transport._pool = httpcore.AsyncConnectionPool(
-        max_connections=None, max_keepalive_connections=0, network_backend=_Backend(tunnels),
-    )  # fmt: skip
+    pool = httpcore.AsyncConnectionPool(
+        max_connections=None, max_keepalive_connections=0, network_backend=_Backend(tunnels)
+    )
     alone = {"Connection": "close"}
-    return httpx.AsyncClient(transport=transport, headers=alone, trust_env=False, follow_redirects=False)
+    return httpx.AsyncClient(transport=_Transport(pool), headers=alone, trust_env=False, follow_redirects=False)
