@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -214,6 +216,150 @@ def test_names_may_be_spoken_of_and_declared_at_home() -> None:
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
     assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall(keys.LOAD)")
     assert not complaints("jobs/store/keys.py", "LOAD = 'ct:load'")
+
+
+# -- private names ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PrivateUse:
+    """A use of a library's private name that has no public way. Look at it again when the library is upgraded."""
+
+    path: str
+    name: str
+    library: str
+    #: The version in which this use was last verified.
+    version: str
+    reason: str
+
+
+#: At most five.
+PRIVATE_USES = (
+    PrivateUse(
+        "jobs/kinds/code_sets.py", "_unique_ids", "numba", "0.68.1",
+        "Symbols of compiled functions need random ids. numba has no public way to choose them.",
+    ),
+)  # fmt: skip
+#: Names with an underscore that Python's documentation describes.
+DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
+#: Functions that take the name of an attribute as text.
+ATTRIBUTE_CALLS = frozenset({"attrgetter", "delattr", "getattr", "hasattr", "patch", "setattr"})
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and name.strip("_") != "" and not name.endswith("__") and name not in DOCUMENTED
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Return the private names that a module defines: functions, classes, variables, parameters and attributes."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node.value):
+            found.add(node.attr)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+    return set(filter(is_private, found))
+
+
+def is_own(node: ast.expr) -> bool:
+    """Return True for self, cls and super()."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "super"
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def private_names(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
+    """List the lines and names of private attributes and imports, and whether each is of the object's own class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr, is_own(node.value)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            texts = [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
+            yield from ((node.lineno, name, False) for text in texts for name in text.split("."))
+        elif isinstance(node, ast.Call) and called_name(node) in ATTRIBUTE_CALLS:
+            texts = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
+            yield from ((node.lineno, name, False) for text in texts for name in text.split("."))
+
+
+def called_name(call: ast.Call) -> str:
+    """Return the last name of a function that is called, such as setattr of monkeypatch.setattr."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def private_complaints(path: str, source: str, defined_elsewhere: set[str]) -> list[str]:
+    """List uses of private names that belong to a library or to another module.
+
+    A module may use the private names that it defines. `self` may also have those of a superclass in another module of
+    this project, and `defined_elsewhere` has all names that the project defines.
+    """
+    tree = ast.parse(source)
+    own = defined_names(tree) | {use.name for use in PRIVATE_USES if use.path == path}
+    return [
+        f"{path}:{line}: {name} is private to a library or to another module: use its public interface, or make the"
+        " name public where it is defined"
+        for line, name, of_self in private_names(tree)
+        if is_private(name) and name not in own and not (of_self and name in defined_elsewhere)
+    ]
+
+
+def all_sources() -> dict[str, str]:
+    """Return the sources of the product, its tests and benchmarks by path. Generated code is left out."""
+    paths = [path for package in (*ALL, "benchmarks", "tests") for path in (ROOT / package).rglob("*.py")]
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths if not path.match("*_pb2.py")}
+
+
+def test_no_module_uses_a_private_name_of_a_library_or_of_another_module() -> None:
+    sources = all_sources()
+    defined = set().union(*(defined_names(ast.parse(source)) for source in sources.values()))
+    found = [line for path, source in sources.items() for line in private_complaints(path, source, defined)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(connection): return connection._sock",
+        "def f(transport): transport._pool = None",
+        "def f(worker): worker._shutdown()",
+        "def f(self): return self._stop_requested",
+        "def f(self): return super()._shutdown()",
+        "def f(worker): return getattr(worker, '_state')",
+        "def f(monkeypatch): monkeypatch.setattr('library.module._STEP', 1)",
+        "def f(monkeypatch, module): monkeypatch.setattr(module, '_STEP', 1)",
+        "from library import _name",
+        "from library._module import name",
+        "import library._module",
+    ],
+)
+def test_a_use_of_a_private_name_is_complained_about(source: str) -> None:
+    [complaint] = private_complaints("coordinator/probe.py", source, {"_other"})
+    assert "use its public interface" in complaint
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Probe:\n    def __init__(self): self._x = 1\ndef f(probe): return probe._x",
+        "def f(self): return self._inherited",
+        "import os\ndef f(): os._exit(1)",
+        "def f(row, _): return row._replace(x=_.__dict__)",
+    ],
+)
+def test_own_and_documented_names_may_be_used(source: str) -> None:
+    assert not private_complaints("coordinator/probe.py", source, {"_inherited"})
+
+
+@pytest.mark.parametrize("use", PRIVATE_USES, ids=lambda use: use.name)
+def test_a_use_without_a_public_way_is_verified_for_the_installed_version(use: PrivateUse) -> None:
+    assert len(PRIVATE_USES) <= 5
+    assert use.name in (ROOT / use.path).read_text(), f"{use.path} does not use {use.name} any more: delete its entry"
+    installed = version(use.library)
+    assert installed == use.version, f"{use.library} is {installed} now: verify {use.name} in {use.path} again"
 
 
 # -- what the tools catch ---------------------------------------------------------------------------------------------
