@@ -11,18 +11,18 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
-import h11
+import httpcore
 
 from coordinator import destinations
 from coordinator.destinations import Guard, Refused
-from jobs import VERSION
+from jobs import VERSION, causes
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,9 @@ _LONGEST_WAIT = 3600
 
 #: Returns the addresses of a host; OSError when it has none.
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+
+#: Errors of a connection, and of what comes on it.
+_BROKEN = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
 
 # Of their own, and many: a name that no server knows holds up its thread for half a minute.
 _RESOLVERS = ThreadPoolExecutor(128, "webhook-names")
@@ -91,13 +94,77 @@ async def post(
             await request.run()
     except TimeoutError as error:
         request.error = request.error or str(error) or f"no answer came within {total_seconds:g} s"
-    except (Refused, OSError, h11.ProtocolError, UnicodeError) as error:
-        request.error = request.error or _said(error)
+    except httpcore.ConnectTimeout:
+        request.error = f"no connection to {request.host} within {connect_seconds:g} s"
+    except (Refused, OSError, UnicodeError, *_BROKEN) as error:
+        is_silent = isinstance(error, httpcore.ProtocolError) and request.budget.left in (0, MAX_ANSWER)
+        request.error = "" if is_silent else _said(error)
     # What follows a status changes nothing any more.
     said = "" if request.status else request.error or "the connection ended without an answer"
     return Outcome(
         status=request.status, error=said[:500], wait_seconds=request.wait_seconds, seconds=time.monotonic() - began
     )
+
+
+@dataclass
+class _Budget:
+    """Bytes that are still read."""
+
+    left: int = MAX_ANSWER
+
+
+class _Bounded(httpcore.AsyncNetworkStream):
+    """Connection that looks closed once the budget is used up."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, budget: _Budget) -> None:
+        self._stream, self._budget = stream, budget
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if not self._budget.left:
+            return b""
+        data = await self._stream.read(min(max_bytes, self._budget.left), timeout)
+        self._budget.left -= len(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._budget)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Checked(httpcore.AsyncNetworkBackend):
+    """Connects to the first of these addresses that takes a connection. Nothing is looked up again."""
+
+    def __init__(self, addresses: Sequence[str], budget: _Budget) -> None:
+        self._addresses, self._budget, self._backend = addresses, budget, httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        error: Exception = OSError(f"{host} has no address")
+        until = time.monotonic() + (timeout or 0)
+        for address in self._addresses:
+            left = max(until - time.monotonic(), 0.001)
+            try:
+                stream = await self._backend.connect_tcp(address, port, left, local_address, socket_options)
+                return _Bounded(stream, self._budget)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as refused:
+                error = refused
+        raise error
 
 
 class _Request:
@@ -108,84 +175,49 @@ class _Request:
     ) -> None:
         self._url, self._headers, self._body = url, headers, body
         self._guard, self._resolve, self._patience = guard, resolve, patience
-        self._host = url.hostname or ""
+        self.host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self.status: int | None = None
         self.wait_seconds = 0.0
         self.error = ""
+        self.budget = _Budget()
 
     async def run(self) -> None:
-        addresses = await self._resolve(self._host, self._port)
+        addresses = await self._resolve(self.host, self._port)
         self._check(addresses)
-        reader, writer = await self._connected(addresses[:_TRIED])
-        try:
-            await self._exchange(reader, writer)
-        finally:
-            writer.transport.abort()
+        encryption = encryption_context() if self._url.scheme == "https" else None
+        backend = _Checked(addresses[:_TRIED], self.budget)
+        async with httpcore.AsyncConnectionPool(encryption, network_backend=backend) as pool:
+            await self._exchange(pool)
 
     def _check(self, addresses: Sequence[str]) -> None:
         """Raise Refused. What a name stands for is told to the log: whoever asks may not know the names of others."""
         try:
             self._guard.check(addresses)
         except Refused as refused:
-            if destinations.is_address(self._host):
+            if destinations.is_address(self.host):
                 raise
-            log.info("a webhook was not sent: %s", refused, extra={"host": self._host})
+            log.info("a webhook was not sent: %s", refused, extra={"host": self.host})
             raise Refused(
-                f"{self._host} has an address that is not public; the coordinators' log names it, and the operator may "
+                f"{self.host} has an address that is not public; the coordinators' log names it, and the operator may "
                 "allow its network with WEBHOOK_ALLOW"
             ) from None
 
-    async def _connected(self, addresses: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the first address that takes one. Nothing is looked up again."""
-        encrypted = self._url.scheme == "https"
-        error: Exception = OSError(f"{self._host} has no address")
-        async with asyncio.timeout(None) as limit:
-            limit.reschedule(asyncio.get_running_loop().time() + self._patience)
-            self.error = f"no connection to {self._host} within {self._patience:g} s"
-            for address in addresses:
-                try:
-                    connection = await asyncio.open_connection(
-                        address, self._port, limit=MAX_ANSWER, ssl=encryption_context() if encrypted else None,
-                        server_hostname=self._host if encrypted else None,
-                    )  # fmt: skip
-                except (OSError, UnicodeError) as refused:
-                    error = refused
-                    continue
-                self.error = ""
-                return connection
-            self.error = ""
-            raise error
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_ANSWER)
+    async def _exchange(self, pool: httpcore.AsyncConnectionPool) -> None:
+        """Send the request, and read until the answer ends or has brought MAX_ANSWER bytes."""
         target = f"{self._url.path or '/'}{'?' + self._url.query if self._url.query else ''}"
+        address = httpcore.URL(scheme=self._url.scheme, host=self.host, port=self._port, target=target)
         fields = {
             "Host": self._url.netloc, "User-Agent": f"threads-cluster/{VERSION}", "Connection": "close",
             "Content-Type": "application/json", "Content-Length": str(len(self._body)), **self._headers,
         }  # fmt: skip
-        events = (
-            h11.Request(method="POST", target=target, headers=list(fields.items())),
-            h11.Data(data=self._body), h11.EndOfMessage(),
-        )  # fmt: skip
-        writer.write(b"".join(http.send(event) or b"" for event in events))
-        await self._answer(http, reader)
-
-    async def _answer(self, http: h11.Connection, reader: asyncio.StreamReader) -> None:
-        """Read until the answer ends or has brought MAX_ANSWER bytes."""
-        read = 0
-        while True:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                data = await reader.read(8192)
-                read += len(data)
-                if read > MAX_ANSWER:
-                    return
-                http.receive_data(data)
-            elif isinstance(event, h11.Response):
-                self.status, self.wait_seconds = event.status_code, _asked_wait(event)
-            elif not isinstance(event, h11.InformationalResponse | h11.Data):
-                return
+        extensions = {"timeout": {"connect": self._patience}}
+        async with pool.stream(
+            "POST", address, headers=cast(Any, fields), content=self._body, extensions=extensions
+        ) as answer:
+            self.status, self.wait_seconds = answer.status, _asked_wait(answer)
+            async for _ in answer.aiter_stream():
+                pass
 
 
 @cache
@@ -193,9 +225,11 @@ def encryption_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _asked_wait(answer: h11.Response) -> float:
+def _asked_wait(answer: httpcore.Response) -> float:
     """Return the seconds of Retry-After, which a date may tell, too; 0 without any."""
-    text = next((value for name, value in answer.headers if name == b"retry-after"), b"").decode("ascii", "replace")
+    text = next((value for name, value in answer.headers if name.lower() == b"retry-after"), b"").decode(
+        "ascii", "replace"
+    )
     if text.isdigit() and len(text) < 10:
         return min(float(text), _LONGEST_WAIT)
     try:
@@ -205,11 +239,12 @@ def _asked_wait(answer: h11.Response) -> float:
     return min(max(left, 0.0), _LONGEST_WAIT)
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid: {error.verify_message}"
-    if isinstance(error, h11.ProtocolError):
+def _said(error: BaseException) -> str:
+    if isinstance(error, httpcore.ProtocolError):
         return f"it does not answer as HTTP: {error}"
-    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
-        return os.strerror(error.errno)  # its text may name an address behind the host
+    cause = causes.system_error(error) if isinstance(error, _BROKEN) else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid: {cause.verify_message}"
+    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
+        return os.strerror(cause.errno)  # its text may name an address behind the host
     return str(error) or type(error).__name__
