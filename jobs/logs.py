@@ -57,6 +57,8 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # It writes a line for each request.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     _handlers[:] = [handler]
 
 

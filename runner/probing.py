@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+
+import httpx
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,17 @@ class Endpoint:
     #: Bearer token of its requests.
     key: str = field(repr=False)
 
+    @property
+    def url(self) -> str:
+        """Address before the path."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that show the key."""
+        return {"Authorization": f"Bearer {self.key}"}
+
 
 def endpoint(address: str) -> Endpoint:
     """Return a place with a port that is free now, and a new key. OSError where the address is none of this host."""
@@ -54,6 +66,9 @@ class Probe(threading.Thread):
     def __init__(self, at: Endpoint, path: str, start_seconds: float, report: Report) -> None:
         super().__init__(name=f"probe-{at.port}", daemon=True)
         self._at, self._path, self._start_seconds, self._report = at, path, start_seconds, report
+        # An idle connection would block one of the few threads of llama.cpp's server.
+        alone = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.Client(trust_env=False, timeout=ANSWER_SECONDS, limits=alone)
         self._ended = threading.Event()
         self.replica_state = "starting"
         self._why = ""
@@ -64,9 +79,10 @@ class Probe(threading.Thread):
 
     def run(self) -> None:
         """Ask and report, whatever fails, until stopped; then report that it stops."""
-        while not self._ended.is_set():
-            self._tell(*self.judge(self._asked()))
-            self._ended.wait(STARTING_SECONDS if self.replica_state == "starting" else READY_SECONDS)
+        with self._http:
+            while not self._ended.is_set():
+                self._tell(*self.judge(self._asked()))
+                self._ended.wait(STARTING_SECONDS if self.replica_state == "starting" else READY_SECONDS)
         self._tell("stopping", "")
 
     def stop(self) -> None:
@@ -75,14 +91,11 @@ class Probe(threading.Thread):
 
     def _asked(self) -> str:
         """Return what is wrong with it; empty: it is well."""
-        link = HTTPConnection(self._at.address, self._at.port, timeout=ANSWER_SECONDS)
         try:
-            link.request("GET", self._path, headers={"Authorization": f"Bearer {self._at.key}"})
-            status = link.getresponse().status
-        except (OSError, HTTPException) as error:
+            with self._http.stream("GET", f"{self._at.url}{self._path}", headers=self._at.headers) as answer:
+                status = answer.status_code
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{self._path} does not answer: {str(error) or type(error).__name__}"
-        finally:
-            link.close()
         return "" if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES else f"{self._path} answers {status}"
 
     def judge(self, wrong: str) -> tuple[str, str]:

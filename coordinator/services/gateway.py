@@ -103,8 +103,6 @@ class Gateway:
         self.requests, self.answers = Shares(*_REQUESTS), Shares(*_ANSWERS)
         self._parsing = asyncio.Lock()
         self._ended = ended
-        # It would log each request, whose figures are counted.
-        logging.getLogger("httpx").setLevel(logging.WARNING)
         self._http = tunnels.through(routes.tunnels)
 
     def turn(self, size: int) -> contextlib.AbstractAsyncContextManager[None]:

@@ -1,7 +1,4 @@
-"""Calls of the worker API of a coordinator, `/api/worker/*`, on kept connections. docs/lease-protocol.md describes it.
-
-The standard library's HTTP client does: workers' images need no package more.
-"""
+"""Calls of the worker API of a coordinator, `/api/worker/*`, on kept connections: docs/lease-protocol.md."""
 
 from __future__ import annotations
 
@@ -10,15 +7,16 @@ import logging
 import random
 import socket
 import ssl
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from jobs import VERSION, exposure
+import httpx
+
+from jobs import VERSION, causes, exposure
 from jobs.store.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
 from threads_protocol.numbers import short
 
@@ -48,8 +46,10 @@ _ANSWERS: dict[str, Fields] = {
     "gather": {"parts": list, "more": bool, "done": int},
 }  # fmt: skip
 #: Raised by a connection that the other side closed while nobody used it.
-_STALE = (RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
-_BROKEN = (OSError, HTTPException)
+_STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+_BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
+#: Steps of a connection after which its socket is another.
+_CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 #: End of the type of an answer that comes until somebody sets what the coordinator lacks.
 _UNSET = ":MissingSetting"
 #: Fields of a 403 that is about what was asked for, and not about who asks.
@@ -159,14 +159,16 @@ class Api:
         self.bearer = token
         self._timeout = timeout
         self.refused = refused
-        self._idle: list[HTTPConnection] = []
-        self._lock = threading.Lock()
         #: Calls that failed since one came through.
         self._failures = 0
-        self._polling: socket.socket | None = None
         self._interrupted = False
         self._anew = False
         self._trust = trusting(authority) if place.secure else None
+        self._client = self._new_client()
+        #: For calls that wait for work, of which there is one at a time.
+        self._poller = self._new_client()
+        self._poll_socket: socket.socket | None = None
+        self._polling = False
 
     def for_beats(self, timeout: float) -> Api:
         """Return the same with connections of its own."""
@@ -237,85 +239,78 @@ class Api:
         self._hang_up()
 
     def _hang_up(self) -> None:
-        if (polling := self._polling) is not None:
-            try:
-                socket.socket.shutdown(polling, socket.SHUT_RDWR)
-            except OSError:
-                return
+        polled = self._poll_socket
+        if self._polling and polled is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(polled, socket.SHUT_RDWR)
 
-    def drop_idle(self) -> None:
-        """Close the connections that no call uses now."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    def disconnect(self) -> None:
+        """Close the connections; calls under way fail, and later ones connect anew."""
+        closing = (self._client, self._poller)
+        self._client, self._poller = self._new_client(), self._new_client()
+        for client in closing:
+            client.close()
 
     # -- connections ------------------------------------------------------------------------------------------------
 
     def exchange(self, asked: _Asked) -> tuple[int, bytes]:
         """Return status and content. A kept connection that turns out to be closed is replaced once: calls repeat."""
-        kept = self._kept()
-        if kept is not None:
-            try:
-                return self._ask(kept, asked)
-            except _STALE:
-                self.drop_idle()  # a coordinator that went closed them all
-        return self._ask(self._new(), asked)
+        with suppress(*_STALE):
+            return self._ask(asked)
+        # Not in an except clause: a second error must not have the first as its context.
+        return self._ask(asked)
 
-    def _kept(self) -> HTTPConnection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
+    def _new_client(self) -> httpx.Client:
+        """Return a client that uses no proxy, follows no redirect and takes no packed answer.
 
-    def _new(self) -> HTTPConnection:
-        if self._trust is None:
-            return HTTPConnection(self.place.host, self.place.port, timeout=self._timeout)
-        return HTTPSConnection(self.place.host, self.place.port, timeout=self._timeout, context=self._trust)
+        The kernel ends its connections to a coordinator that is gone within about ten seconds.
+        """
+        keepalive = [(socket.IPPROTO_TCP, option, value) for option, value in KEEPALIVE.items()]
+        transport = httpx.HTTPTransport(
+            verify=self._trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT, keepalive_expiry=None),
+            socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *keepalive],
+        )
+        headers = {"User-Agent": f"threads-cluster-worker/{VERSION}", "Accept-Encoding": "identity"}
+        return httpx.Client(transport=transport, trust_env=False, headers=headers)
 
     def _headers(self, asked: _Asked) -> dict[str, str]:
-        headers = {
-            "Authorization": f"Bearer {self.bearer}", "Content-Type": asked.kind,
-            "User-Agent": f"threads-cluster-worker/{VERSION}",
-        }  # fmt: skip
+        headers = {"Authorization": f"Bearer {self.bearer}", "Content-Type": asked.kind}
         return {**headers, "Range": f"bytes={asked.range}"} if asked.range else headers
 
-    def _ask(self, connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
+    def _ask(self, asked: _Asked) -> tuple[int, bytes]:
+        seconds = self._timeout + asked.seconds + len(asked.body) / SLOWEST
+        client = self._poller if asked.polls else self._client
+        request = client.build_request(
+            asked.method,
+            f"{self.place}/api/worker/{asked.path}",
+            content=asked.body,
+            headers=self._headers(asked),
+            timeout=httpx.Timeout(seconds, connect=self._timeout),
+            extensions={"trace": self._follow} if asked.polls else None,
+        )
         try:
-            if connection.sock is None:
-                connection.connect()
-                _notice_silence(connection)
-            connection.sock.settimeout(self._timeout + asked.seconds + len(asked.body) / SLOWEST)
-            self._announce(connection.sock if asked.polls else None)
-            place = f"{self.place.prefix}/api/worker/{asked.path}"
-            connection.request(asked.method, place, asked.body, self._headers(asked))
-            answer = connection.getresponse()
-            content = answer.read(MAX_ANSWER)
-        except BaseException:
-            connection.close()
-            raise
+            answer = client.send(request, stream=True)
+            try:
+                content = _read(answer)
+            finally:
+                answer.close()
         finally:
             if asked.polls:
-                self._polling = None
-        if answer.will_close or not answer.isclosed():
-            connection.close()
-        else:
-            self._keep(connection)
-        if 300 <= answer.status < 400:  # never followed: the token is for the stated address alone
-            content = answer.getheader("Location", "").encode()
-        return answer.status, content
+                self._polling = False
+        if 300 <= answer.status_code < 400:  # never followed: the token is for the stated address alone
+            content = answer.headers.get("Location", "").encode()
+        return answer.status_code, content
 
-    def _announce(self, polling: socket.socket | None) -> None:
-        """Let `interrupt` find the call that waits."""
-        if polling is not None:
-            self._polling = polling
+    def _follow(self, step: str, details: dict[str, Any]) -> None:
+        """Let `interrupt` find the socket of the call that waits. httpx calls this at each step of such a call."""
+        if step in _CONNECTED:
+            self._poll_socket = details["return_value"].get_extra_info("socket")
+        elif step == "http11.send_request_headers.started":
+            self._polling = True
             if self._interrupted or self._anew:
                 raise ConnectionAbortedError("this worker stops, or asks for more")
-
-    def _keep(self, connection: HTTPConnection) -> None:
-        with self._lock:
-            if len(self._idle) < _KEPT:
-                self._idle.append(connection)
-                return
-        connection.close()
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -346,11 +341,15 @@ class Api:
         return CoordinatorAway(f"the coordinator at {self.place}: {why}", longest * random.uniform(0.5, 1.0))
 
 
-def _notice_silence(connection: HTTPConnection) -> None:
-    """Have the kernel end a connection whose other side is gone, within about ten seconds."""
-    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+def _read(answer: httpx.Response) -> bytes:
+    """Return the content, of at most MAX_ANSWER bytes."""
+    pieces, size = [], 0
+    for piece in answer.iter_raw():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER:
+            break
+    return b"".join(pieces)
 
 
 def not_let_in(place: Place, status: int, detail: str) -> str:
@@ -388,13 +387,14 @@ def trusting(authority: str) -> ssl.SSLContext:
 
 def _reason(error: Exception) -> str:
     """Return in few words why nothing came back."""
-    if isinstance(error, ssl.SSLCertVerificationError):
+    cause = causes.system_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is not trusted ({error.verify_message}): set WORKER_API_CA to the file of the authority"
+            f"its certificate is not trusted ({cause.verify_message}): set WORKER_API_CA to the file of the authority"
             " that signed it, and look at this machine's clock"
         )
-    if isinstance(error, TimeoutError):
+    if isinstance(error, httpx.TimeoutException):
         return "it takes too long to answer"
-    if isinstance(error, ConnectionRefusedError):
+    if isinstance(cause, ConnectionRefusedError):
         return "nothing listens there"
     return str(error) or type(error).__name__

@@ -308,4 +308,4 @@ class ApiStore:
         )  # fmt: skip
 
     def drop_idle_connections(self) -> None:
-        self.api.drop_idle()
+        self.api.disconnect()

@@ -61,7 +61,7 @@ class Served:
 
     def stop(self) -> None:
         for api in self._apis:
-            api.drop_idle()
+            api.disconnect()
         self._server.should_exit = True
         self._thread.join(30)
         self._listening.close()

@@ -495,7 +495,7 @@ def test_a_coordinator_that_goes_and_comes_costs_a_pause(any_redis_url: str, sto
     with serve(any_redis_url, store) as second:
         worker.api.place = second.place
         assert worker.fleet.register()["worker"] == "w"
-        worker.api.drop_idle()
+        worker.api.disconnect()
 
 
 def test_nobody_at_the_address_and_other_servers_are_named() -> None:
@@ -530,7 +530,7 @@ def test_another_server_is_named_and_waited_for(status: int, headers: dict[str, 
         api = Api(Place(False, "127.0.0.1", other.server_port, ""), "t")
         with pytest.raises(CoordinatorAway, match=words):
             ApiStore(api, Device.CPU).fleet.register()
-        api.drop_idle()
+        api.disconnect()
         other.shutdown()
 
 
