@@ -6,26 +6,23 @@ and those of the same name end. Labels have commas or blanks between them, as in
 
 from __future__ import annotations
 
-import json
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
 
 
 def ask(method: str, path: str, body: Any = None) -> Any:
-    """Return the answer of this coordinator. Raises OSError, or ValueError for what is no JSON."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{API}{path}", data, {"Content-Type": "application/json"}, method=method)
+    """Return the answer of this coordinator. Raises httpx.HTTPError or OSError, and ValueError for what is no JSON."""
     tokens = TOKEN.read_text().replace(",", " ").split()
-    request.add_header("Authorization", f"Bearer {tokens[0] if tokens else ''}")
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
+    headers = {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
+    answer = httpx.request(method, f"{API}{path}", json=body, headers=headers, timeout=20, trust_env=False)
+    answer.raise_for_status()
+    return answer.json() if answer.content else None
 
 
 def renewed(name: str, kept: str, labels: str = "") -> str:
@@ -42,11 +39,12 @@ def renewed(name: str, kept: str, labels: str = "") -> str:
 def main(arguments: list[str]) -> int:
     try:
         token = renewed(*arguments)
-    except urllib.error.HTTPError as error:
-        with error:
-            print(f"the API refuses it: {error}: {error.read(500).decode(errors='replace')}", file=sys.stderr)
+    except httpx.HTTPStatusError as error:
+        answer = error.response
+        said = f"HTTP Error {answer.status_code}: {answer.reason_phrase}: {answer.text[:500]}"
+        print(f"the API refuses it: {said}", file=sys.stderr)
         return 1
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, httpx.HTTPError) as error:
         print(f"the API does not answer: {error}", file=sys.stderr)
         return 1
     if token:

@@ -14,7 +14,7 @@ import socketserver
 import sys
 from collections.abc import Mapping, Sequence
 from email.message import Message
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException  # noqa: TID251 - httpx leaks Unix sockets that refuse
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Protocol

@@ -14,14 +14,13 @@ prints the same and changes nothing; `release` lets all workers of these contain
 
 from __future__ import annotations
 
-import json
 import sys
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
+
+import httpx
 
 TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
@@ -138,22 +137,20 @@ class Api:
     """
 
     def __init__(self, url: str = API) -> None:
-        self._url = url
-        # A proxy that is set for the internet must not see the token.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         # Two while one replaces the other.
-        self._token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
+        token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # A proxy that is set for the internet must not see the token.
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=5, trust_env=False)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}{path}", data, {"Content-Type": "application/json"})
-        if self._token:
-            request.add_header("Authorization", f"Bearer {self._token}")
         try:
-            with self._opener.open(request, timeout=5) as answer:
-                read = json.load(answer)
-        except HTTPException as error:
-            raise OSError(f"{type(error).__name__}, as if it were no HTTP") from None
+            answer = self._http.request("GET" if body is None else "POST", path, json=body)
+        except httpx.HTTPError as error:
+            raise OSError(str(error) or type(error).__name__) from None
+        if answer.is_error:
+            raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
+        read = answer.json()
         if not isinstance(read, dict):
             raise ValueError("its answer is none of a coordinator")
         return read

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from jobs import metrics
 
@@ -94,11 +95,11 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
 
 
 def ask(url: str, token: str = "") -> Any:
-    request = urllib.request.Request(url)
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(url, headers=headers, timeout=10, trust_env=False)
+    if answer.is_error:
+        raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
+    return answer.json()
 
 
 def series(expression: str) -> list[tuple[str, float]]:
@@ -150,7 +151,7 @@ def main() -> None:
         try:
             for line in lines:
                 print(line)
-        except (OSError, ValueError, KeyError) as error:
+        except (httpx.HTTPError, OSError, ValueError, KeyError) as error:
             print(f"\n{what} does not answer: {error}")
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 TOKEN = Path("/run/secrets/cluster_token")
 
 
 def ask(url: str, token: str) -> Any:
-    request = urllib.request.Request(url)
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        return json.load(answer)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(url, headers=headers, timeout=5, trust_env=False)
+    if answer.is_error:
+        raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
+    return answer.json()
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -54,7 +55,7 @@ def main() -> int:
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     try:
         status = ask("http://127.0.0.1:3000/api/status", token)
-    except (OSError, ValueError) as error:
+    except (httpx.HTTPError, OSError, ValueError) as error:
         print(f"the API does not answer: {error}", file=sys.stderr)
         return 1
     print(json.dumps(status, separators=(",", ":")) if sys.argv[1:] == ["json"] else "\n".join(lines(status)))

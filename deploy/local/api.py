@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from typing import Any
+
+import httpx
 
 from jobs.settings import Settings
 
@@ -25,7 +25,7 @@ class Api:
             settings.cluster_token.replace(",", " ").split(None, 1)[0] if settings.cluster_token.strip(", \n") else ""
         )
         # Only this machine is asked: a proxy set for the internet must not catch it.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._http = httpx.Client(base_url=self.url, trust_env=False)
 
     def get(self, path: str, *, timeout: float = 5.0) -> Any:
         """Return the JSON answer. Raises OSError or ValueError."""
@@ -36,8 +36,11 @@ class Api:
         return self._ask("POST", path)
 
     def _ask(self, method: str, path: str, timeout: float = 5.0) -> Any:
-        request = urllib.request.Request(f"{self.url}{path}", method=method)
-        if self.token:
-            request.add_header("Authorization", f"Bearer {self.token}")
-        with self._opener.open(request, timeout=timeout) as answer:
-            return json.load(answer)
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        try:
+            answer = self._http.request(method, path, headers=headers, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise OSError(str(error) or type(error).__name__) from error
+        if answer.is_error:
+            raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
+        return answer.json()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
+
+import httpx
 
 from deploy.local import admin_token, authority, commands, door, ports
 from deploy.local.cluster import ADDRESS
@@ -157,11 +156,9 @@ def _await_open(port: int) -> None:
 
 
 def _opens(url: str, trust: ssl.SSLContext) -> bool:
-    here = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     try:
-        with here.open(url, timeout=5):
-            return True
-    except (OSError, ValueError):
+        return httpx.get(url, timeout=5, verify=trust, trust_env=False).is_success
+    except httpx.HTTPError:
         return False
 
 
@@ -184,19 +181,15 @@ def _token(url: str, seconds: int, given: Sequence[str]) -> str:
 
 def _asked(method: str, url: str, body: Any = None) -> Any:
     """Return what the cluster answers to its owner; None for nothing. Raises Trouble."""
-    request = urllib.request.Request(
-        url, None if body is None else json.dumps(body).encode(),
-        {"Content-Type": "application/json", "Authorization": f"Bearer {_owner(load())}"}, method=method,
-    )  # fmt: skip
-    # Only this machine is asked: a proxy set for the internet must not catch it.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    owner = _owner(load())
+    headers = {"Authorization": f"Bearer {owner}"} if owner else {}
     try:
-        with opener.open(request, timeout=10) as answer:
-            text = answer.read()
-            return json.loads(text) if text else None
-    except urllib.error.HTTPError as error:
-        raise Trouble(FAILED, f"the cluster refuses this ({error.code}): {error.read(1000)!r}") from error
-    except (OSError, ValueError) as error:
+        # Only this machine is asked: a proxy set for the internet must not catch it.
+        answer = httpx.request(method, url, json=body, headers=headers, timeout=10, trust_env=False)
+        if answer.is_error:
+            raise Trouble(FAILED, f"the cluster refuses this ({answer.status_code}): {answer.content[:1000]!r}")
+        return answer.json() if answer.content else None
+    except (httpx.HTTPError, ValueError) as error:
         raise Trouble(FAILED, f"the cluster at {url} does not answer: {error}") from error
 
 

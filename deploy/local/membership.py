@@ -7,23 +7,21 @@ import json
 import os
 import shutil
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from deploy.local import authority
 from deploy.local.invitation import PUBLIC, Invitation
 from deploy.local.outcome import FAILED, USAGE, Trouble, say
-from jobs import VERSION
+from jobs import VERSION, causes
 from jobs.settings import LOCAL_FOLDER
 from jobs.store import tokens
 
@@ -166,10 +164,8 @@ def pinned_authority(invitation: Invitation) -> bytes:
     untrusting = ssl.create_default_context()
     untrusting.check_hostname, untrusting.verify_mode = False, ssl.CERT_NONE
     try:
-        with opener(untrusting).open(f"{invitation.url}/api/authority", timeout=_SECONDS) as answer:
-            text = bytes(answer.read(_MOST))
-        certificate = x509.load_pem_x509_certificate(text)
-    except (OSError, ValueError, HTTPException) as error:
+        certificate = x509.load_pem_x509_certificate(read_authority(invitation.url, untrusting))
+    except (httpx.HTTPError, OSError, ValueError) as error:
         raise Trouble(
             FAILED,
             f"{invitation.url} does not answer as a cluster that invites: {_why(error)}.\n"
@@ -183,6 +179,14 @@ def pinned_authority(invitation: Invitation) -> bytes:
         )
     # That one alone: more may follow it.
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def read_authority(url: str, trust: ssl.SSLContext) -> bytes:
+    """Return the first bytes of what a cluster says its authority is."""
+    with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
+        if answer.is_error:
+            raise OSError(f"HTTP Error {answer.status_code}: {answer.reason_phrase}")
+        return next(answer.iter_bytes(_MOST), b"")
 
 
 def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
@@ -207,29 +211,21 @@ def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dic
 
 def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
     """Make one call; return its status and its JSON, if that is an object. Raises CannotReach."""
-    request = urllib.request.Request(
-        url, None if body is None else json.dumps(body).encode(), method=method,
-        headers={"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"},
-    )  # fmt: skip
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     try:
-        with opener(ssl.create_default_context(cafile=trust or None)).open(request, timeout=_SECONDS) as answer:
-            return answer.status, _object(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, _object(error.read())
-    except (OSError, HTTPException) as error:
+        with client(ssl.create_default_context(cafile=trust or None)) as http:
+            answer = http.request(method, url, json=body, headers=headers)
+            return answer.status_code, _object(answer.content)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise CannotReach(_why(error)) from error
 
 
-def opener(trust: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    # A redirect would take the token elsewhere; and workers use no proxy either.
-    return urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=trust), urllib.request.ProxyHandler({}), _NoRedirect
-    )
+def client(trust: ssl.SSLContext) -> httpx.Client:
+    """Return a client for a cluster elsewhere.
 
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_given: Any) -> None:
-        return None
+    A redirect would take the token elsewhere, so none is followed. Workers use no proxy either.
+    """
+    return httpx.Client(verify=trust, timeout=_SECONDS, trust_env=False)
 
 
 def _object(content: bytes) -> dict[str, Any]:
@@ -241,10 +237,10 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _why(error: Exception) -> str:
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not of the authority that invited ({reason.verify_message}); look at this clock too"
-    return str(reason)
+    cause = causes.system_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not of the authority that invited ({cause.verify_message}); look at this clock too"
+    return str(error) or type(error).__name__
 
 
 def end(membership: Membership) -> list[str]:

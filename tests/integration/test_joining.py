@@ -265,15 +265,8 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
     files(folder, monkeypatch)
     known = httpx.get(f"{invited.url}/api/authority", verify=False).content
     both = known + (folder / "authority.pem").read_bytes()
-
-    class Both:
-        """An answer of who is between."""
-
-        def open(self, _url: str, timeout: float) -> Any:
-            return io.BytesIO(both)
-
     with monkeypatch.context() as between:
-        between.setattr(membership, "opener", lambda _trust: Both())
+        between.setattr(membership, "read_authority", lambda *_: both)
         pinned = membership.pinned_authority(invited)
     assert pinned.count(b"BEGIN CERTIFICATE") == 1
     (tmp_path / "pinned.pem").write_bytes(pinned)

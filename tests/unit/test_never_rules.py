@@ -393,6 +393,8 @@ TANGLED = (
         ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
         ("threads_cluster/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
         ("jobs/probe.py", "import pickle\n\npickle\n", "Nothing travels pickled"),
+        ("runner/probe.py", "import urllib.request\n\nurllib.request\n", "httpx is the HTTP client"),
+        ("deploy/probe.py", "from http.client import HTTPConnection\n\nHTTPConnection\n", "httpx is the HTTP client"),
         ("jobs/probe.py", TANGLED, "C901"),
     ],
 )
