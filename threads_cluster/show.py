@@ -529,9 +529,6 @@ def host(row: Mapping[str, Any]) -> None:
         rows(("card", "name", "used", "memory", "temperature", "power"), map(_card_row, row["cards"]))
     line("")
     workers(row["worker_rows"])
-    for worker in row["worker_rows"]:
-        if worker.get("cordoned") and worker.get("live"):
-            line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
 
 
 def _card_row(card: Mapping[str, Any]) -> list[Any]:
@@ -576,6 +573,8 @@ def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
     for worker in several:
         if worker.get("refused") and worker.get("live"):
             line(f"{worker['id']} takes no work of {visible(worker['refused'], 400)}")
+        if worker.get("cordoned") and worker.get("live"):
+            line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
 
 
 def _worker_row(worker: Mapping[str, Any]) -> list[Any]:

@@ -109,7 +109,7 @@ def _queues(facts: Facts) -> Iterable[Finding]:
             which = "worker" if device is Device.ANY else f"{device} worker"
             wait = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
             text = f"{wait} in {queue} and no {which} lives; start one, or cancel what waits"
-            if any(facts.fleet.drained.get(one) for one in scheduler.devices_of(queue)):
+            if facts.fleet.knows(queue):
                 text = f"{wait} in {queue}: {scheduler.unserved(queue, facts.fleet)}"
             yield Finding(rule="no-worker", subject=queue, value=jobs, text=text)
         if queues.priority_of(queue) is not Priority.LOW:  # what is low may wait

@@ -109,6 +109,14 @@ def test_a_queue_whose_workers_are_drained_asks_for_no_new_worker() -> None:
     assert found["rule"] == "no-worker" and found["text"].endswith("cluster drain WORKER --off")
 
 
+def test_a_queue_whose_runner_has_a_full_disk_asks_for_no_new_worker() -> None:
+    fleet = scheduler.Fleet(cordoned={"runner-1": (Device.RUNNER, "its disk is full")})
+    [found] = rounds(Watch(RULES), Facts(queues=[queue("runner.normal")], fleet=fleet), {}, 9).values()
+    assert found["text"].endswith(
+        "runner-1, which would serve the queue runner.normal, takes no work: its disk is full"
+    )
+
+
 def test_what_flickers_does_not_fire() -> None:
     beyond, within = CASES["no-worker/gpu.normal"]
     watch = Watch(RULES)

@@ -449,6 +449,9 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     refuses = complete(fleet.Worker, id="odd", live=True, refused="thread: units 0..9 of {}: wrong cells")
     fake.on("GET", "/api/workers", {"workers": [node, refuses, refuses | {"id": "gone", "live": False}]})
     assert run("workers").out.splitlines()[4:] == ["odd takes no work of thread: units 0..9 of {}: wrong cells"]
+    full = complete(fleet.Worker, id="runner-1", live=True, cordoned="its disk is full")
+    fake.on("GET", "/api/workers", {"workers": [full, full | {"id": "gone", "live": False}]})
+    assert run("workers").out.splitlines()[3:] == ["runner-1 takes no work: its disk is full"]
 
 
 def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: Run) -> None:

@@ -117,6 +117,7 @@ test("workers that take no work are not counted as if they did", () => {
   expect(workersText([worker("busy", { draining: true }), worker("starting")], null)).toBe(
     "0 of 2, 1 starting, 1 draining",
   );
+  expect(workersText([worker("drained", { cordoned: "its disk is full" })], null)).toBe("0 of 1, 1 cordoned");
 });
 
 test("the line of a shell submits what the button submits", () => {

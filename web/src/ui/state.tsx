@@ -41,6 +41,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   busy: ["accent", HALF],
   draining: ["warn", PAUSE],
   drained: ["soft", PAUSE],
+  cordoned: ["warn", PAUSE],
   stopped: ["soft", BAR],
   lost: ["bad", CROSS],
   // actions of workflows

@@ -149,10 +149,12 @@ interface Service {
   text: string;
 }
 
-/** `2 live, 1 drained`; none. */
+/** `2 live, 1 drained, 1 cordoned`; none. */
 function liveText(workers: readonly Worker[]): string {
   const drained = workers.filter((worker) => worker.draining).length;
-  return workers.length ? `${workers.length} live${drained ? `, ${drained} drained` : ""}` : "none";
+  const cordoned = workers.filter((worker) => worker.cordoned).length;
+  const held = `${drained ? `, ${drained} drained` : ""}${cordoned ? `, ${cordoned} cordoned` : ""}`;
+  return workers.length ? `${workers.length} live${held}` : "none";
 }
 
 function services(): Service[] {
@@ -181,9 +183,7 @@ function services(): Service[] {
       name: "CPU workers",
       state: cpus.some(takesWork) ? (lost ? "warning" : "up") : cpus.length ? "draining" : "down",
       word: liveText(cpus),
-      text: lost
-        ? `${lost} lost within the hour`
-        : `${workers.filter((worker) => worker.state === "busy").length} busy`,
+      text: lost ? `${lost} lost within the hour` : `${cpus.filter((worker) => worker.state === "busy").length} busy`,
     },
     {
       name: "GPU workers",
@@ -193,7 +193,7 @@ function services(): Service[] {
     },
     {
       name: "Runners",
-      state: runners.length ? "up" : "queued",
+      state: runners.some(takesWork) ? "up" : runners.length ? "draining" : "queued",
       word: liveText(runners),
       text: runners.length ? "" : "programs wait until one is started: ./deploy-cluster.sh local --runner",
     },

@@ -6,6 +6,7 @@ import { State } from "../../ui/state";
 import { titleOfJob } from "./model/names";
 import { byJob, offered } from "./model/runners";
 import { fleet } from "./model/state";
+import { shownState } from "./model/workers";
 
 export function Runners({ runners }: { runners: readonly Worker[] }) {
   return (
@@ -24,7 +25,7 @@ function RunnerView({ runner }: { runner: Worker }) {
     <section class="part" aria-label={`Runner ${id}`}>
       <div class="row">
         <h3 class="mono">{id}</h3>
-        <State of={live && cordoned ? "draining" : runner.state} text={live && cordoned ? "cordoned" : runner.state} />
+        <State of={shownState(runner)} />
         {cordoned && <span>{cordoned}</span>}
         {live && reserved && (
           <span>

@@ -5,7 +5,7 @@ import { percent, seconds } from "../../lib/format";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { colourOf } from "./model/colours";
-import { shownState, urgency } from "./model/workers";
+import { shownState, takesWork, urgency } from "./model/workers";
 import { titleOfJob } from "./model/names";
 import { fleet, go, open } from "./model/state";
 import { Swatch } from "./swatch";
@@ -78,7 +78,7 @@ function Tile({ worker }: { worker: Worker }) {
                 </button>
               </>
             ) : (
-              <span class="soft">{worker.draining ? "takes no new work" : "waits for work"}</span>
+              <span class="soft">{takesWork(worker) ? "waits for work" : "takes no new work"}</span>
             )}
           </p>
         </>

@@ -2,16 +2,17 @@
 
 import type { Worker } from "../../../lib/api";
 
-type Known = Pick<Worker, "live" | "draining" | "state">;
+type Known = Pick<Worker, "live" | "draining" | "state" | "cordoned">;
 
-/** A worker that drains says so from the moment it was asked to. */
-export function shownState({ live, draining, state }: Known): string {
+/** A worker that drains says so from the moment it was asked to, and one that takes no work by itself is cordoned. */
+export function shownState({ live, draining, state, cordoned }: Known): string {
+  if (live && cordoned) return "cordoned";
   return live && draining && state !== "drained" ? "draining" : state;
 }
 
 /** Whether a worker takes new work. */
-export function takesWork({ live, draining, state }: Known): boolean {
-  return live && !draining && state !== "parked" && state !== "starting";
+export function takesWork({ live, draining, state, cordoned }: Known): boolean {
+  return live && !draining && !cordoned && state !== "parked" && state !== "starting";
 }
 
 /** Lost ones before those that work, those that stopped last. */
@@ -21,7 +22,7 @@ export function urgency(worker: Known): number {
   return takesWork(worker) ? 2 : 1;
 }
 
-const HELD = ["starting", "parked", "draining", "drained"];
+const HELD = ["starting", "parked", "draining", "drained", "cordoned"];
 
 /**
  * Workers in a line: `2 of 3`, and what keeps others from working: `0 of 1, 1 drained`. `configured`: how many there
