@@ -26,7 +26,7 @@ from jobs.kinds import code_sets
 from jobs.settings import Settings, use_cpu_level
 from tests import kernels
 from tests.ports import free_port
-from tests.redis_servers import VERSIONS, server_of
+from tests.redis_servers import VERSIONS, require_server, server_of
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
 
@@ -133,13 +133,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"SKIPPED [{count}] {folder}: {reason.removeprefix('Skipped: ')}")
 
 
-def _missing(reason: str) -> None:
-    """A skip on a laptop, a failure where the servers are promised."""
-    if IN_CI:
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def _answers(url: str) -> bool:
     with redis.Redis.from_url(url) as client:
         try:
@@ -180,10 +173,8 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
 
     def serve(version: str) -> str:
-        binary = server_of(version)
-        if binary is None:
-            _missing(f"there is no Redis {version} here")
-        elif version not in running:
+        binary = require_server(version)
+        if version not in running:
             running[version] = start_redis(binary, tmp_path_factory.mktemp("redis"))
         return running[version][1]
 

@@ -6,6 +6,8 @@ import os
 import shutil
 from functools import cache
 
+import pytest
+
 from deploy.local import redis_server
 
 _VALKEY = os.environ.get("VALKEY_SERVER")
@@ -19,6 +21,14 @@ def server_of(version: str) -> str | None:
     """Return the path of one of VERSIONS; None if it is not here."""
     found = {"7": shutil.which("redis-server"), "8": redis_server.of_wheel(), "valkey": _VALKEY}[version]
     return found if found and redis_server.version(found) >= _OLDEST[version] else None
+
+
+def require_server(version: str) -> str:
+    """Return the path of one of VERSIONS. Without it, the test is skipped; it fails where all of them are promised."""
+    found = server_of(version)
+    if found is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
+    return found
 
 
 def any_server() -> str | None:

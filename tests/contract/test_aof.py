@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from jobs.store.audit_log import Position
 from tests.contract.audit_kills import Server
 from tests.contract.lease_model import new_job
 from tests.integration.live import until
-from tests.redis_servers import VERSIONS, server_of
+from tests.redis_servers import VERSIONS, require_server
 
 MULTI, EXEC = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n"
 
@@ -47,10 +46,7 @@ def chained(store: Store) -> Position:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(version: str, tmp_path: Path) -> None:
     """Redis 7.0.15 left the script's beginning in the file, and executed it with the script after it."""
-    program = server_of(version)
-    if program is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
-    server = Server(tmp_path, random.Random(1), program)
+    server = Server(tmp_path, random.Random(1), require_server(version))
     try:
         server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(3)])
         await_log(server.store)
@@ -69,10 +65,7 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, tmp_path: Path) -> None:
     """Redis 7.0.15 left a hole where it had taken back what did not fit, and refused its file at the next start."""
-    program = server_of(version)
-    if program is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
-    server = Server(tmp_path, random.Random(1), program)
+    server = Server(tmp_path, random.Random(1), require_server(version))
     try:
         rewriter = AofRewriter(server.store.aof)
         submit(server.store, "before", 50)

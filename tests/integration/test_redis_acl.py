@@ -6,7 +6,6 @@ Every test on `Live` runs under these users, and fails at its end when one was d
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,18 +23,14 @@ from tests.contract.lease_model import new_job
 from tests.integration import held
 from tests.integration.live import Live, running, until
 from tests.ports import free_port
-from tests.redis_servers import VERSIONS, server_of
+from tests.redis_servers import VERSIONS, require_server
 from tests.unit.receiver import Receiver
 from tests.unit.test_redis_acl import PRIVATE
-
-IN_CI = os.environ.get("CI") == "true"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    server = server_of(request.param)
-    if server is None:
-        (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {request.param} here")
+    server = require_server(request.param)
     folder, more = tmp_path_factory.mktemp("acl"), {"SECRETS_KEY": "1" * 32, "WEBHOOK_ALLOW": "127.0.0.1"}
     with running(folder, redis_server=server, **more) as cluster:
         yield cluster
@@ -180,9 +175,7 @@ def test_a_user_is_denied_what_its_role_does_not_need(live: Live, role: str) -> 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path) -> None:
     """Redis 7.0 loads it as the default user, and drops what that user may not do."""
-    server = server_of(version)
-    if server is None:
-        (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {version} here")
+    server = require_server(version)
     users = tmp_path / "users.acl"
     users.write_text("\n".join([*acl.lines({role.name: f">{role.name}" for role in acl.ROLES}), ""]))
     port = free_port()

@@ -15,7 +15,7 @@ from deploy.local import redis_server
 from deploy.local.redis_server import Header, NewerData, can_read, find, header_of
 from tests.integration.live import until
 from tests.ports import free_port
-from tests.redis_servers import VERSIONS, server_of
+from tests.redis_servers import VERSIONS, any_server, require_server
 
 #: The beginning of an RDB file of a server that does not exist yet.
 FUTURE = b"REDIS9999\xfa\x09redis-ver\x0699.1.0\xff" + bytes(8)
@@ -46,9 +46,7 @@ def started(server: str, folder: Path) -> Iterator[bool]:
 @pytest.mark.parametrize("reader", VERSIONS)
 @pytest.mark.parametrize("writer", VERSIONS)
 def test_a_server_can_read_the_data_of_another_if_it_starts_on_it(tmp_path: Path, writer: str, reader: str) -> None:
-    writing, reading = server_of(writer), server_of(reader)
-    if writing is None or reading is None:
-        pytest.skip(f"there is no Redis {writer} or {reader} here")
+    writing, reading = require_server(writer), require_server(reader)
     with started(writing, tmp_path) as is_up:
         assert is_up
     header = header_of(tmp_path)
@@ -66,9 +64,7 @@ def test_a_damaged_file_is_left_to_redis(tmp_path: Path, base: bytes) -> None:
 
 
 def test_data_of_a_newer_server_is_refused_with_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = next(filter(None, map(server_of, VERSIONS)), None)
-    if server is None:
-        pytest.skip("there is no Redis here")
+    server = any_server() or require_server(VERSIONS[0])
     monkeypatch.setattr(redis_server, "of_wheel", lambda: server)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     here = f"{server} (version {'.'.join(map(str, redis_server.version(server)))})"
