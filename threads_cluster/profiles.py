@@ -7,19 +7,16 @@ print(profile.summary()["devices"])
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from threads_cluster.errors import BadArgument, TimedOut
-from threads_cluster.resource import Json, Resource, Rows, quoted
+from threads_cluster.errors import BadArgument
+from threads_cluster.resource import Json, Resource, Rows, polled, quoted
 from threads_protocol.answers import profiles as answers
 
-#: Seconds between two looks at a profile.
-_STEP = 0.5
 #: Seconds that workers have to bring what they recorded, once a profile is stopped.
 _COLLECTED_SECONDS = 300.0
 
@@ -66,15 +63,11 @@ class Profiles(Resource):
 
     def follow(self, name: str, timeout: float = _COLLECTED_SECONDS, *, tenant: str | None = None) -> Iterator[Json]:
         """The profile as it is, again and again until it is done; TimedOut after `timeout` seconds."""
-        until = time.monotonic() + timeout
-        while True:
-            profile = self.get(name, tenant=tenant)
-            yield profile
-            if profile["state"] == "done":
-                return
-            if time.monotonic() > until:
-                raise TimedOut(f"profile {name} is {profile['state']} after {timeout:g} seconds; it goes on")
-            time.sleep(_STEP)
+
+        def read() -> Json:
+            return self.get(name, tenant=tenant)
+
+        return polled(read, lambda profile: bool(profile["state"] == "done"), f"profile {name}", timeout)
 
     def wait(self, name: str, timeout: float = _COLLECTED_SECONDS) -> Json:
         """The profile once it is done, errors as `follow`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from urllib import parse
 
 from threads_cluster import answers
-from threads_cluster.errors import BadArgument, UnexpectedAnswer
+from threads_cluster.errors import BadArgument, TimedOut, UnexpectedAnswer
 
 if TYPE_CHECKING:
     from threads_cluster.artifacts import Artifacts
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 Rows: TypeAlias = list[Json]
 
+#: Seconds between two looks at a row, at least, and over the time that an answer took.
+STEP_SECONDS, _REST = 0.5, 4.0
 #: Rows of one page at most.
 _PAGE = 100
 #: Pages without a row that may follow each other; each looked through thousands.
@@ -67,6 +70,23 @@ def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None
         cursor = page.get("cursor")
         if not cursor:
             return
+
+
+def polled(
+    read: Callable[[], Json], is_done: Callable[[Json], bool], what: str, timeout: float | None
+) -> Iterator[Json]:
+    """Yield a row as it is, again and again until it is done; TimedOut after `timeout` seconds."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        began = time.monotonic()
+        row = read()
+        yield row
+        if is_done(row):
+            return
+        pause = max(STEP_SECONDS, _REST * (time.monotonic() - began))
+        if until is not None and time.monotonic() + pause > until:
+            raise TimedOut(f"{what} is {row['state']} after {timeout:g} seconds; it goes on")
+        time.sleep(pause)
 
 
 def quoted(name: str, what: str = "id") -> str:

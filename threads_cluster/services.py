@@ -6,17 +6,14 @@ cluster.services.wait("chat")
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from threads_cluster import answers
-from threads_cluster.errors import ClientError, TimedOut
-from threads_cluster.resource import Json, Resource, Rows, quoted
+from threads_cluster.errors import ClientError
+from threads_cluster.resource import Json, Resource, Rows, polled, quoted
 from threads_protocol.answers import services as service_answers
 
-#: Seconds between two looks.
-_STEP = 0.5
 #: Deaths in a row after which nobody waits any longer.
 _DEATHS = 3
 
@@ -110,19 +107,20 @@ class Services(Resource):
 
         TimedOut after `timeout` seconds; Died when three replicas died one after the other.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            row = self._ask("GET", f"/{_quoted(name)}", service_answers.Service, patience=self._cluster.wait_patience)
-            yield row
+
+        def read() -> Json:
+            return self._ask("GET", f"/{_quoted(name)}", service_answers.Service, patience=self._cluster.wait_patience)
+
+        def is_done(row: Json) -> bool:
             if row["ready"] >= row["replicas"] and row["running"]:
-                return
+                return True
             if row["failures"] >= _DEATHS and not row["ready"]:
                 error = Died(f"{row['failures']} replicas of {name} died, the last: {row['last_failure']}")
                 error.next = f"cluster service logs {name}; it goes on trying until: cluster service stop {name}"
                 raise error
-            if until is not None and time.monotonic() > until:
-                raise TimedOut(f"service {name} is {row['state']} after {timeout:g} seconds; it goes on")
-            time.sleep(_STEP)
+            return False
+
+        return polled(read, is_done, f"service {name}", timeout)
 
     def wait(self, name: str, timeout: float | None = None) -> Json:
         """The service once as many replicas are ready as are wanted. Errors as `follow`."""

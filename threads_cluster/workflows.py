@@ -7,12 +7,11 @@ cluster.workflows.wait(workflow["workflow_id"])
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from threads_cluster.errors import BadArgument, TimedOut
-from threads_cluster.resource import Json, Resource, pages, quoted
+from threads_cluster.errors import BadArgument
+from threads_cluster.resource import Json, Resource, pages, polled, quoted
 from threads_protocol.answers import workflows as answers
 
 #: Text of a workflow as YAML or JSON, or the same as a mapping.
@@ -20,8 +19,6 @@ Text: TypeAlias = str | bytes | Mapping[str, Any]
 
 #: States of a workflow that has ended, well or not.
 TERMINAL = frozenset({"done", "failed", "cancelled"})
-#: Seconds between two looks, at least, and over the time that an answer took.
-STEP_SECONDS, _REST = 0.5, 4.0
 #: Seconds that validating a large text may take.
 _LONG = 30.0
 _YAML = "application/yaml"
@@ -65,17 +62,11 @@ class Workflows(Resource):
 
     def follow(self, workflow: str, timeout: float | None = None) -> Iterator[Json]:
         """The workflow as it is, again and again until it has ended; TimedOut after `timeout` seconds."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            began = time.monotonic()
-            course = self.get(workflow, patience=self._cluster.wait_patience)
-            yield course
-            if course["state"] in TERMINAL:
-                return
-            pause = max(STEP_SECONDS, _REST * (time.monotonic() - began))
-            if until is not None and time.monotonic() + pause > until:
-                raise TimedOut(f"workflow {workflow} is {course['state']} after {timeout:g} seconds; it goes on")
-            time.sleep(pause)
+
+        def read() -> Json:
+            return self.get(workflow, patience=self._cluster.wait_patience)
+
+        return polled(read, lambda course: course["state"] in TERMINAL, f"workflow {workflow}", timeout)
 
     def wait(self, workflow: str, timeout: float | None = None) -> Json:
         """The workflow with its actions when it has ended, well or not. Errors as `follow`."""

@@ -18,7 +18,7 @@ from coordinator.profiles.collecting import SETTLE_MS, Collection
 from jobs.store import keys
 from jobs.store.profiles import PART_BYTES, Recording
 from tests.unit.artifact_bench import Bench
-from threads_cluster import cli, profile_commands, profiles, session
+from threads_cluster import cli, profile_commands, resource, session
 from threads_cluster.errors import ApiError, BadArgument
 
 HEAD = {
@@ -250,7 +250,7 @@ def brings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
                 settled(bench, profile_id)
             lead(bench)
 
-        monkeypatch.setattr(profiles, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+        monkeypatch.setattr(resource, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
 
     return begin_to_bring
 
@@ -287,7 +287,7 @@ def test_ctrl_c_while_a_profile_is_collected_says_how_to_go_on(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(profiles, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
+    monkeypatch.setattr(resource, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
     code, out, err = run(command, "night")
     assert (code, out) == (130, "") and "cluster profile status night" in err
     assert bench.client.profiles.get("night")["state"] == "collecting"

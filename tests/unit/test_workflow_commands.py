@@ -16,14 +16,14 @@ from tests.integration.live import until
 from tests.unit import command_runs
 from tests.unit.command_runs import Run
 from tests.unit.workflow_bench import Flows, workflow_text
-from threads_cluster import cli, session, show, workflow_commands, workflows
+from threads_cluster import cli, resource, session, show, workflow_commands
 
 
 @pytest.fixture
 def flows(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
     made = Flows(any_redis_url, tmp_path / "store")
     monkeypatch.setattr(session.Session, "cluster", made.client)
-    monkeypatch.setattr(workflows, "STEP_SECONDS", 0.02)
+    monkeypatch.setattr(resource, "STEP_SECONDS", 0.02)
     yield made
     made.close()
 
