@@ -11,8 +11,6 @@ from jobs.store.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two audits, which find dependents whose notification was lost.
-AUDIT_SECONDS = 1.0
 #: Seconds without work after a round: parents that fail together are handled together.
 _REST_SECONDS = 0.05
 #: Calls of WAKE in a round, each of up to 64 jobs.
@@ -29,16 +27,12 @@ class Dependents:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._audited = -1e9
 
     def round(self) -> None:
         """Release or skip the dependents of jobs that have ended."""
-        audit = time.monotonic() - self._audited >= AUDIT_SECONDS
-        calls = [self._fleet.wake(audit=audit)]
+        calls = [self._fleet.wake()]
         while calls[-1].more and len(calls) <= _MOST_CALLS:
             calls.append(self._fleet.wake())
-        if audit:
-            self._audited = time.monotonic()
         if notified := sum(call.notified for call in calls):
             log.info("dependent jobs were released or skipped", extra={"jobs": notified})
         time.sleep(_REST_SECONDS)

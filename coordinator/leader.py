@@ -85,7 +85,6 @@ class Leader:
                 self._aside("unused functions were not deleted", self._delete_libraries)
             if self._rounds % _RECOUNT_EVERY == 1:
                 self._aside("stored bytes were not counted again", self._recount)
-            self._aside("webhooks of jobs that ended were not looked for", self._find_ended)
             self._aside("figures were not written down", self._record)
 
     def _load_functions(self) -> None:
@@ -100,10 +99,6 @@ class Leader:
 
     def _rewrite_aof(self) -> None:
         self._aof.round()
-
-    def _find_ended(self) -> None:
-        if found := self._store.webhooks.find_ended():
-            log.info("webhooks of jobs that ended elsewhere", extra={"deliveries": found})
 
     def _delete_libraries(self) -> None:
         if deleted := self._store.libraries.delete_unused():

@@ -50,11 +50,11 @@ async def one_model(
 
 def _row(route: Route) -> dict[str, Any]:
     service, known = route.service, route.abilities
-    context = known.get("context_length")
+    context = known["context_length"]
     return {
         "id": service.name, "object": "model", "created": service.created // 1000, "owned_by": service.tenant,
         "ready": len(route.ready), "context_length": context, "max_model_len": context,
-        "capabilities": known.get("capabilities"),
+        "capabilities": known["capabilities"],
     }  # fmt: skip
 
 

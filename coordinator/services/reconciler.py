@@ -127,4 +127,4 @@ class Reconciler:
 
 def drain_ms(service: Service) -> int:
     """Return the milliseconds that a replica gets for the requests that it has."""
-    return int(json.loads(service.asked).get("request_timeout_seconds", 300) * 1000)
+    return int(json.loads(service.asked)["request_timeout_seconds"] * 1000)

@@ -69,23 +69,24 @@ class Route:
 
     @property
     def abilities(self) -> Mapping[str, Any]:
-        """Return the abilities of its replicas, as stored when it was served; empty: not known."""
-        return self.asked.get("abilities") or {}
+        """Return the abilities of its replicas, as stored when it was served."""
+        abilities: Mapping[str, Any] = self.asked["abilities"]
+        return abilities
 
     def answers(self, call: str) -> bool:
         """Return True unless the engine is known to lack the call."""
-        known = self.abilities.get("calls")
+        known = self.abilities["calls"]
         return known is None or call in known
 
     @property
     def most(self) -> int:
         """Return how many requests pass at once."""
-        return int(self.asked.get("max_concurrent_requests", 100))
+        return int(self.asked["max_concurrent_requests"])
 
     @property
     def seconds(self) -> float:
         """Return the longest that a request may wait, and that it may take."""
-        return float(self.asked.get("request_timeout_seconds", 300))
+        return float(self.asked["request_timeout_seconds"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ def of(service: Service) -> Scaling:
 @lru_cache(maxsize=1024)
 def _read(asked: str) -> Scaling:
     known = json.loads(asked)
-    idle_ms, load = round((known.get("idle_seconds") or 0) * 1000), known.get("autoscale")
+    idle_ms, load = round((known["idle_seconds"] or 0) * 1000), known["autoscale"]
     if not load:
         return Scaling(idle_ms=idle_ms)
     return Scaling(idle_ms=idle_ms, least=load["min"], most=load["max"], target=load["target"])

@@ -9,7 +9,7 @@ import shutil
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Membership:
     lanes: int
     labels: str
     #: Whether the authority that is kept is trusted alone.
-    pinned: bool = True
+    pinned: bool
 
     @property
     def authority(self) -> str:
@@ -68,9 +68,7 @@ def token(worker: str) -> str:
 def kept() -> Membership | None:
     """Return what this checkout has joined; None: nothing."""
     try:
-        read = json.loads(_HOST.read_text())
-        known = {one.name for one in fields(Membership)}  # a later version may keep more
-        return Membership(**{name: value for name, value in read.items() if name in known})
+        return Membership(**json.loads(_HOST.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -25,7 +25,7 @@ WORKER_KEYS = (
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
     keys.blocked("*"),
-    keys.NOTIFYING, keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
+    keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
     keys.PROFILING, keys.profile("*"), keys.profile_claims("*"), keys.profile_recordings("*"), keys.PROFILE_PARTS,
 )  # fmt: skip
 #: Those that functions of workers only read.

@@ -35,7 +35,7 @@ class Artifact:
     #: Object that has the manifest, and its size.
     manifest: str
     manifest_bytes: int
-    #: A path of it is one of a model's; None: a coordinator of an earlier version or a job stored it.
+    #: A path of it is one of a model's; None: a job stored it.
     is_model: bool | None = None
 
 

@@ -94,7 +94,7 @@ class Fleet(Part):
         )
         return Swept(reaped, returned, purged, bool(more))
 
-    def wake(self, *, audit: bool = False) -> Woken:
-        """Tell jobs of those that they come after, a limited amount a call; `audit`: also some that nobody told."""
-        notified, more = self._scripts.run("wake", int(audit))
+    def wake(self) -> Woken:
+        """Notify jobs that depend on others which have ended or are tried again, a limited number a call."""
+        notified, more = self._scripts.run("wake")
         return Woken(notified, bool(more))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 from jobs import errors
-from jobs.models import DEFAULT_TENANT, DeadRange, Place, Spent
+from jobs.models import DeadRange, Place, Spent
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
 from jobs.store.connection import ResponseError, wrong_type
@@ -55,10 +55,7 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "tenant")
-        return [
-            (row[1] or DEFAULT_TENANT.encode()).decode(errors="replace") if row and row[0] else None
-            for row in skipped.replies(pipe)
-        ]
+        return [row[1].decode(errors="replace") if row and row[0] and row[1] else None for row in skipped.replies(pipe)]
 
     def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[Place]:
         """Return where each (queue, tenant, kind, job) waits."""

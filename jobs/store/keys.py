@@ -140,8 +140,6 @@ TOKENS_VERSION = f"{PREFIX}tokenset"
 SESSIONS = f"{PREFIX}sessions"
 #: zset tenant|origin of URLs -> when the next delivery to there is due.
 DELIVERIES = f"{PREFIX}deliveries"
-#: zset job -> when somebody looks whether it has ended: jobs with a webhook.
-NOTIFYING = f"{PREFIX}notifying"
 #: hash of counters: attempts that succeeded and failed; deliveries that were delivered, died, or were dropped.
 WEBHOOKS = f"{PREFIX}webhooks"
 #: zset schedule -> when the leader looks at it next.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs import queues
-from jobs.models import DEFAULT_TENANT, Device, Spec
+from jobs.models import Device, Spec
 from jobs.store import keys
 from jobs.store.artifacts import NewArtifact
 from jobs.store.connection import Unreadable
@@ -73,8 +73,7 @@ class Outputs(Part):
             return None
         try:
             lo, hi, *_ = (int(word) for word in lease.split(b":")[:2])
-            tenant = row[0].decode() if row[0] else DEFAULT_TENANT
-            queue = row[2].decode() if row[2] else ""
+            tenant, queue = row[0].decode(), row[2].decode()
             return Leased(job_id=job, token=token, tenant=tenant, spec=json.loads(row[1]), queue=queue, lo=lo, hi=hi)
         except Unreadable:
             return None

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from jobs import queues
 from jobs.labels import as_argument
-from jobs.models import DEFAULT_TENANT, Device, Spec
+from jobs.models import Device, Spec
 from jobs.requirements import Offer
 from jobs.store import keys, lease_tokens, repairs
 from jobs.store.connection import Unreadable, wrong_type
@@ -217,7 +217,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
     pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
     facts = _known(job, kind, spec, queue, int(total), int(est_ms), pace)
     return replace(
-        facts, tenant=tenant or DEFAULT_TENANT, priority=queue.partition(".")[2], traceparent=place[0],
+        facts, tenant=tenant, priority=queue.partition(".")[2], traceparent=place[0],
         tracestate=place[1],
     )  # fmt: skip
 

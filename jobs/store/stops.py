@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from jobs.store import keys
-from jobs.store.connection import Client, Denied, RedisError
+from jobs.store.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 
@@ -20,16 +20,10 @@ LOOK_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 
 def listen(client: Client, worker: str, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-    """Call `heard` whenever there may be a stop for the worker, until `stopped`. Blocks; for a thread of its own.
-
-    Ends at once where Redis' rules, those of an earlier version, do not let the worker listen.
-    """
+    """Call `heard` whenever there may be a stop for the worker, until `stopped`. Blocks; for a thread of its own."""
     while not stopped():
         try:
             _hear(client, worker, heard, stopped)
-        except Denied:
-            log.info("stops of jobs come with beats: redis lets this worker hear no channel")
-            return
         except RedisError as error:
             log.debug("stops are not heard: %s", error)
             time.sleep(AGAIN_SECONDS)

@@ -1,8 +1,8 @@
 """Stored bytes of tenants that have a cap on them: counted again, job by job.
 
 Each script that writes, finishes or purges a job notes its size and changes the tenant's sum in the same step, so both
-are exact without this. It counts what was there before a tenant had the cap, and mends what a coordinator of an earlier
-version or a broken key left.
+are exact without this. It counts what was there before a tenant had the cap, also where the caller died between setting
+the cap and counting.
 """
 
 from __future__ import annotations

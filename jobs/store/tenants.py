@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobs import labels
-from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
+from jobs.models import ANONYMOUS, Actor
 from jobs.store import caps, keys, skipped
 from jobs.store.caps import Cap
 from jobs.store.scripts import Part
@@ -90,7 +90,7 @@ class Tenants(Part):
         """Return True when a host with these labels may compute the job, or there is no such job."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
-        return labels.required(required).get(tenant or DEFAULT_TENANT, frozenset()) <= set(of_host)
+        return labels.required(required).get(tenant, frozenset()) <= set(of_host)
 
     def read(self, names: Sequence[str]) -> list[tuple[Tenant, Use]]:
         """Return weight, caps and use of each of the tenants, registered or not."""

@@ -61,7 +61,7 @@ class UnitReads(Part):
         """Return what tells that `units` would differ; None for a job that does not exist. Errors as `units`."""
         with _readable(job_id):
             head, *sizes, dead = self._scripts.read(
-                ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "accv", "leases"),
+                ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "leases"),
                 ("STRLEN", keys.job_accumulator(job_id)),
                 ("LLEN", keys.job_parts(job_id)),
                 ("LLEN", keys.job_free(job_id)),

@@ -105,10 +105,6 @@ class Webhooks(Part):
         reply: bytes = self._scripts.kept("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()
 
-    def find_ended(self) -> int:
-        """Write deliveries of jobs that an older version has ended; return how many."""
-        return int(self._scripts.run("find_ended"))
-
     def listed(self, tenant: str, state: State, limit: int) -> list[Delivery]:
         """Return a tenant's deliveries in a state, the latest first."""
         [ids] = self._scripts.read(("ZREVRANGE", keys.deliveries_of(tenant, state), "0", str(limit - 1)))

@@ -30,8 +30,6 @@ class NewWorkflow:
 
     #: Idempotency key, as OWNER:KEY: the same is the same workflow while that is there. Empty: none.
     key: str = ""
-    #: Id that this had in an earlier version; empty: none.
-    before: str = ""
     #: Digest of what was sent.
     digest: str
     #: Its actions, as JSON values.
@@ -157,7 +155,7 @@ class Workflows(Part):
         fields += ("traceparent", new.traceparent) if new.traceparent else ()
         fields += ("tracestate", new.tracestate) if new.tracestate else ()
         limits = (MAX_LIVE, MAX_STORED)
-        named = (workflow, new.key, new.before, new.digest)
+        named = (workflow, new.key, new.digest)
         return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:

@@ -524,9 +524,9 @@ class Bench:
         self.extra.clear()
         return done
 
-    def wake(self, *, audit: bool = True) -> int:
+    def wake(self) -> int:
         """Tell jobs of those before them until nobody is left to be told, as the leader does; return how many."""
-        woken = self.store.fleet.wake(audit=audit)
+        woken = self.store.fleet.wake()
         count = woken.notified
         while woken.more:
             woken = self.store.fleet.wake()

@@ -104,7 +104,7 @@ def test_a_root_that_fails_again_before_anybody_was_told_leaves_nobody_waiting(b
     between = bench.submit(1, after=(skipped,))
     assert states(bench, skipped, between) == ["skipped", "blocked"]
     bench.store.jobs.cancel(root)
-    bench.wake(audit=False)
+    bench.wake()
     assert states(bench, skipped, between) == ["skipped", "skipped"]
 
 
@@ -220,55 +220,13 @@ def test_blocked_jobs_of_a_flood_keep_nobody_else_out_before_or_after_their_rele
     assert others(2) == [False, True], "a third of them is its part, with the default tenant"
 
 
-# -- earlier versions and lost notes --------------------------------------------------------------------------------
-
-
-def test_children_of_a_job_that_nobody_told_are_found(bench: Bench) -> None:
-    """Such as when a worker of an earlier version, whose scripts know no children, finished it."""
-    root = bench.submit(1)
-    after, needs_it = bench.submit(1, after_any=(root,)), bench.submit(1, after=(root,))
-    bench.client.hdel(keys.job(root), "ties")
-    bench.store.jobs.cancel(root)
-    assert bench.store.fleet.wake().notified == 0
-    bench.wake(audit=True)
-    assert [bench.job(job).state for job in (after, needs_it)] == ["queued", "skipped"]
-
-
-def test_what_a_coordinator_of_an_earlier_version_took_for_broken_is_sound_again(bench: Bench) -> None:
-    """Its scripts do not know the state: they note the job as broken, and let it expire."""
-    root = bench.submit(1)
-    after = bench.submit(1, after=(root,))
-    bench.client.sadd(keys.BROKEN, after)
-    bench.client.zadd(keys.EXPIRY, {after: 1})
-    bench.wake()
-    assert states(bench, after) == ["blocked"]
-
-
 def test_a_parent_that_cannot_be_read_skips_its_children(bench: Bench) -> None:
     root = bench.submit(1)
     after = bench.submit(1, after=(root,))
     bench.client.hset(keys.job(root), "total", "many")
-    bench.client.sadd(keys.BROKEN, root)
+    assert bench.next("w") == "none"
     bench.wake()
     assert bench.job(after).state == "skipped" and bench.job(after).fields["root"] == root
-
-
-def test_worker_with_the_rights_of_an_earlier_version_finishes_its_job(bench: Bench) -> None:
-    """Redis refuses it the list of those who must be told; the leader finds them."""
-    root = bench.submit(1, small=True)
-    after = bench.submit(1, after=(root,))
-    client = bench.client
-    client.execute_command("ACL", "SETUSER", "early", "on", ">x", "~ct:job:*", "~ct:in:*", "~ct:p*", "~ct:[a-vx-z]*",
-                           "~ct:wa[il-z]*", "~ct:workers*", "~rq:*", "~test:*", "+@all")  # fmt: skip
-    try:
-        client.execute_command("AUTH", "early", "x")
-        bench.work()
-    finally:
-        client.connection_pool.disconnect()
-        client.execute_command("ACL", "DELUSER", "early")
-    assert [bench.job(job).state for job in (root, after)] == ["done", "blocked"]
-    bench.wake()
-    assert states(bench, after) == ["queued"]
 
 
 # -- many -----------------------------------------------------------------------------------------------------------

@@ -641,9 +641,9 @@ class LeaseMachine(RuleBasedStateMachine):
         if not gpu_alive:
             assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
 
-    @rule(audit=st.booleans())
-    def wake(self, audit: bool) -> None:
-        self.bench.wake(audit=audit)
+    @rule()
+    def wake(self) -> None:
+        self.bench.wake()
         assert not self.bench.client.exists(keys.WAKING)
 
     def _pass_grace(self) -> None:

@@ -65,27 +65,6 @@ def test_helpers_are_sent_past_many_jobs_that_have_nothing_to_lease(bench: Bench
     check(bench, bench.look())
 
 
-def test_a_job_that_a_worker_of_an_earlier_version_holds_is_helped_after_a_sweep(bench: Bench) -> None:
-    job = bench.submit()
-    bench.grant(bench.hold("a"), worker="a")
-    bench.client.delete("ct:held:any.normal:default", "ct:holding:any.normal")  # it does not know of them
-    assert bench.next("b") == "none"
-    bench.store.fleet.sweep()
-    assert bench.hold("b") == job
-    check(bench, bench.look())
-
-
-def test_what_a_worker_of_an_earlier_version_let_go_is_forgotten_by_the_next_that_looks(bench: Bench) -> None:
-    job = bench.submit()
-    bench.store.jobs.pause(job)
-    bench.client.zadd("ct:held:any.normal:default", {job: 1, "gone": 1})
-    bench.client.sadd("ct:holding:any.normal", "default")
-    assert bench.next("w") == "none"
-    assert not bench.client.exists("ct:held:any.normal:default")
-    assert bench.next("w") == "none"
-    assert not bench.client.exists("ct:holding:any.normal")
-
-
 def test_a_running_job_of_a_higher_priority_is_helped_before_a_lower_one_is_taken(bench: Bench) -> None:
     high, normal = bench.submit(2, queue="any.high"), bench.submit(queue="any.normal")
     assert bench.hold("a") == high

@@ -30,11 +30,10 @@ def _tenants(bench: Bench, **weights: int) -> None:
 
 
 def test_the_first_tenant_finds_all_that_was_there_in_default(bench: Bench) -> None:
-    """Jobs of before have no tenant, and lie in pending alone."""
+    """Jobs that came before it are in pending alone."""
     waiting = [bench.submit() for _ in range(3)]
     running = bench.hold("w")
     token = bench.grant(running).token
-    bench.client.hdel(f"ct:job:{waiting[1]}", "tenant")
     assert bench.store.tenants.put(Tenant(name="a")) and not bench.store.tenants.put(Tenant(name="a", weight=2))
     assert bench.store.tenants.names() == ["a", "default"]
     bench.beat(token)
@@ -47,21 +46,6 @@ def test_the_first_tenant_finds_all_that_was_there_in_default(bench: Bench) -> N
     bench.work()
     assert all(view.state == "done" for view in bench.look().jobs.values())
     check(bench, bench.look())
-
-
-def test_jobs_that_a_worker_of_an_earlier_version_parked_are_served(bench: Bench) -> None:
-    """Its scripts know pending alone, with the old meaning."""
-    _tenants(bench, a=1)
-    kept, lost = bench.submit(tenant="a"), bench.submit(tenant="a")
-    bench.client.zrem("ct:turns:any.normal:a", kept, lost)
-    bench.client.delete("ct:order:any.normal")
-    bench.client.zrem("ct:pending:any.normal", lost)
-    bench.client.zadd("ct:turns:any.normal:default", {lost: 1})
-    bench.client.zadd("ct:order:any.normal", {"default": 0})
-    assert bench.next("w") == "none", "what has no place there is taken out"
-    bench.sweep()
-    assert bench.hold("w") == kept
-    assert "ct:turns:any.normal:default" not in bench.look().keys
 
 
 def test_a_tenant_is_removed_when_none_of_its_jobs_is_left(bench: Bench) -> None:

@@ -388,7 +388,7 @@ def test_a_clock_that_steps_delays_nothing_for_long(bench: Bench, step_ms: int) 
 
 
 def test_a_reservation_that_nobody_looks_after_holds_nothing_up(bench: Bench) -> None:
-    """As when a leader of an earlier version takes over, which knows none."""
+    """As when no coordinator leads for some seconds."""
     runner = Runner(bench)
     cramped(bench, runner)
     runner.end()

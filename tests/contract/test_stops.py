@@ -144,22 +144,6 @@ def test_hurries_close_together_are_one_beat_and_one_more(store: Store, monkeypa
         beating.end()
 
 
-def test_redis_rules_of_an_earlier_version_leave_beats_alone(store: Store, redis_url: str) -> None:
-    store.client.execute_command(
-        "ACL", "SETUSER", "old", "on", ">x", "resetchannels", "~*", "+@all", "-subscribe", "-publish"
-    )
-    try:
-        url = redis_url.replace("redis://", "redis://old:x@", 1)
-        hearing = Hearing(url, "a")
-        hearing.thread.join(30)
-        assert not hearing.thread.is_alive() and hearing.heard.empty()
-        old = Store(connection.connect(url))
-        lease(old, "j", "a")
-        assert old.jobs.cancel("j") == ["ok", "cancelling"]
-    finally:
-        store.client.execute_command("ACL", "DELUSER", "old")
-
-
 def test_the_way_to_redis_hears(store: Store, redis_url: str) -> None:
     from jobs.settings import Settings
 

@@ -64,7 +64,6 @@ def test_each_end_of_a_job_is_one_delivery_and_a_job_without_a_webhook_has_none(
     assert pending(bench) == 2
     bench.store.jobs.cancel(failed)
     assert pending(bench) == 3
-    assert bench.client.zcard(keys.NOTIFYING) == 0
 
 
 def test_a_job_that_is_skipped_is_told_too_when_it_waited_and_at_once(bench: Bench) -> None:
@@ -177,22 +176,6 @@ def test_too_many_undelivered_refuse_further_webhooks_and_in_the_end_drop_them(b
     bench.store.jobs.cancel(early)
     assert bench.job(early).state == "cancelled"
     assert bench.client.hget(keys.WEBHOOKS, "dropped") == b"1" and pending(bench) == 100_000
-
-
-def test_a_job_that_an_older_worker_ended_is_found_by_the_leader(bench: Bench) -> None:
-    job, running = bench.submit(1, notify=URL), bench.submit(1, notify=URL)
-    ties = bench.client.hget(keys.job(job), "ties")
-    bench.client.hdel(keys.job(job), "ties")
-    bench.store.jobs.cancel(job)
-    bench.client.hset(keys.job(job), "ties", ties)
-    assert take(bench) == []
-    assert bench.store.webhooks.find_ended() == 1 and bench.store.webhooks.find_ended() == 0
-    [told] = take(bench)
-    assert (told.job, told.type) == (job, "job.cancelled")
-    bench.store.jobs.delete(job)
-    bench.store.jobs.cancel(running)
-    bench.advance(120_000)
-    assert bench.store.webhooks.find_ended() == 0 and pending(bench) == 2
 
 
 def test_a_clock_that_steps_back_holds_up_no_delivery(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Dependents of a job that failed or was cancelled are skipped or released at once, before the next audit."""
+"""Dependents of a job that failed or was cancelled are skipped or released at once, before the next round."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from jobs.store.profiles import Profile, Recording
 from jobs.store.services import Service
 from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool
+from tests.unit.service_requests import stored_request
 
 GPU = {
     "uuid": "GPU-1", "name": "A GPU", "index": 0, "utilization_ratio": 0.5, "sm_active_ratio": 0.4,
@@ -70,7 +71,13 @@ class Shown:
         Tally(self.store.services, self.exporter).export(exchange)
 
     def serve(self, name: str = "chat", **more: Any) -> str:
-        fields = {"service_id": f"id-{name}", "tenant": "default", "engine": "http", "asked": '{"model": null}', **more}
+        fields = {
+            "service_id": f"id-{name}",
+            "tenant": "default",
+            "engine": "http",
+            "asked": json.dumps(stored_request()),
+            **more,
+        }
         assert self.store.services.add(Service(name=name, **fields))[0] == "new"
         return str(fields["service_id"])
 

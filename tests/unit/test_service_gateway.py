@@ -28,6 +28,7 @@ from jobs.store import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 from tests import garbage
 from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until
+from tests.unit.service_requests import stored_request
 
 STREAM = {"model": "chat", "stream": True}
 
@@ -36,7 +37,7 @@ class Stored:
     """Services and replicas as Redis would have them."""
 
     def __init__(self, *engines: Engine, **asked: Any) -> None:
-        self.asked = asked
+        self.asked = stored_request(**asked)
         self.counted: list[Mapping[str, int]] = []
         self.requests: list[Mapping[str, int]] = []
         self.failures = 0

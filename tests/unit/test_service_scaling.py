@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from coordinator.services import scaling
 from coordinator.services.scaling import DOWN_MS, NOTE_MS, Change
 from jobs.store.services import Service
+from tests.unit.service_requests import stored_request
 
 NOW = 10_000_000
 
@@ -23,7 +24,7 @@ def service(asked: dict[str, Any], **more: Any) -> Service:
         tenant="default",
         name="chat",
         engine="http",
-        asked=json.dumps(asked),
+        asked=json.dumps(stored_request(**asked)),
         asked_at=NOW,
         needed_at=NOW,
     )

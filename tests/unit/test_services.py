@@ -19,6 +19,7 @@ from engines import registry
 from jobs.store import Store, connection, keys
 from jobs.store.services import Asked, Service, job_id
 from tests.unit.engine_fake import until as eventually
+from tests.unit.service_requests import stored_request
 from tests.unit.test_webhooks import Api
 
 BODY = {"name": "web", "engine": "http", "parameters": {"command": ["./server", "--port", "{port}"], "health": "/up"}}
@@ -352,7 +353,10 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
     for tenant, digit in (("a", "1"), ("b", "2")):
         assert both.ask("PUT", f"/api/tenants/{tenant}", {}).is_success
         for number, engine in enumerate(("http", "http", "dask")):
-            made = Service(service_id=f"{digit}{number:011}", tenant=tenant, name=f"s-{number}", engine=engine)
+            made = Service(
+                service_id=f"{digit}{number:011}", tenant=tenant, name=f"s-{number}", engine=engine,
+                asked=json.dumps(stored_request()),
+            )  # fmt: skip
             assert stored.add(made) == ("new", made.service_id)
     ids = [f"1{number:011}" for number in range(3)]
     token = both.token("read", "infer", "run", tenant="a")

@@ -150,7 +150,7 @@ class Attack:
         assert not self.flow.engine.faults.by_name, "a fault of the coordinator"
 
     def wake(self) -> None:
-        while self.flow.store.fleet.wake(audit=True).more:
+        while self.flow.store.fleet.wake().more:
             pass
 
     def work(self) -> bool:

@@ -45,7 +45,7 @@ class Flows(Bench):
         for _ in range(LOOKS):
             for due in self.store.workflows.take_due(1000):
                 self.store.workflows.looked(due)
-            while self.store.fleet.wake(audit=True).more:
+            while self.store.fleet.wake().more:
                 pass
             if not self.engine.look(workflow).again:
                 return

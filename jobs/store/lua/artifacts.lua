@@ -185,7 +185,7 @@ local function keep_output(args)
   local id, token, of, artifact = args[1], args[2], args[3], args[5]
   local now_ms, lease = now(), Leases.read(id, token)
   local job = call('HMGET', job_key(id), 'tenant', 'queue')
-  if not lease or (job[1] or 'default') ~= of or not Programs.are_in(job[2] or '') then return { 'stale' } end
+  if not lease or job[1] ~= of or not Programs.are_in(job[2] or '') then return { 'stale' } end
   local units = {}
   for lo, hi in string.gmatch(args[4], '(%d+):(%d+)') do
     if tonumber(lo) < lease.lo or tonumber(hi) > lease.hi then return { 'units' } end

@@ -140,7 +140,7 @@ local function recount(args)
   local caps = Tenants.exist() and name ~= '' and Tenants.has_caps(name)
   local function weigh_again(id)
     local row = redis.pcall('HMGET', job_key(id), 'state', 'tenant')
-    local owner = row[1] and (row[2] or 'default')
+    local owner = row[1] and row[2]
     if owner then Caps.weigh_job(owner, id) end
     if caps and name ~= owner then Caps.set_size(name, id, 0) end
   end

@@ -16,7 +16,7 @@ local function look_at(id)
   local row = redis.pcall('HMGET', job_key(id), 'state', 'root', 'tenant', 'ties')
   local state = not row.err and Jobs.STATES[row[1]] and row[1] or nil
   if not state then return { id = id } end
-  return { id = id, state = state, root = row[2], tenant = row[3] or 'default', ties = row[4] or '' }
+  return { id = id, state = state, root = row[2], tenant = row[3], ties = row[4] or '' }
 end
 
 -- Jobs that a script or a coordinator found broken, as a rule none, and of which it is not stored that they failed.
@@ -52,8 +52,11 @@ end
 local function stored_parents(id) return parents_of(id, call('HMGET', job_key(id), 'after', 'after_any')) end
 
 -- ct:waking: jobs that have ended or are tried again, of which not all children know; by turns.
-local function note_waking(id)
-  return redis.pcall('ZADD', PREFIX .. 'waking', call('INCR', PREFIX .. 'seq'), id)
+local function note_waking(id) call('ZADD', PREFIX .. 'waking', call('INCR', PREFIX .. 'seq'), id) end
+
+-- A job is broken that others wait for: they are skipped as if it had failed.
+function Dependencies.note_broken(id)
+  if type(redis.pcall('ZCARD', job_key(id, 'children'))) ~= 'table' then note_waking(id) end
 end
 
 -- job:{parent}:children: blocked jobs, 0 while they wait for this parent, 1 while only for others. Who is there keeps
@@ -80,7 +83,7 @@ function Dependencies.count_blocked(job)
   end
 end
 
--- Takes notes of parents that have ended well. job:{id}:needs: the others, and what of each is needed.
+-- Removes parents that have ended well. job:{id}:needs: the others, and what of each is needed.
 local function meet(id, parents)
   if #parents == 0 then return end
   call('HDEL', job_key(id, 'needs'), unpack(parents))
@@ -215,7 +218,7 @@ end
 -- Does `act` with as many of these jobs as there is room for. Returns true when it was all: a list that is as long as
 -- what was asked for may have more behind it.
 local function do_some(some, asked, act)
-  if some.err then return true end -- WAKE's look at blocked jobs finds those children
+  if some.err then return true end
   for _, id in ipairs(some) do
     if is_full() then return false end
     State.told, State.steps = State.told + 1, State.steps + 1 + act(id)
@@ -244,6 +247,7 @@ local function wake_some(now_ms)
     local id = call('ZRANGE', PREFIX .. 'waking', 0, 0)[1]
     if not id then return State.told, false end
     local state, all = Jobs.state_of(id), true
+    if state and is_broken({ id = id, state = state }) then state = 'failed' end
     if not is_bad(state) then all = bring_some_back(id, now_ms) end
     if all and (not state or Jobs.TERMINAL[state]) then all = tell(id, state, now_ms) end
     if all then call('ZREM', PREFIX .. 'waking', id) else note_waking(id) end -- others have their turn
@@ -252,10 +256,10 @@ local function wake_some(now_ms)
   return State.told, true
 end
 
--- A job has ended: its children hear of it, at once those that it makes ready. The leader tells the others, and those
--- that it finds itself where Redis refuses a worker with the rights of an earlier version what is kept of ties.
+-- A job has ended: its children hear of it, at once those that it makes ready. The leader tells the others.
 local function call_children(job, now_ms)
-  if type(note_waking(job.id)) == 'table' or job.state ~= 'done' or State.telling then return end
+  note_waking(job.id)
+  if job.state ~= 'done' or State.telling then return end
   local blamed = State.job_id
   State.telling = true
   local sound, all = pcall(tell, job.id, job.state, now_ms)
@@ -267,7 +271,7 @@ end
 -- The leader looks at workflows that are due.
 local function note_workflow(job)
   local workflow = call('HGET', job_key(job.id), 'workflow')
-  if workflow then redis.pcall('SADD', PREFIX .. 'workflowsdue', workflow) end
+  if workflow then call('SADD', PREFIX .. 'workflowsdue', workflow) end
 end
 
 -- A job with ties has ended, is tried again after its end, or is blocked no longer.
@@ -277,7 +281,7 @@ function Dependencies.moved(job, before, now_ms)
   if before == 'blocked' and Jobs.TERMINAL[job.state] then unlist(job.id) end
   if ended_or_back and has_tie(job, 'c') then call_children(job, now_ms) end
   if ended_or_back and has_tie(job, 'w') then note_workflow(job) end
-  if ended_or_back and has_tie(job, 'n') then Webhooks.notify(job, now_ms) end
+  if Jobs.TERMINAL[job.state] and has_tie(job, 'n') then Webhooks.notify(job, now_ms) end
 end
 
 -- Of a new job: parents, each with what it is for it; {after | after_any, id} for one that is not there or another
@@ -329,32 +333,10 @@ function Dependencies.forget(id)
   call('ZREM', PREFIX .. 'in:blocked', id)
 end
 
--- Looks at blocked jobs that nobody told, such as when their parent was finished by a worker of an earlier version, or
--- that a coordinator of an earlier version took for broken: 32 from where the last call ended, none of them twice.
-local function audit(now_ms)
-  local place, jobs = PREFIX .. 'sweep:blocked', PREFIX .. 'in:blocked'
-  local from = string.match(call('GET', place) or '', '^%d+$')
-  local some = call('ZRANGEBYSCORE', jobs, from and '(' .. from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
-  for i = 1, #some, 2 do
-    if is_full() then return call('SET', place, some[i - 1] or from or '0') end
-    local job = Jobs.find(some[i])
-    if job and job.state == 'blocked' then
-      if call('ZREM', PREFIX .. 'expiry', job.id) == 1 then call('SREM', PREFIX .. 'broken', job.id) end
-      State.steps = State.steps + 1 + judge(job, now_ms)
-    elseif not job then
-      call('ZREM', jobs, some[i])
-    end
-  end
-  if #some == 64 then call('SET', place, some[64]) else call('DEL', place) end
-end
-
--- WAKE audit -> {jobs told, 1: call again for more}. The leader, each second: tells the children of jobs that have
--- ended, and brings back those that were skipped because of a job that is tried again, as many as one call may. audit:
--- 1 also looks at some blocked jobs that nobody told.
-local function wake(args)
-  local now_ms = now()
-  local told, more = wake_some(now_ms)
-  if args[1] == '1' then audit(now_ms) end
+-- WAKE -> {jobs told, 1: call again for more}. The leader, each second: tells the children of jobs that have ended, and
+-- brings back those that were skipped because of a job that is tried again, as many as one call may.
+local function wake()
+  local told, more = wake_some(now())
   return { told, more and 1 or 0 }
 end
 

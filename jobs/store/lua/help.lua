@@ -42,12 +42,7 @@ local function least_held(turn, queue, name)
     local ids = call('ZRANGE', place, decimal(from), decimal(from + HELD_AT_ONCE - 1))
     for _, id in ipairs(ids) do
       local job = Jobs.find(id)
-      if not job or job.holders <= 0 or job.queue ~= queue or job.tenant ~= name then
-        call('ZREM', place, id) -- a worker of an earlier version let it go
-        from = from - 1
-      elseif may_help(turn, job) then
-        return job
-      end
+      if job and may_help(turn, job) then return job end
     end
     if #ids == 0 and from == 0 then call('SREM', PREFIX .. 'holding:' .. queue, name) end
     if #ids < HELD_AT_ONCE then return nil end

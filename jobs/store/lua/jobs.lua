@@ -35,7 +35,7 @@ end }
 -- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5] or 'default', ties = values[6] or '',
+    tenant = values[5], ties = values[6] or '',
     -- Places for all NUMBERS, so that the table does not grow three times.
     total = 0, cursor = 0, done = 0, grain = 0, seq = 0, est_ms = 0, load = 0, holders = 0, max_ms = 0, ttl_ms = 0,
     small = 0, created = 0, started = 0, timeout_ms = 0, backlog = 0, offset = 0, lanes = 0, max_running = 0,
@@ -46,7 +46,9 @@ function Jobs.parse(id, values)
     job[NUMBERS[i]] = number
   end
   if not Jobs.STATES[job.state] then return nil, 'its state is unknown' end
-  if not job.kind or not string.match(job.queue or '', '^%a+%.%a+$') then return nil, 'it has no kind or queue' end
+  if not (job.kind and job.tenant) or not string.match(job.queue or '', '^%a+%.%a+$') then
+    return nil, 'it has no kind, tenant or queue'
+  end
   local low, high = math.min(job.done, job.cursor), math.max(job.done, job.cursor)
   if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 or job.grain < 1 then
     return nil, 'done, cursor, total and grain do not fit each other'

@@ -44,13 +44,13 @@ function Leases.drop(job, token, now_ms, lease, only)
 end
 
 -- Tells the workers that have leases of a job, at once, to ask what is to become of these: else they hear with their
--- next beats. Whoever does not listen, or may not be told, loses nothing else.
+-- next beats.
 function Leases.notify_holders(job)
   local told = {}
   for _, token in ipairs(call('HKEYS', job_key(job.id, 'lease'))) do
     local lease = Leases.read(job.id, token) or {}
     local worker = string.match(lease.lane or '', '^(.*)/') or lease.lane
-    if worker and not told[worker] then redis.pcall('PUBLISH', PREFIX .. 'stops:' .. worker, job.id) end
+    if worker and not told[worker] then call('PUBLISH', PREFIX .. 'stops:' .. worker, job.id) end
     if worker then told[worker] = true end
   end
 end

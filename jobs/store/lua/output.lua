@@ -8,8 +8,8 @@ local function add_output(args)
   local id, unit, data = args[1], tonumber(args[3]), args[7]
   local now_ms, lease = now(), Leases.read(id, args[2])
   if not lease or unit < lease.lo or unit >= lease.hi then return 'stale' end
-  local of = call('HGET', job_key(id), 'tenant') or 'default'
-  local followed = call('ZSCORE', PREFIX .. 'followed', of .. '/' .. id .. '|' .. decimal(unit))
+  local tenant = call('HGET', job_key(id), 'tenant')
+  local followed = tenant and call('ZSCORE', PREFIX .. 'followed', tenant .. '/' .. id .. '|' .. decimal(unit))
   if not followed or tonumber(followed) <= now_ms then return 'alone' end
 
   local lines, about = PREFIX .. 'output:' .. id, PREFIX .. 'outputs:' .. id
@@ -104,7 +104,7 @@ local function unit(args)
     return among(retry) and 'retrying' or among(dead) and 'dead' or 'done'
   end
 
-  return { row[1], row[2] or '', row[3] or '0', row[4] or 'default', artifact and args[3] == '0' and '' or state(),
+  return { row[1], row[2], row[3], row[4], artifact and args[3] == '0' and '' or state(),
     artifact or '', call('HGET', job_key(id, 'failures'), stored) or '' }
 end
 

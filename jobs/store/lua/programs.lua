@@ -99,7 +99,7 @@ function Programs.read_room(worker, now_ms)
     if lease then
       local values = call('HMGET', job_key(id), 'requirements', 'unit_ms', 'tenant')
       local unit, taken = tonumber(values[2] or nil), Programs.amounts(id, values[1] or '', room)
-      taken.tenant = values[3] or 'default'
+      taken.tenant = values[3]
       local latest = unit and math.min(lease.granted + (lease.hi - lease.lo) * unit, now_ms + LONG_LEASE_MS + unit)
       taken.ends = latest and math.max(now_ms, latest) or nil
       table.insert(Programs.is_replica(id) and room.staying or room.leases, taken)

@@ -54,7 +54,7 @@ function Reservations.units_beside(reservation, job, now_ms)
   local most = unit and math.floor((reservation.till - now_ms) / math.max(unit, 1)) or 0
   if most >= 1 then return most end
   -- It leaves what the other needs.
-  local room, of = Programs.read_room(reservation.runner, now_ms), head[3] or 'default'
+  local room, of = Programs.read_room(reservation.runner, now_ms), head[3]
   if not room or (room.shared and of ~= job.tenant) then return 0 end
   local beside = Programs.amounts(job.id, Programs.requirements_of(job), room)
   local own, wanted = Programs.amounts(reservation.id, head[2] or '', room)

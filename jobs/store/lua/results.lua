@@ -47,7 +47,6 @@ local function fold(args)
   if parts < 1 or call('LLEN', job_key(id, 'parts')) < parts or Results.digest(id, parts) ~= seen then return 0 end
   call('LTRIM', job_key(id, 'parts'), decimal(parts), -1)
   call('SET', job_key(id, 'acc'), accumulator)
-  call('HINCRBY', job_key(id), 'accv', 1) -- for workers of an earlier release, which compare it
   return 1
 end
 

@@ -14,8 +14,7 @@ end
 local function refusal_of_workflow(id, given)
   local known = call('HMGET', PREFIX .. 'workflow:' .. given.workflow, 'state', 'attempt')
   local is_running = known[1] == 'running' or known[1] == 'waiting'
-  -- A coordinator of an earlier version gives no attempt.
-  if not is_running or (given.attempt or known[2]) ~= known[2] then return { 'workflow', known[1] or '' } end
+  if not is_running or given.attempt ~= known[2] then return { 'workflow', known[1] or '' } end
   local other = call('HGET', PREFIX .. 'workflowjobs:' .. given.workflow, given.action)
   -- A job of it that was deleted is not submitted again, however late a call comes.
   if other and (other ~= id or call('EXISTS', job_key(id)) == 0) then return { 'workflow', known[1] } end
@@ -25,7 +24,7 @@ end
 local function answer_of_id(id, owner, given)
   local known = call('HMGET', job_key(id), 'tenant', 'workflow', 'action')
   local is_own = (known[2] or nil) == given.workflow and (known[3] or nil) == given.action
-  if (known[1] or 'default') ~= owner or not is_own then return { 'taken', id } end
+  if known[1] ~= owner or not is_own then return { 'taken', id } end
   if given.workflow then call('HSETNX', PREFIX .. 'workflowjobs:' .. given.workflow, given.action, id) end
   return { 'same', id }
 end
@@ -65,7 +64,7 @@ local function new_job(id, idem, given, args, now_ms)
   local job, why = Jobs.parse(id, values)
   if not job then return nil, why end
   job.unsaved = { 'state', job.state, 'queue', job.queue, 'idem', idem, 'seq', decimal(seq), 'created', decimal(now_ms),
-    'cursor', 0, 'done', 0, 'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', job.tenant, unpack(args, 8) }
+    'cursor', 0, 'done', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', job.tenant, unpack(args, 8) }
   if job.ties ~= '' then Jobs.set(job, 'ties', job.ties) end
   return job
 end
@@ -130,7 +129,6 @@ local function submit(args)
   State.job_id = id
   Jobs.account(job)
   Jobs.save(job)
-  if given.notify then call('ZADD', PREFIX .. 'notifying', decimal(now_ms), id) end
   if given.workflow then call('HSET', PREFIX .. 'workflowjobs:' .. given.workflow, given.action, id) end
   call('ZADD', PREFIX .. 'jobs', decimal(job.seq), id)
   call('ZADD', PREFIX .. 'in:' .. job.state, decimal(job.seq), id)

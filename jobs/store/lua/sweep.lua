@@ -92,18 +92,6 @@ local function check_running_jobs(now_ms)
   end
 end
 
--- Jobs that a worker of an earlier version holds, which does not note it: 32 slots a call.
-local function note_slots()
-  local place = PREFIX .. 'sweep:slots'
-  local found = call('HSCAN', PREFIX .. 'slotjob', cursor_at(place), 'COUNT', 32)
-  if found[1] == '0' then call('DEL', place) else call('SET', place, found[1]) end
-  for i = 2, #found[2], 2 do
-    local id = string.match(found[2][i], '^(.*)|%d+$')
-    local job = id and Jobs.find(id)
-    if job and job.holders > 0 then Jobs.note_holders(job) end
-  end
-end
-
 -- Labels of the hosts of live GPU workers.
 local function labels_of_gpu_hosts(now_ms)
   local hosts = {}
@@ -155,18 +143,6 @@ local function move_from_gpus(queues, now_ms)
   for _, queue in ipairs(queues) do
     if string.sub(queue, 1, 4) == 'gpu.' then move_some(queue, hosts) end
   end
-end
-
--- Puts the jobs of a queue whose parts by tenant are not those of the whole back where they belong: a worker of an
--- earlier version keeps none. A part that is too large is cut where NEXT looks at it.
-local function sort_out(queue)
-  local parts = 0
-  for _, name in ipairs(call('ZRANGE', PREFIX .. 'order:' .. queue, 0, -1)) do
-    parts = parts + call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
-  end
-  if parts >= call('ZCARD', PREFIX .. 'pending:' .. queue) then return end
-  local some = call('ZRANGE', PREFIX .. 'pending:' .. queue, 0, 999, 'WITHSCORES')
-  for i = 1, #some, 2 do Queues.line_up(queue, Jobs.tenant_of(some[i]), some[i], some[i + 1]) end
 end
 
 local function look_after_tenant(name, now_ms)
@@ -289,11 +265,9 @@ local function sweep(args)
   local due = look_at_due_jobs(now_ms)
   end_late_jobs(now_ms)
   check_running_jobs(now_ms)
-  note_slots()
   move_from_gpus(queues, now_ms)
   call_up(now_ms)
   if Tenants.exist() then
-    for _, queue in ipairs(queues) do sort_out(queue) end
     for _, name in ipairs(call('ZRANGE', PREFIX .. 'tenants', 0, -1)) do look_after_tenant(name, now_ms) end
   end
   note_aged(queues, now_ms, age)

@@ -6,8 +6,6 @@
 local MOST_PENDING, MAX_PENDING = 10000, 100000
 --- Deliveries of a tenant that have ended and are listed, and for how many milliseconds.
 local LISTED, KEPT_MS = 1000, { delivered = 86400000, dead = 604800000 }
---- ct:notifying: jobs with a webhook that have not ended, by when the leader looks whether they have.
-local NOTIFYING_MS = 60000
 --- Places at which one call looks; milliseconds for which one that has its part is passed over; the longest wait.
 local PLACES, PASSED_MS, FURTHEST_MS = 200, 250, 7200000
 
@@ -64,14 +62,9 @@ end
 -- The id of a delivery, which a call that is repeated makes again.
 function Webhooks.id_of(...) return 'msg_' .. string.sub(redis.sha1hex(table.concat({ ... }, '|')), 1, 27) end
 
--- Writes the delivery of a job that has ended; of one that has not, notes that it will.
+-- Writes the delivery of a job that has ended.
 function Webhooks.notify(job, now_ms)
-  if not Jobs.TERMINAL[job.state] then
-    return redis.pcall('ZADD', PREFIX .. 'notifying', decimal(now_ms + NOTIFYING_MS), job.id)
-  end
-  if redis.pcall('ZREM', PREFIX .. 'notifying', job.id) ~= 1 then return end -- told already, or refused to this worker
   local known = call('HMGET', job_key(job.id), 'notify', 'error')
-  if not known[1] then return end
   local ends = decimal(call('HINCRBY', job_key(job.id), 'told', 1))
   local id = Webhooks.id_of(job.id, decimal(job.seq), decimal(now_ms), ends)
   Webhooks.add(id, job.tenant, known[1], now_ms, 'type', 'job.' .. job.state, 'job', job.id, 'kind', job.kind,
@@ -190,27 +183,8 @@ local function retry_delivery(args)
   return 'ok'
 end
 
--- FIND_ENDED -> how many. Writes the deliveries of jobs that ended without theirs, among 32 a call.
-local function find_ended()
-  local now_ms, found = now(), 0
-  cap_scores(PREFIX .. 'notifying', now_ms, NOTIFYING_MS)
-  for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'notifying', '-inf', decimal(now_ms), 'LIMIT', 0, 32)) do
-    local job = Jobs.read(id)
-    if not job then
-      call('ZREM', PREFIX .. 'notifying', id)
-    elseif Jobs.TERMINAL[job.state] then
-      Webhooks.notify(job, now_ms)
-      found = found + 1
-    else
-      call('ZADD', PREFIX .. 'notifying', decimal(now_ms + NOTIFYING_MS), id)
-    end
-  end
-  return found
-end
-
 register({
   { 'end_delivery', end_delivery, 'allow-oom' },
-  { 'find_ended', find_ended, 'allow-oom' },
   { 'retry_delivery', retry_delivery, 'allow-oom' },
   { 'take_deliveries', take_deliveries, 'allow-oom' },
 })

@@ -9,7 +9,7 @@ end
 
 -- Workflows: docs/workflows.md. An event says that one has changed.
 function Workflows.emit(id, state, owner)
-  owner = owner or call('HGET', PREFIX .. 'workflow:' .. id, 'tenant') or 'default'
+  owner = owner or call('HGET', PREFIX .. 'workflow:' .. id, 'tenant')
   call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'workflow', id, 'type', 'workflow', 'state', state,
     'tenant', owner)
 end
@@ -35,23 +35,21 @@ function Workflows.forget_actions(id, of, words, first, last)
   if freed > 0 then Workflows.grow(id, of, -freed) end
 end
 
--- ADD_WORKFLOW id idem before digest tenant token most_live most_bytes document name value ... -> {new|same|conflict,
--- id} | {taken|missing|live|full, number} | {over, cap, value, seconds, used}, as SUBMIT idem: while the workflow of
--- this idempotency key is there, the call adds nothing; empty: none. before: the id that the key made in an earlier
--- version. digest: of what was sent. taken: something else has the id.
+-- ADD_WORKFLOW id idem digest tenant token most_live most_bytes document name value ... -> {new|same|conflict, id} |
+-- {taken|missing|live|full, number} | {over, cap, value, seconds, used}, as SUBMIT. idem: while the workflow of this
+-- idempotency key is there, the call adds nothing; empty: none. digest: of what was sent. taken: something else has the
+-- id.
 local function add_workflow(args)
-  local id, idem, before, digest, of, token = unpack(args, 1, 6)
-  local most_live, most_bytes, document = tonumber(args[7]), tonumber(args[8]), args[9]
+  local id, idem, digest, of, token = unpack(args, 1, 5)
+  local most_live, most_bytes, document = tonumber(args[6]), tonumber(args[7]), args[8]
   local function known_as(other)
     local known = call('HMGET', PREFIX .. 'workflow:' .. other, 'digest', 'tenant')
     if known[2] == of then return known[1] == digest and 'same' or 'conflict' end
     return known[2] and 'taken'
   end
   local seen = idem ~= '' and string.match(call('GET', PREFIX .. 'idem:' .. idem) or '', '^(.-)|')
-  for _, other in ipairs({ seen or id, before ~= '' and before or nil }) do
-    local how = known_as(other)
-    if how == 'same' or how == 'conflict' then return { how, other } end
-  end
+  local how = known_as(seen or id)
+  if how == 'same' or how == 'conflict' then return { how, seen or id } end
   if known_as(id) then return { 'taken', '0' } end
   if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', '0' } end
   local live = 0
@@ -63,7 +61,7 @@ local function add_workflow(args)
   if stored + #document > most_bytes then return { 'full', decimal(stored) } end
   local most, all = Caps.most_stored(of), read_number('HGET', PREFIX .. 'stored', of)
   if most and all + #document > most then return { 'over', 'max_stored_bytes', decimal(most), '3600', decimal(all) } end
-  for i = 10, #args, 2 do
+  for i = 9, #args, 2 do
     if args[i] == 'notify' then
       local refused = Webhooks.refusal(of)
       if refused then return refused end
@@ -73,7 +71,7 @@ local function add_workflow(args)
   if idem ~= '' then call('SET', PREFIX .. 'idem:' .. idem, id .. '|' .. digest) end
   call('SET', PREFIX .. 'workflowdocument:' .. id, document)
   call('HSET', PREFIX .. 'workflow:' .. id, 'digest', digest, 'tenant', of, 'token', token, 'state', 'running',
-    'attempt', 1, 'created', decimal(now_ms), 'bytes', #document, 'idem', idem, unpack(args, 10))
+    'attempt', 1, 'created', decimal(now_ms), 'bytes', #document, 'idem', idem, unpack(args, 9))
   call('HINCRBY', PREFIX .. 'workflowbytes', of, #document)
   Caps.weigh_workflows(of)
   call('ZADD', PREFIX .. 'workflows', decimal(now_ms), id)
@@ -147,7 +145,7 @@ end
 local function delete_workflow(args)
   local id, tenant, token = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'tenant', 'bytes', 'idem')
-  local state, of = known[1], known[2] or 'default'
+  local state, of = known[1], known[2]
   call('ZREM', PREFIX .. 'workflowexpiry', id)
   if not state then
     call('ZREM', PREFIX .. 'workflows', id)
