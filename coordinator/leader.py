@@ -76,8 +76,6 @@ class Leader:
             self._sweep()
             self._aside("shells of silent askers were not ended", self._end_attachments)
             self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
-            if placed := self._store.repairs.reindex():
-                log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
             if self._rounds % _PRUNE_EVERY == 0:

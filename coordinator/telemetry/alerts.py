@@ -86,9 +86,7 @@ def figures(facts: Facts) -> list[Finding]:
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
         findings.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
-    text = (
-        f"{facts.broken} entries of Redis cannot be read and were put aside; docs/operations.md#brokenfound says more"
-    )
+    text = f"{facts.broken} jobs or keys in Redis cannot be read; docs/operations.md#brokenfound says what to do"
     findings.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
     text = (
         f"AUDIT_FILE has lacked entries of the audit log for {facts.unexported_seconds:.0f} s; the coordinators' log "

@@ -21,7 +21,7 @@ WORKER_KEYS = (
     keys.lacked_member("*"), keys.CAPPED, keys.OF_RQ, keys.SLOTS, keys.SLOT_JOBS, keys.held("*", "*"),
     keys.holding("*"), keys.worker("*"), keys.WORKERS,
     keys.AGED, keys.finish("*"), keys.virtual("*"), keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
-    keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
+    keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DAMAGED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
     keys.blocked("*"),
@@ -33,7 +33,6 @@ READ_BY_WORKERS = (keys.SHARES,)
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
     keys.LEADER, keys.LIBRARIES, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS,
-    keys.DISTURBED_KEPT,
     keys.DESIRED, keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION,
     keys.SESSIONS, keys.DRAINS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,

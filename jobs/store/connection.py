@@ -29,7 +29,7 @@ SilenceError = redis.exceptions.TimeoutError
 
 
 class Refused(redis.exceptions.ResponseError):
-    """Redis takes no writes for now: it cannot save, lacks replicas, or runs a script for too long."""
+    """Redis takes no writes for now: it cannot save, lacks replicas, has a broken key, or runs a function too long."""
 
 
 class Silent(redis.exceptions.ConnectionError):
@@ -106,6 +106,8 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
+    # SUBMIT while the indexes wait to be rebuilt; the key that was broken follows.
+    "DAMAGED ": Refused,
     # Of a call that waits, when its server becomes a replica.
     "UNBLOCKED force": Refused,
     "unknown command `FCALL": TooOld,
@@ -155,11 +157,7 @@ def reason(error: Exception) -> str:
     if isinstance(error, redis.exceptions.BusyLoadingError):
         return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
-        if unwritten := _UNWRITTEN.search(str(error)):
-            return f"redis cannot write its append-only file ({unwritten[1]}): make room on its disk, see df -h"
-        if str(error).startswith("BUSY"):
-            return "redis runs a function that does not end; its operator stops it with FUNCTION KILL"
-        return f"redis takes no writes ({str(error)[:100]})"
+        return _refused(str(error))
     if isinstance(error, MasterNotFoundError):
         return "redis has no master now: no sentinel of REDIS_URL that answers names one"
     if isinstance(error, redis.exceptions.AuthenticationError):
@@ -167,6 +165,20 @@ def reason(error: Exception) -> str:
     if isinstance(error, redis.exceptions.TimeoutError):
         return "redis cannot be reached: it does not answer in time"
     return f"redis cannot be reached: {_unreachable(error)}"
+
+
+def _refused(text: str) -> str:
+    if unwritten := _UNWRITTEN.search(text):
+        return f"redis cannot write its append-only file ({unwritten[1]}): make room on its disk, see df -h"
+    if text.startswith("DAMAGED"):
+        key = text.partition(" ")[2]
+        return (
+            f"the key {key} in redis is broken, so no jobs are accepted; its operator rebuilds the indexes with"
+            " python -m jobs.store.reindex"
+        )
+    if text.startswith("BUSY"):
+        return "redis runs a function that does not end; its operator stops it with FUNCTION KILL"
+    return f"redis takes no writes ({text[:100]})"
 
 
 def _unreachable(error: Exception) -> str:

@@ -124,10 +124,8 @@ UNHELD = f"{PREFIX}unheld"
 FILE_STORE = f"{PREFIX}filestore"
 #: set of jobs by id and keys by name that were found broken.
 BROKEN = f"{PREFIX}broken"
-#: there when an index was put aside.
-DISTURBED = f"{PREFIX}disturbed"
-#: there while the indexes are built anew.
-DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
+#: text: a key that was found broken, or did not fit the jobs. While it is there, no job is accepted.
+DAMAGED = f"{PREFIX}damaged"
 #: written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
 #: What the append-only file was last rewritten for by the leader: the run_id of Redis, and how many writes it refused.

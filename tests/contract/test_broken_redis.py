@@ -14,7 +14,7 @@ import redis
 from coordinator import app
 from jobs import queues
 from jobs.settings import Settings
-from jobs.store import Store, bells, keys, lease_tokens, leases, scripts
+from jobs.store import Store, bells, connection, keys, lease_tokens, leases, scripts
 from jobs.store.leases import Grant
 from jobs.store.skipped import SKIPS
 from jobs.store.slots import Held, Taken
@@ -30,7 +30,7 @@ NAMES = [
     *(f"ct:{name}" for name in (
         "later", "running", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
         "events", "load", "bells", "seq", "sweep", "sweep:gpu.normal", "leader", "span", "spans", "history",
-        "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "disturbed",
+        "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "damaged",
         "worker:w", "worker:x", "mark:collatz:verified", "idem:anyone:k",
     )),
     *(f"ct:in:{state}" for state in ("queued", "running", "finishing", "done", "failed", "cancelled", "paused")),
@@ -130,7 +130,12 @@ class Lane:
 
 
 def _submit(store: Store, name: str, small: bool) -> str:
-    answers: Any = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
+    """Submit a job; rebuild the indexes first if it is refused because one of them is broken."""
+    try:
+        answers: Any = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
+    except connection.Refused:
+        store.repairs.reindex()
+        return _submit(store, name, small)
     [(_, job)] = answers
     return str(job)
 

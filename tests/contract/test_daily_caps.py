@@ -462,11 +462,13 @@ def test_a_broken_key_of_caps_holds_up_nobody(bench: Bench, name: str) -> None:
     waits = bench.submit(5, tenant="a", small=True)
     assert bench.next("w") == "none" and set(bench.look().deferred()) == {waits}
     bench.client.set(f"ct:{name}", "x", keepttl=False)
-    later = [bench.submit(2, tenant=tenant) for tenant in ("a", "default")]
+    later = []
+    for tenant in ("a", "default"):
+        bench.store.repairs.reindex()
+        later.append(bench.submit(2, tenant=tenant))
     for _ in range(4):
         bench.store.fleet.lead("me")
         bench.sweep()
-        bench.store.repairs.reindex()
         bench.work()
         bench.advance(DAY_MS)
     states = bench.store.job_reads.states([waits, *later])

@@ -1,4 +1,4 @@
-"""Broken entries in Redis stop nobody else: the job is quarantined, the key put aside, and all others are done."""
+"""Broken jobs are quarantined and stop nobody else. A broken key is put aside, and no job is accepted until REINDEX."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import redis
 
 from jobs import queues
 from jobs.gathered import Gathered
-from jobs.store import keys
+from jobs.store import connection, keys, reindex
 from jobs.store.leases import Grant
 from jobs.store.slots import Taken
+from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 
 #: By what is done to it: a job that breaks the scripts.
@@ -47,11 +48,12 @@ def told(bench: Bench, job: str, field: str = "state") -> str:
 
 
 def serve_all(bench: Bench) -> None:
-    """Rounds of the leader and of an honest worker, until nothing is left to do."""
-    for _ in range(6):
+    """Rounds of the leader and of an honest worker, and once the operator's repair, until nothing is left to do."""
+    for number in range(6):
         bench.store.fleet.lead("me")
         bench.sweep()
-        bench.store.repairs.reindex()
+        if number == 2:
+            bench.store.repairs.reindex()
         bench.work()
         bench.advance(61_000)
 
@@ -135,6 +137,7 @@ def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench,
     else:
         bench.client.set(name, "x")
     bench.commit(token)
+    bench.store.repairs.reindex()
     late = bench.submit(10, key="a:k2")
     serve_all(bench)
     for job in (first, *waiting, late):
@@ -162,6 +165,7 @@ def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) 
 def test_counters_and_cursors_of_nonsense_stop_no_work(bench: Bench, value: str) -> None:
     for name in ("seq", "bells", "sweep", "sweep:gpu.normal", "leader"):
         bench.client.set(f"ct:{name}", value)
+    bench.store.repairs.reindex()
     jobs = [bench.submit(10), bench.submit(10, "gpu.normal", prefer=True)]
     serve_all(bench)
     assert all(bench.job(job).state == "done" for job in jobs)
@@ -171,6 +175,7 @@ def test_counters_and_cursors_of_nonsense_stop_no_work(bench: Bench, value: str)
 def test_a_new_job_is_numbered_above_those_there_are(bench: Bench) -> None:
     old = [bench.submit(1) for _ in range(5)]
     bench.client.set("ct:seq", "nonsense")
+    bench.store.repairs.reindex()
     new = bench.submit(1)
     numbers = bench.look().zset("ct:jobs")
     assert numbers[new] > max(numbers[job] for job in old)
@@ -198,6 +203,46 @@ def test_a_full_redis_takes_what_frees_memory(bench: Bench) -> None:
     finally:
         bench.client.config_set("maxmemory", 0)
     assert bench.job(job).state == "cancelled"
+
+
+def test_no_job_is_accepted_while_an_index_is_broken(bench: Bench) -> None:
+    waiting = bench.submit(10)
+    bench.client.delete("ct:pending:any.normal")
+    bench.client.set("ct:pending:any.normal", "x")
+    assert bench.next("w") == "none"
+    with pytest.raises(connection.Refused) as refused:
+        bench.submit(10)
+    reason = connection.reason(refused.value)
+    assert "ct:pending:any.normal" in reason and "python -m jobs.store.reindex" in reason
+    assert bench.store.repairs.reindex() == 1
+    later = bench.submit(10)
+    bench.work()
+    assert [bench.job(job).state for job in (waiting, later)] == ["done", "done"]
+    check(bench, bench.look())
+
+
+def test_an_index_that_does_not_fit_its_jobs_is_named(bench: Bench) -> None:
+    paused = bench.submit(10)
+    bench.store.jobs.pause(paused)
+    bench.client.zadd("ct:pending:any.normal", {paused: 1})
+    assert bench.next("w") == "none"
+    with pytest.raises(connection.Refused, match=r"ct:pending:any\.normal"):
+        bench.submit(10)
+    bench.store.repairs.reindex()
+    assert bench.submit(10)
+    check(bench, bench.look())
+
+
+def test_the_operator_rebuilds_the_indexes_with_one_command(
+    bench: Bench, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [bench.submit(10) for _ in range(3)]
+    bench.store.repairs.put_aside("ct:jobs")
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    reindex.main()
+    assert "3 jobs" in capsys.readouterr().out
+    assert set(bench.look().zset("ct:jobs")) == set(jobs)
+    check(bench, bench.look())
 
 
 def test_quarantine_is_for_what_only_python_reads(bench: Bench) -> None:

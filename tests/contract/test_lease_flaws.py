@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import redis
 
 from coordinator.leader import Leader
 from jobs import queues
@@ -179,22 +178,6 @@ def test_a_broken_index_of_slots_is_no_fault_of_the_job_that_is_leased(bench: Be
     bench.client.set("ct:slots", "x")
     assert isinstance(bench.lease(job), Grant)
     assert bench.job(job).state == "running" and bench.client.exists("ct:aside:ct:slots")
-
-
-def test_indexes_that_a_leader_died_over_are_built_by_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It forgot first that they are to be built: their jobs were in no index for ever."""
-    job = bench.submit(10)
-    bench.store.repairs.put_aside("ct:pending:any.normal")
-
-    def die(*_: object) -> None:
-        raise redis.exceptions.ConnectionError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.store.scripts, "run", die)
-        with pytest.raises(redis.exceptions.ConnectionError):
-            bench.store.repairs.reindex()
-    assert bench.store.repairs.reindex() == 1 and bench.store.repairs.reindex() == 0
-    assert bench.look().pending("any.normal") == [job]
 
 
 def test_a_job_over_whose_result_lanes_die_fails_after_the_limit(bench: Bench) -> None:

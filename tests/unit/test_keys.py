@@ -16,7 +16,7 @@ PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 
 #: Keys that only Python names. The scripts leave them alone.
 PYTHON_ALONE = {
-    "history", "history:now", "alerts", "durable", "rewritten", "disturbed:kept", "desired", "filestore",
+    "history", "history:now", "alerts", "durable", "rewritten", "desired", "filestore",
     "workflowfigures", "tunnel:{}",
     "rq:queues",
 }  # fmt: skip

@@ -56,7 +56,7 @@ local function note_waking(id) call('ZADD', PREFIX .. 'waking', call('INCR', PRE
 
 -- A job is broken that others wait for: they are skipped as if it had failed.
 function Dependencies.note_broken(id)
-  if type(redis.pcall('ZCARD', job_key(id, 'children'))) ~= 'table' then note_waking(id) end
+  if redis.pcall('EXISTS', job_key(id, 'children')) == 1 then note_waking(id) end
 end
 
 -- job:{parent}:children: blocked jobs, 0 while they wait for this parent, 1 while only for others. Who is there keeps

@@ -97,7 +97,10 @@ local function submit(args)
   for i = 8, #args, 2 do given[args[i]] = args[i + 1] end
   local answer = idem ~= '' and answer_of_key(idem, digest) or given.workflow and refusal_of_workflow(id, given)
   if answer then return answer end
-  if call('EXISTS', job_key(id)) == 1 then return answer_of_id(id, owner, given) end
+  if call('EXISTS', job_key(id), PREFIX .. 'damaged') > 0 then
+    if call('EXISTS', job_key(id)) == 1 then return answer_of_id(id, owner, given) end
+    return Repairs.refusal()
+  end
   local plan, unknown
   if given.after or given.after_any then
     plan, unknown = Dependencies.plan(id, owner, given)

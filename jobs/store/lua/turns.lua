@@ -51,15 +51,6 @@ function Turns.is_able(turn, job)
   return Turns.has_kind(turn, job) and (not turn.runs_programs or Offers.is_able(turn, job))
 end
 
--- Takes a job out of a place where it does not belong; if it has one in another tenant's part, it goes there.
-local function move_away(queue, name, id, job)
-  local owner = name or Jobs.tenant_of(id)
-  local is_elsewhere = name and job and job.tenant ~= name and Jobs.PENDABLE[job.state]
-  local turn = is_elsewhere and call('ZSCORE', PREFIX .. 'pending:' .. queue, id)
-  Queues.step_out(queue, owner, id)
-  if turn then Queues.line_up(queue, job.tenant, id, turn) end
-end
-
 -- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes; and its turn.
 function Turns.first(turn, queue, name)
   local index = name and PREFIX .. 'turns:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
@@ -68,8 +59,7 @@ function Turns.first(turn, queue, name)
     local id = head[1]
     if not id then return nil end
     local job = Jobs.find(id)
-    local is_fit = job and Jobs.PENDABLE[job.state]
-      and (not name or (job.tenant == name and call('ZSCORE', PREFIX .. 'pending:' .. queue, id)))
+    local is_fit = job and Jobs.PENDABLE[job.state] and (not name or job.tenant == name)
     local is_spent = is_fit and Turns.is_spent(turn, job)
     if is_fit and Turns.is_able(turn, job) and not is_spent then return job, tonumber(head[2]) end
     if is_spent then
@@ -80,7 +70,8 @@ function Turns.first(turn, queue, name)
       end
       Queues.leave_to_others(job)
     else
-      move_away(queue, name, id, job)
+      if not State.broken[id] then Repairs.report(index) end
+      Queues.step_out(queue, name or Jobs.tenant_of(id), id)
     end
     turn.looks = turn.looks - 1
     Queues.level(queue)
