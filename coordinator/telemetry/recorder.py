@@ -71,8 +71,6 @@ class Recorder:
             self._scaler.round(workers)
 
     def _tidy(self) -> None:
-        for name in self._store.telemetry.wrong_types():
-            self._store.repairs.put_aside(name)
         self._store.telemetry.put_spans_away()
         self._failed = self._failures()
 

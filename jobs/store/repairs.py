@@ -21,10 +21,6 @@ class Repairs(Part):
         """Fail a job whose contents cannot be read, so that nobody works on it again."""
         quarantine(self._scripts, job, why)
 
-    def put_aside(self, name: str) -> None:
-        """Empty the place of a key that is not a job's and has contents that no part of the cluster writes."""
-        self._scripts.run("aside", name)
-
     def reindex(self) -> int:
         """Put every job into all indexes and let jobs be submitted again; return how many jobs there are.
 

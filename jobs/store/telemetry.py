@@ -6,19 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.models import Device
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
 from jobs.store.scripts import SPANS_KEPT, Part
 from threads_protocol.states import JobState
-
-#: Keys that only Python reads, or that no script mends, by the type that each must have.
-_TYPES = {
-    keys.ALERTS: "hash", keys.HISTORY: "list", keys.HISTORY_NOW: "list", keys.UNITS: "hash", keys.LOAD: "hash",
-    keys.PACE: "hash", keys.NODES: "zset", keys.SPAN: "hash", keys.SPANS: "stream", keys.WORKERS: "zset",
-    keys.workers_of(Device.CPU): "zset", keys.workers_of(Device.GPU): "zset", keys.BROKEN: "set", keys.JOBS: "zset",
-    keys.DURATIONS: "hash", keys.WAITS: "hash", keys.DESIRED: "string",
-}  # fmt: skip
 
 
 class Memory(NamedTuple):
@@ -157,18 +148,3 @@ class Telemetry(Part):
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
         replies = skipped.replies(pipe) if jobs else []
         return list(zip(jobs, zip(replies[::2], replies[1::2], strict=True), strict=True))
-
-    # -- repairs ----------------------------------------------------------------------------------------------------
-
-    def wrong_types(self) -> list[str]:
-        """Return the keys of people's figures that hold another type than they must; each is counted as skipped."""
-        pipe = self._pipe()
-        for name in _TYPES:
-            pipe.type(name)
-        stored = [
-            (name, kind, reply.decode()) for (name, kind), reply in zip(_TYPES.items(), pipe.execute(), strict=True)
-        ]
-        wrong = [(name, kind, held) for name, kind, held in stored if held not in (kind, "none")]
-        for name, kind, held in wrong:
-            skipped.SKIPS.note("index", name, f"a {held}, not a {kind}")
-        return [name for name, _, _ in wrong]

@@ -237,7 +237,7 @@ def test_the_operator_rebuilds_the_indexes_with_one_command(
     bench: Bench, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = [bench.submit(10) for _ in range(3)]
-    bench.store.repairs.put_aside("ct:jobs")
+    bench.client.rename("ct:jobs", "lost")
     monkeypatch.setenv("REDIS_URL", redis_url)
     reindex.main()
     assert "3 jobs" in capsys.readouterr().out
@@ -249,7 +249,3 @@ def test_quarantine_is_for_what_only_python_reads(bench: Bench) -> None:
     job = bench.submit(10)
     bench.store.repairs.quarantine(job, "its spec: no")
     assert bench.job(job).state == "failed" and json.loads(json.dumps(bench.job(job).fields["error"])).count("no") == 1
-    bench.store.repairs.put_aside("ct:alerts")
-    bench.client.set("ct:alerts", "x")
-    bench.store.repairs.put_aside("ct:alerts")
-    assert not bench.client.exists("ct:alerts") and bench.client.exists("ct:aside:ct:alerts")

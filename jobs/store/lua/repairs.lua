@@ -97,13 +97,6 @@ function Repairs.quarantine(id, why)
   Dependencies.note_broken(id)
 end
 
--- ASIDE key -> 1 | 0. Puts a key aside that is not of a job and has contents that no part of the cluster writes.
-local function put_key_aside(args)
-  if redis.call('EXISTS', args[1]) == 0 or string.find(args[1], '^ct:job:') then return 0 end
-  put_aside(args[1])
-  return 1
-end
-
 -- QUARANTINE id why -> 1. What is stored of the job cannot be read outside the functions.
 local function quarantine_job(args)
   Repairs.quarantine(args[1], args[2])
@@ -118,7 +111,6 @@ local function read_at_once(args)
 end
 
 register({
-  { 'aside', put_key_aside, 'allow-oom' },
   { 'quarantine', quarantine_job, 'allow-oom' },
   { 'read', read_at_once, 'no-writes' },
 })
