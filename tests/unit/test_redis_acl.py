@@ -39,7 +39,6 @@ WORKERS = frozenset(
         "worker",
         "claim",
         "quarantine",
-        "aside",
         "read",
         "report_profile",
         "add_profile_part",
