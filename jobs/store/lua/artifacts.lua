@@ -1,34 +1,34 @@
 -- Artifacts: docs/artifacts.md.
 
 -- An artifact that nobody holds is collected by the leader.
-function Artifacts.release(of, id, holder, now_ms)
-  call('SREM', PREFIX .. 'holders:' .. of .. ':' .. id, holder)
-  if call('EXISTS', PREFIX .. 'holders:' .. of .. ':' .. id) == 1 then return end
-  call('ZREM', PREFIX .. 'artifacts:' .. of, id)
-  call('ZADD', PREFIX .. 'unheld', decimal(now_ms), of .. '/' .. id)
+function Artifacts.release(tenant, id, holder, now_ms)
+  call('SREM', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
+  if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 1 then return end
+  call('ZREM', PREFIX .. 'artifacts:' .. tenant, id)
+  call('ZADD', PREFIX .. 'unheld', decimal(now_ms), tenant .. '/' .. id)
 end
 
 -- ct:names:{tenant}: a name points to one artifact, and holds it.
-local function point_name(of, name, id, now_ms)
-  local before = call('HGET', PREFIX .. 'names:' .. of, name)
-  call('HSET', PREFIX .. 'names:' .. of, name, id)
-  if before and before ~= id then Artifacts.release(of, before, 'name:' .. name, now_ms) end
+local function point_name(tenant, name, id, now_ms)
+  local before = call('HGET', PREFIX .. 'names:' .. tenant, name)
+  call('HSET', PREFIX .. 'names:' .. tenant, name, id)
+  if before and before ~= id then Artifacts.release(tenant, before, 'name:' .. name, now_ms) end
 end
 
 -- Takes the object of a manifest for an artifact that is there, whose own may be lost.
-function Artifacts.adopt_manifest(of, id, object, now_ms)
-  if call('ZREM', PREFIX .. 'unowned', of .. '/' .. object) == 0 then return end
-  local place = PREFIX .. 'artifact:' .. of .. ':' .. id
-  Files.disown(of, call('HGET', place, 'manifest'), now_ms + CONDEMNED_MS)
+function Artifacts.adopt_manifest(tenant, id, object, now_ms)
+  if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return end
+  local place = PREFIX .. 'artifact:' .. tenant .. ':' .. id
+  Files.disown(tenant, call('HGET', place, 'manifest'), now_ms + CONDEMNED_MS)
   call('HSET', place, 'manifest', object)
 end
 
 -- Refers to the files of an artifact, whose SHA-256 and sizes are among the words from `first` on, and stores it; the
 -- caller has somebody hold it. about: bytes, files, manifest (its object), size (of that). Else changes nothing and
 -- returns why: {missing, number of a file, ...} | {over, cap, most, seconds, stored} | {gone}.
-function Artifacts.store(of, id, about, words, first, now_ms)
+function Artifacts.store(tenant, id, about, words, first, now_ms)
   -- Of each run of files what HSET writes, and those that are loose until then.
-  local index, runs, missing, added, made = PREFIX .. 'files:' .. of, {}, {}, tonumber(about.size), 0
+  local index, runs, missing, added, made = PREFIX .. 'files:' .. tenant, {}, {}, tonumber(about.size), 0
   for from = first, #words, 2 * FILES_A_CALL do
     local shas, written, loose = {}, {}, {}
     for i = from, math.min(from + 2 * FILES_A_CALL, #words + 1) - 1, 2 do shas[#shas + 1] = words[i] end
@@ -39,7 +39,7 @@ function Artifacts.store(of, id, about, words, first, now_ms)
       else
         written[2 * i - 1], written[2 * i] = shas[i], size .. ':' .. references + 1 .. ':' .. objects
         if references == '0' then
-          loose[#loose + 1] = of .. '/' .. shas[i]
+          loose[#loose + 1] = tenant .. '/' .. shas[i]
           added, made = added + size, made + 1
         end
       end
@@ -47,21 +47,21 @@ function Artifacts.store(of, id, about, words, first, now_ms)
     runs[#runs + 1] = { written = written, loose = loose }
   end
   if #missing > 0 then return { 'missing', unpack(missing, 1, math.min(#missing, 100)) } end
-  local most = Caps.most_stored(of)
+  local most = Caps.most_stored(tenant)
   if most then
-    local stored = read_number('HGET', PREFIX .. 'stored', of)
+    local stored = read_number('HGET', PREFIX .. 'stored', tenant)
     if stored + added > most then return { 'over', 'max_stored_bytes', decimal(most), '3600', decimal(stored) } end
   end
-  if call('ZREM', PREFIX .. 'unowned', of .. '/' .. about.manifest) == 0 then return { 'gone' } end
+  if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. about.manifest) == 0 then return { 'gone' } end
   for _, run in ipairs(runs) do
     call('HSET', index, unpack(run.written))
     if #run.loose > 0 then call('ZREM', PREFIX .. 'loose', unpack(run.loose)) end
   end
-  Files.count(of, 'loose', -made, -(added - tonumber(about.size)))
-  Files.count(of, 'stored', made, added)
-  call('HSET', PREFIX .. 'artifact:' .. of .. ':' .. id, 'bytes', about.bytes, 'files', about.files,
+  Files.count(tenant, 'loose', -made, -(added - tonumber(about.size)))
+  Files.count(tenant, 'stored', made, added)
+  call('HSET', PREFIX .. 'artifact:' .. tenant .. ':' .. id, 'bytes', about.bytes, 'files', about.files,
     'created', decimal(now_ms), 'manifest', about.manifest, 'manifest_bytes', about.size)
-  Caps.weigh_files(of)
+  Caps.weigh_files(tenant)
 end
 
 -- COMMIT_ARTIFACT tenant id name bytes files manifest-size manifest-object most-artifacts tenant token model (sha
@@ -69,46 +69,47 @@ end
 -- Verifies that every file is there with this size and refers to each, or changes nothing. name: '' keeps the artifact
 -- until it is deleted. model: 1, a path of it is one of a model's.
 local function commit_artifact(args)
-  local of, id, name, bytes, files = args[1], args[2], args[3], args[4], args[5]
+  local tenant, id, name, bytes, files = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
 
   local function hold()
-    call('SADD', PREFIX .. 'holders:' .. of .. ':' .. id, name == '' and 'kept' or 'name:' .. name)
-    call('ZADD', PREFIX .. 'artifacts:' .. of, 'NX', decimal(now_ms), id)
-    call('ZREM', PREFIX .. 'unheld', of .. '/' .. id)
-    call('HSET', PREFIX .. 'artifact:' .. of .. ':' .. id, 'model', args[11])
-    if name ~= '' then point_name(of, name, id, now_ms) end
+    call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. id, name == '' and 'kept' or 'name:' .. name)
+    call('ZADD', PREFIX .. 'artifacts:' .. tenant, 'NX', decimal(now_ms), id)
+    call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. id)
+    call('HSET', PREFIX .. 'artifact:' .. tenant .. ':' .. id, 'model', args[11])
+    if name ~= '' then point_name(tenant, name, id, now_ms) end
   end
 
-  if call('EXISTS', PREFIX .. 'artifact:' .. of .. ':' .. id) == 1 then
+  if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. id) == 1 then
     local holder = name == '' and 'kept' or 'name:' .. name
-    local held = call('SISMEMBER', PREFIX .. 'holders:' .. of .. ':' .. id, holder)
+    local held = call('SISMEMBER', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
     hold()
-    Artifacts.adopt_manifest(of, id, args[7], now_ms)
+    Artifacts.adopt_manifest(tenant, id, args[7], now_ms)
     local how = name == '' and 'kept' or 'named ' .. name
-    if held == 0 then Audit.log(now_ms, args[9], args[10], 'put artifact', of .. '/' .. id, how) end
+    if held == 0 then Audit.log(now_ms, args[9], args[10], 'put artifact', tenant .. '/' .. id, how) end
     return { 'there' }
   end
-  if call('ZCARD', PREFIX .. 'artifacts:' .. of) >= tonumber(args[8]) then return { 'full' } end
+  if call('ZCARD', PREFIX .. 'artifacts:' .. tenant) >= tonumber(args[8]) then return { 'full' } end
   local about = { bytes = bytes, files = files, manifest = args[7], size = args[6] }
-  local refusal = Artifacts.store(of, id, about, args, 12, now_ms)
+  local refusal = Artifacts.store(tenant, id, about, args, 12, now_ms)
   if refusal then return refusal end
   hold()
-  Audit.log(now_ms, args[9], args[10], 'put artifact', of .. '/' .. id, name == '' and 'new' or 'new, named ' .. name)
+  local outcome = name == '' and 'new' or 'new, named ' .. name
+  Audit.log(now_ms, args[9], args[10], 'put artifact', tenant .. '/' .. id, outcome)
   return { 'new' }
 end
 
 -- HOLD_ARTIFACT tenant id holder 1/0 -> 1 / 0: there is none. A holder, such as job:ID, keeps an artifact or lets it
 -- go.
 local function hold_artifact(args)
-  local of, id, holder = args[1], args[2], args[3]
-  if call('EXISTS', PREFIX .. 'artifact:' .. of .. ':' .. id) == 0 then return 0 end
+  local tenant, id, holder = args[1], args[2], args[3]
+  if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. id) == 0 then return 0 end
   if args[4] == '0' then
-    Artifacts.release(of, id, holder, now())
+    Artifacts.release(tenant, id, holder, now())
     return 1
   end
-  if call('EXISTS', PREFIX .. 'holders:' .. of .. ':' .. id) == 0 then return 0 end
-  call('SADD', PREFIX .. 'holders:' .. of .. ':' .. id, holder)
+  if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 0 then return 0 end
+  call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
   return 1
 end
 
@@ -116,17 +117,17 @@ end
 -- not while anything else holds it, but for jobs if beside is 1: those keep it, nameless, until they go. If it has the
 -- name that is given and others besides, that name alone goes.
 local function delete_artifact(args)
-  local of, id, now_ms = args[1], args[2], now()
-  local place = PREFIX .. 'holders:' .. of .. ':' .. id
+  local tenant, id, now_ms = args[1], args[2], now()
+  local place = PREFIX .. 'holders:' .. tenant .. ':' .. id
   if call('EXISTS', place) == 0 then return { 'missing' } end
   local holders, named, goes = call('SMEMBERS', place), 0, {}
   for _, holder in ipairs(holders) do
     if string.sub(holder, 1, 5) == 'name:' then named = named + 1 end
   end
-  if named > 1 and args[6] ~= '' and call('HGET', PREFIX .. 'names:' .. of, args[6]) == id then
-    call('HDEL', PREFIX .. 'names:' .. of, args[6])
-    Artifacts.release(of, id, 'name:' .. args[6], now_ms)
-    Audit.log(now_ms, args[3], args[4], 'delete artifact', of .. '/' .. id, 'the name ' .. args[6])
+  if named > 1 and args[6] ~= '' and call('HGET', PREFIX .. 'names:' .. tenant, args[6]) == id then
+    call('HDEL', PREFIX .. 'names:' .. tenant, args[6])
+    Artifacts.release(tenant, id, 'name:' .. args[6], now_ms)
+    Audit.log(now_ms, args[3], args[4], 'delete artifact', tenant .. '/' .. id, 'the name ' .. args[6])
     return { 'ok' }
   end
   for _, holder in ipairs(holders) do
@@ -137,20 +138,20 @@ local function delete_artifact(args)
     end
   end
   for _, holder in ipairs(goes) do
-    if string.sub(holder, 1, 5) == 'name:' then call('HDEL', PREFIX .. 'names:' .. of, string.sub(holder, 6)) end
-    Artifacts.release(of, id, holder, now_ms)
+    if string.sub(holder, 1, 5) == 'name:' then call('HDEL', PREFIX .. 'names:' .. tenant, string.sub(holder, 6)) end
+    Artifacts.release(tenant, id, holder, now_ms)
   end
-  Audit.log(now_ms, args[3], args[4], 'delete artifact', of .. '/' .. id, 'ok')
+  Audit.log(now_ms, args[3], args[4], 'delete artifact', tenant .. '/' .. id, 'ok')
   return { 'ok' }
 end
 
 -- COLLECT_ARTIFACT tenant id sha ... -> 1 / 0: somebody holds it. Forgets an artifact; files that no other refers to
 -- are loose for ten minutes. The shas are those of its manifest, each once.
 local function collect_artifact(args)
-  local of, id, now_ms = args[1], args[2], now()
-  local place, index = PREFIX .. 'artifact:' .. of .. ':' .. id, PREFIX .. 'files:' .. of
-  call('ZREM', PREFIX .. 'unheld', of .. '/' .. id)
-  if call('EXISTS', PREFIX .. 'holders:' .. of .. ':' .. id) == 1 then return 0 end
+  local tenant, id, now_ms = args[1], args[2], now()
+  local place, index = PREFIX .. 'artifact:' .. tenant .. ':' .. id, PREFIX .. 'files:' .. tenant
+  call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. id)
+  if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 1 then return 0 end
   local known = call('HMGET', place, 'manifest', 'manifest_bytes')
   if not known[1] then return 0 end
   local freed, count, match, until_then = 0, 0, string.match, decimal(now_ms + CONDEMNED_MS)
@@ -162,7 +163,7 @@ local function collect_artifact(args)
         local sha = args[from + i - 1]
         written[#written + 1], written[#written + 2] = sha, size .. ':' .. references - 1 .. ':' .. objects
         if references == '1' then
-          loose[#loose + 1], loose[#loose + 2] = until_then, of .. '/' .. sha
+          loose[#loose + 1], loose[#loose + 2] = until_then, tenant .. '/' .. sha
           freed, count = freed + size, count + 1
         end
       end
@@ -170,11 +171,11 @@ local function collect_artifact(args)
     if #written > 0 then call('HSET', index, unpack(written)) end
     if #loose > 0 then call('ZADD', PREFIX .. 'loose', unpack(loose)) end
   end
-  Files.count(of, 'stored', -count, -(freed + tonumber(known[2])))
-  Files.count(of, 'loose', count, freed)
-  Files.disown(of, known[1], now_ms + CONDEMNED_MS)
+  Files.count(tenant, 'stored', -count, -(freed + tonumber(known[2])))
+  Files.count(tenant, 'loose', count, freed)
+  Files.disown(tenant, known[1], now_ms + CONDEMNED_MS)
   call('DEL', place)
-  Caps.weigh_files(of)
+  Caps.weigh_files(tenant)
   return 1
 end
 
@@ -182,10 +183,10 @@ end
 -- {new} | {there} | {stale} | {units} | {missing, number, ...} | {over, cap, most, seconds, stored} | {gone}. Commits
 -- an artifact that the job holds, as what these units of the lease left, or changes nothing.
 local function keep_output(args)
-  local id, token, of, artifact = args[1], args[2], args[3], args[5]
+  local id, token, tenant, artifact = args[1], args[2], args[3], args[5]
   local now_ms, lease = now(), Leases.read(id, token)
   local job = call('HMGET', job_key(id), 'tenant', 'queue')
-  if not lease or job[1] ~= of or not Programs.are_in(job[2] or '') then return { 'stale' } end
+  if not lease or job[1] ~= tenant or not Programs.are_in(job[2] or '') then return { 'stale' } end
   local units = {}
   for lo, hi in string.gmatch(args[4], '(%d+):(%d+)') do
     if tonumber(lo) < lease.lo or tonumber(hi) > lease.hi then return { 'units' } end
@@ -193,16 +194,16 @@ local function keep_output(args)
   end
 
   local how = 'there'
-  if call('EXISTS', PREFIX .. 'artifact:' .. of .. ':' .. artifact) == 1 then
-    Artifacts.adopt_manifest(of, artifact, args[9], now_ms)
+  if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. artifact) == 1 then
+    Artifacts.adopt_manifest(tenant, artifact, args[9], now_ms)
   else
     local about = { bytes = args[6], files = args[7], manifest = args[9], size = args[8] }
-    local refusal = Artifacts.store(of, artifact, about, args, 10, now_ms)
+    local refusal = Artifacts.store(tenant, artifact, about, args, 10, now_ms)
     if refusal then return refusal end
     how = 'new'
   end
-  call('SADD', PREFIX .. 'holders:' .. of .. ':' .. artifact, 'job:' .. id)
-  call('ZREM', PREFIX .. 'unheld', of .. '/' .. artifact)
+  call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. artifact, 'job:' .. id)
+  call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. artifact)
 
   -- How many units name each artifact decides when the job lets go of one that a later attempt replaces.
   local files, counts, fewer, more = job_key(id, 'files'), job_key(id, 'kept'), {}, 0
@@ -221,7 +222,7 @@ local function keep_output(args)
   for before, count in pairs(fewer) do
     if call('HINCRBY', counts, before, decimal(-count)) <= 0 then
       call('HDEL', counts, before)
-      Artifacts.release(of, before, 'job:' .. id, now_ms)
+      Artifacts.release(tenant, before, 'job:' .. id, now_ms)
     end
   end
   return { how }

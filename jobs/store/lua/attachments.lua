@@ -66,14 +66,14 @@ end
 -- ATTACH id tenant job unit owner about(json) of-a-unit of-a-tenant of-all -> ok | other: the id is somebody else's |
 -- unit, tenant, all: as many attachments as there may be. Asks for a shell beside a running unit; its runner takes it.
 local function attach(args)
-  local id, of, job, unit, owner = args[1], args[2], args[3], args[4], args[5]
+  local id, tenant, job, unit, owner = args[1], args[2], args[3], args[4], args[5]
   local now_ms, key, attachment = now(), PREFIX .. 'attachments', read_attachment(args[1])
   if attachment then
     local is_same = attachment.owner == owner and attachment.job == job and attachment.unit == unit
     return is_same and 'ok' or 'other'
   end
   end_silent(now_ms)
-  local mine, this, counts = of .. '/', of .. '/' .. job .. '|' .. unit .. '|', { 0, 0, 0 }
+  local mine, this, counts = tenant .. '/', tenant .. '/' .. job .. '|' .. unit .. '|', { 0, 0, 0 }
   for _, member in ipairs(call('ZRANGE', key, 0, -1)) do
     if string.sub(member, 1, #this) == this then counts[1] = counts[1] + 1 end
     if string.sub(member, 1, #mine) == mine then counts[2] = counts[2] + 1 end
@@ -82,9 +82,9 @@ local function attach(args)
   for i, what in ipairs({ 'unit', 'tenant', 'all' }) do
     if counts[i] >= tonumber(args[6 + i]) then return what end
   end
-  attachment = { id = id, tenant = of, job = job, unit = unit, owner = owner }
-  call('HSET', PREFIX .. 'attachment:' .. id, 'state', 'asked', 'tenant', of, 'job', job, 'unit', unit, 'owner', owner,
-    'about', args[6])
+  attachment = { id = id, tenant = tenant, job = job, unit = unit, owner = owner }
+  call('HSET', PREFIX .. 'attachment:' .. id, 'state', 'asked', 'tenant', tenant, 'job', job, 'unit', unit,
+    'owner', owner, 'about', args[6])
   keep_alive(attachment, now_ms)
   return 'ok'
 end

@@ -97,21 +97,21 @@ function Caps.too_much(name, words, from, now_ms)
 end
 
 -- The cap of a tenant on stored bytes, or nil.
-function Caps.most_stored(of)
-  return Tenants.exist() and Tenants.has_caps(of) and Tenants.share_of(of).caps.stored_bytes
+function Caps.most_stored(tenant)
+  return Tenants.exist() and Tenants.has_caps(tenant) and Tenants.share_of(tenant).caps.stored_bytes
 end
 
-local function stored_of_files(of) return read_number('HGET', PREFIX .. 'filesums', of .. '|stored|bytes') end
+local function stored_of_files(tenant) return read_number('HGET', PREFIX .. 'filesums', tenant .. '|stored|bytes') end
 
 -- Makes what artifacts store part of what is compared with the cap on stored bytes, beside the sizes of jobs.
-function Caps.weigh_files(of)
-  if Caps.most_stored(of) then Caps.set_size(of, '|files', stored_of_files(of)) end
+function Caps.weigh_files(tenant)
+  if Caps.most_stored(tenant) then Caps.set_size(tenant, '|files', stored_of_files(tenant)) end
 end
 
 -- Does so with what is kept of workflows beside their jobs.
-function Caps.weigh_workflows(of)
-  if not Caps.most_stored(of) then return end
-  Caps.set_size(of, '|workflows', read_number('HGET', PREFIX .. 'workflowbytes', of))
+function Caps.weigh_workflows(tenant)
+  if not Caps.most_stored(tenant) then return end
+  Caps.set_size(tenant, '|workflows', read_number('HGET', PREFIX .. 'workflowbytes', tenant))
 end
 
 -- DAILY tenant ... -> {milliseconds until the day turns, caps of each tenant as what=used/most,what=used/most}. Reads

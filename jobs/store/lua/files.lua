@@ -10,55 +10,55 @@ function Files.parse(text)
   return tonumber(size), tonumber(references), objects
 end
 
-function Files.count(of, what, files, bytes)
-  call('HINCRBY', PREFIX .. 'filesums', of .. '|' .. what .. '|files', decimal(files))
-  call('HINCRBY', PREFIX .. 'filesums', of .. '|' .. what .. '|bytes', decimal(bytes))
+function Files.count(tenant, what, files, bytes)
+  call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|files', decimal(files))
+  call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|bytes', decimal(bytes))
 end
 
 -- ct:unowned: objects, as tenant/name, that are no file's, by when their bytes are deleted.
-function Files.disown(of, objects, at)
+function Files.disown(tenant, objects, at)
   for object in string.gmatch(objects, '[^,]+') do
-    call('ZADD', PREFIX .. 'unowned', decimal(at), of .. '/' .. object)
+    call('ZADD', PREFIX .. 'unowned', decimal(at), tenant .. '/' .. object)
   end
 end
 
 -- Puts a file into the index, with objects that were just taken out of ct:unowned.
-local function add(of, sha, size, objects, now_ms)
-  local _, references, there = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
-  call('HSET', PREFIX .. 'files:' .. of, sha, size .. ':' .. decimal(references or 0) .. ':' .. objects)
+local function add(tenant, sha, size, objects, now_ms)
+  local _, references, there = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
+  call('HSET', PREFIX .. 'files:' .. tenant, sha, size .. ':' .. decimal(references or 0) .. ':' .. objects)
   if there then return end -- it was lost, and is counted
-  call('ZADD', PREFIX .. 'loose', decimal(now_ms + LOOSE_MS), of .. '/' .. sha)
-  Files.count(of, 'loose', 1, tonumber(size))
+  call('ZADD', PREFIX .. 'loose', decimal(now_ms + LOOSE_MS), tenant .. '/' .. sha)
+  Files.count(tenant, 'loose', 1, tonumber(size))
 end
 
-function Files.drop_loose(of, sha, now_ms)
-  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
-  call('ZREM', PREFIX .. 'loose', of .. '/' .. sha)
+function Files.drop_loose(tenant, sha, now_ms)
+  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
+  call('ZREM', PREFIX .. 'loose', tenant .. '/' .. sha)
   if not size or references > 0 then return end
-  call('HDEL', PREFIX .. 'files:' .. of, sha)
-  Files.disown(of, objects, now_ms + CONDEMNED_MS)
-  Files.count(of, 'loose', -1, -size)
+  call('HDEL', PREFIX .. 'files:' .. tenant, sha)
+  Files.disown(tenant, objects, now_ms + CONDEMNED_MS)
+  Files.count(tenant, 'loose', -1, -size)
 end
 
 -- Whether a file is in the index with its bytes.
-local function is_stored(of, sha)
-  local _, _, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+local function is_stored(tenant, sha)
+  local _, _, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
   return (objects or '') ~= ''
 end
 
 -- TOUCH_FILES tenant sha ... -> the numbers, from 0, of those that are missing. Those that are there and loose stay a
 -- day.
 local function touch_files(args)
-  local of, now_ms, answer = args[1], now(), {}
+  local tenant, now_ms, answer = args[1], now(), {}
   local loose = decimal(now_ms + LOOSE_MS)
   for from = 2, #args, FILES_A_CALL do
     local till = math.min(from + FILES_A_CALL - 1, #args)
-    for i, text in ipairs(call('HMGET', PREFIX .. 'files:' .. of, unpack(args, from, till))) do
+    for i, text in ipairs(call('HMGET', PREFIX .. 'files:' .. tenant, unpack(args, from, till))) do
       local _, references, objects = Files.parse(text or '')
       if (objects or '') == '' then
         answer[#answer + 1] = from + i - 3
       elseif references == 0 then
-        call('ZADD', PREFIX .. 'loose', 'XX', 'GT', loose, of .. '/' .. args[from + i - 1])
+        call('ZADD', PREFIX .. 'loose', 'XX', 'GT', loose, tenant .. '/' .. args[from + i - 1])
       end
     end
   end
@@ -76,17 +76,17 @@ end
 -- added. gone: the object was not said to be about to be written, or too long ago. The object of one that is there
 -- stays unowned.
 local function add_files(args)
-  local of, now_ms, added, answer = args[1], now(), 0, {}
+  local tenant, now_ms, added, answer = args[1], now(), 0, {}
   for i = 2, #args, 3 do
-    if not is_stored(of, args[i]) then added = added + tonumber(args[i + 1]) end
+    if not is_stored(tenant, args[i]) then added = added + tonumber(args[i + 1]) end
   end
-  local most, loose = Caps.most_stored(of), read_number('HGET', PREFIX .. 'filesums', of .. '|loose|bytes')
+  local most, loose = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
   if most and loose + added > most then return { 'over', decimal(most), decimal(loose) } end
   for i = 2, #args, 3 do
     local sha, object, how = args[i], args[i + 2], 'there'
-    if not is_stored(of, sha) then
-      how = call('ZREM', PREFIX .. 'unowned', of .. '/' .. object) == 1 and 'new' or 'gone'
-      if how == 'new' then add(of, sha, args[i + 1], object, now_ms) end
+    if not is_stored(tenant, sha) then
+      how = call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 1 and 'new' or 'gone'
+      if how == 'new' then add(tenant, sha, args[i + 1], object, now_ms) end
     end
     answer[#answer + 1] = how
   end
@@ -98,26 +98,26 @@ end
 -- with another size. there: the part or the whole file is stored. A part of a stored file would begin an upload that
 -- nobody completes.
 local function add_part(args)
-  local of, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
-  local place = PREFIX .. 'parts:' .. of .. ':' .. sha
-  if is_stored(of, sha) then return { 'there' } end
+  local tenant, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
+  local place = PREFIX .. 'parts:' .. tenant .. ':' .. sha
+  if is_stored(tenant, sha) then return { 'there' } end
   local begun = call('HGET', place, 'size')
   if begun and begun ~= size then return { 'size' } end
-  local most, loose = Caps.most_stored(of), read_number('HGET', PREFIX .. 'filesums', of .. '|loose|bytes')
+  local most, loose = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
   if most and not begun and loose + tonumber(size) > most then return { 'over', decimal(most), decimal(loose) } end
   if call('HEXISTS', place, number) == 1 then return { 'there' } end
-  if call('ZREM', PREFIX .. 'unowned', of .. '/' .. object) == 0 then return { 'gone' } end
+  if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return { 'gone' } end
   call('HSET', place, 'size', size, number, object)
-  call('ZADD', PREFIX .. 'uploads', decimal(now_ms + LOOSE_MS), of .. '/' .. sha)
-  if not begun then Files.count(of, 'loose', 1, tonumber(size)) end
+  call('ZADD', PREFIX .. 'uploads', decimal(now_ms + LOOSE_MS), tenant .. '/' .. sha)
+  if not begun then Files.count(tenant, 'loose', 1, tonumber(size)) end
   return { 'new' }
 end
 
 -- END_PARTS tenant sha objects verified -> 1 / 0: the parts are not these any more. The parts become a file, or are no
 -- file's any more if they were not verified.
 local function end_parts(args)
-  local of, sha, objects, now_ms = args[1], args[2], args[3], now()
-  local place = PREFIX .. 'parts:' .. of .. ':' .. sha
+  local tenant, sha, objects, now_ms = args[1], args[2], args[3], now()
+  local place = PREFIX .. 'parts:' .. tenant .. ':' .. sha
   local size = call('HGET', place, 'size')
   if not size then return 0 end
   local number = 0
@@ -127,23 +127,23 @@ local function end_parts(args)
   end
   if call('HLEN', place) ~= number + 1 then return 0 end
   call('DEL', place)
-  call('ZREM', PREFIX .. 'uploads', of .. '/' .. sha)
-  Files.count(of, 'loose', -1, -tonumber(size))
-  if args[4] == '1' and not is_stored(of, sha) then
-    add(of, sha, size, objects, now_ms)
+  call('ZREM', PREFIX .. 'uploads', tenant .. '/' .. sha)
+  Files.count(tenant, 'loose', -1, -tonumber(size))
+  if args[4] == '1' and not is_stored(tenant, sha) then
+    add(tenant, sha, size, objects, now_ms)
   else
-    Files.disown(of, objects, now_ms)
+    Files.disown(tenant, objects, now_ms)
   end
   return 1
 end
 
 -- LOSE_FILE tenant sha objects -> 1 / 0. The bytes of a file are gone: who asks whether it is there uploads it again.
 local function lose_file(args)
-  local of, sha = args[1], args[2]
-  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. of, sha))
+  local tenant, sha = args[1], args[2]
+  local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
   if not size or objects ~= args[3] then return 0 end
-  call('HSET', PREFIX .. 'files:' .. of, sha, decimal(size) .. ':' .. decimal(references) .. ':')
-  Files.disown(of, objects, now())
+  call('HSET', PREFIX .. 'files:' .. tenant, sha, decimal(size) .. ':' .. decimal(references) .. ':')
+  Files.disown(tenant, objects, now())
   return 1
 end
 
@@ -153,17 +153,21 @@ local function condemn_files(args)
   local now_ms, most = now(), tonumber(args[1])
   local function due(zset) return call('ZRANGEBYSCORE', PREFIX .. zset, '-inf', decimal(now_ms), 'LIMIT', 0, most) end
   for _, member in ipairs(due('loose')) do
-    local of, sha = string.match(member, '^(.-)/(.*)$')
-    if of then Files.drop_loose(of, sha, now_ms) else call('ZREM', PREFIX .. 'loose', member) end
+    local tenant, sha = string.match(member, '^(.-)/(.*)$')
+    if tenant then Files.drop_loose(tenant, sha, now_ms) else call('ZREM', PREFIX .. 'loose', member) end
   end
   for _, member in ipairs(due('uploads')) do
-    local of, sha = string.match(member, '^(.-)/(.*)$')
-    local fields = of and call('HGETALL', PREFIX .. 'parts:' .. of .. ':' .. sha) or {}
+    local tenant, sha = string.match(member, '^(.-)/(.*)$')
+    local fields = tenant and call('HGETALL', PREFIX .. 'parts:' .. tenant .. ':' .. sha) or {}
     for i = 1, #fields, 2 do
       local name, value = fields[i], fields[i + 1]
-      if name == 'size' then Files.count(of, 'loose', -1, -tonumber(value)) else Files.disown(of, value, now_ms) end
+      if name == 'size' then
+        Files.count(tenant, 'loose', -1, -tonumber(value))
+      else
+        Files.disown(tenant, value, now_ms)
+      end
     end
-    if of then call('DEL', PREFIX .. 'parts:' .. of .. ':' .. sha) end
+    if tenant then call('DEL', PREFIX .. 'parts:' .. tenant .. ':' .. sha) end
     call('ZREM', PREFIX .. 'uploads', member)
   end
   for _, member in ipairs(due('unowned')) do

@@ -41,8 +41,8 @@ end
 -- loses one. ttl 0: nobody does any more, unless somebody else has said so since `most`, which is then the time
 -- answered before.
 local function follow(args)
-  local of, now_ms, key = args[3], now(), PREFIX .. 'followed'
-  local member, ttl, most = of .. '/' .. args[1] .. '|' .. args[2], tonumber(args[4]), args[5]
+  local tenant, now_ms, key = args[3], now(), PREFIX .. 'followed'
+  local member, ttl, most = tenant .. '/' .. args[1] .. '|' .. args[2], tonumber(args[4]), args[5]
   if ttl == 0 then
     if call('ZSCORE', key, member) == most then call('ZREM', key, member) end
     return 0
@@ -50,16 +50,16 @@ local function follow(args)
   call('ZREMRANGEBYSCORE', key, '-inf', decimal(now_ms))
   cap_scores(key, now_ms, ttl)
   if not call('ZSCORE', key, member) and call('ZCARD', key) >= tonumber(most) then
-    local counts, first, largest = {}, {}, of
+    local counts, first, largest = {}, {}, tenant
     for _, other in ipairs(call('ZRANGE', key, 0, -1)) do
       local name = string.match(other, '^[^/]*')
       counts[name], first[name] = (counts[name] or 0) + 1, first[name] or other
     end
-    counts[of] = counts[of] or 0
+    counts[tenant] = counts[tenant] or 0
     for name, count in pairs(counts) do
       if count > counts[largest] then largest = name end
     end
-    if counts[largest] < counts[of] + 2 then return 0 end
+    if counts[largest] < counts[tenant] + 2 then return 0 end
     call('ZREM', key, first[largest])
   end
   call('ZADD', key, decimal(now_ms + ttl), member)

@@ -31,9 +31,9 @@ end
 local function start_profile(args)
   local id, given = args[1], {}
   for i = 7, #args, 2 do given[args[i]] = args[i + 1] end
-  local of, now_ms = given.tenant, now()
-  local named = PREFIX .. 'profiles:' .. of
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local tenant, now_ms = given.tenant, now()
+  local named = PREFIX .. 'profiles:' .. tenant
+  if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
   local known = call('HGET', named, given.name)
   if known == id then return { 'new', id } end
   if known then return { 'exists', given.name } end
@@ -41,14 +41,14 @@ local function start_profile(args)
   local live, own = call('HKEYS', PREFIX .. 'profiling'), 0
   if #live >= tonumber(args[2]) then return { 'live', args[2] } end
   for _, other in ipairs(live) do
-    if call('HGET', PREFIX .. 'profile:' .. other, 'tenant') == of then own = own + 1 end
+    if call('HGET', PREFIX .. 'profile:' .. other, 'tenant') == tenant then own = own + 1 end
   end
   if own >= tonumber(args[3]) then return { 'own', args[3] } end
   local till = decimal(now_ms + given.seconds * 1000)
   call('HSET', PREFIX .. 'profile:' .. id, 'created', decimal(now_ms), 'until', till, unpack(args, 7))
   call('HSET', named, given.name, id)
   change_state(id, 'recording')
-  Audit.log(now_ms, args[5], args[6], 'start profile', of .. '/' .. given.name, 'ok')
+  Audit.log(now_ms, args[5], args[6], 'start profile', tenant .. '/' .. given.name, 'ok')
   return { 'new', id }
 end
 
@@ -79,13 +79,13 @@ end
 
 -- DELETE_PROFILE tenant name caller token -> {id, artifact} / {}: there is none.
 local function delete_profile(args)
-  local of, name = args[1], args[2]
-  local id = call('HGET', PREFIX .. 'profiles:' .. of, name)
+  local tenant, name = args[1], args[2]
+  local id = call('HGET', PREFIX .. 'profiles:' .. tenant, name)
   if not id then return {} end
   local artifact = call('HGET', PREFIX .. 'profile:' .. id, 'artifact') or ''
-  call('HDEL', PREFIX .. 'profiles:' .. of, name)
+  call('HDEL', PREFIX .. 'profiles:' .. tenant, name)
   Profiles.drop(id)
-  Audit.log(now(), args[3], args[4], 'delete profile', of .. '/' .. name, 'ok')
+  Audit.log(now(), args[3], args[4], 'delete profile', tenant .. '/' .. name, 'ok')
   return { id, artifact }
 end
 

@@ -109,12 +109,12 @@ function Programs.read_room(worker, now_ms)
 end
 
 -- Whether there is room for this beside these leases and those of replicas.
-function Programs.has_space(room, leases, own, of, wanted)
+function Programs.has_space(room, leases, own, tenant, wanted)
   local has = { cpus = room.cpus, memory_mib = room.memory_mib, lanes = room.lanes,
     gpus = count_fitting_gpus(room.offer, wanted) }
   for _, some in ipairs({ leases, room.staying }) do
     for _, each in ipairs(some) do
-      if room.shared and each.tenant ~= of then return false end
+      if room.shared and each.tenant ~= tenant then return false end
       for _, name in ipairs(Programs.AMOUNTS) do has[name] = has[name] - each[name] end
     end
   end

@@ -35,10 +35,10 @@ function Reservations.forget_wait(id)
 end
 
 -- Leases that may still run when a job starts on a runner: those beside which it has room.
-local function lasting_beside(room, own, of, wanted)
+local function lasting_beside(room, own, tenant, wanted)
   local some = {}
   for _, each in ipairs(room.leases) do
-    if Programs.has_space(room, { each }, own, of, wanted) then table.insert(some, each) end
+    if Programs.has_space(room, { each }, own, tenant, wanted) then table.insert(some, each) end
   end
   return some
 end
@@ -54,11 +54,11 @@ function Reservations.units_beside(reservation, job, now_ms)
   local most = unit and math.floor((reservation.till - now_ms) / math.max(unit, 1)) or 0
   if most >= 1 then return most end
   -- It leaves what the other needs.
-  local room, of = Programs.read_room(reservation.runner, now_ms), head[3]
-  if not room or (room.shared and of ~= job.tenant) then return 0 end
+  local room, tenant = Programs.read_room(reservation.runner, now_ms), head[3]
+  if not room or (room.shared and tenant ~= job.tenant) then return 0 end
   local beside = Programs.amounts(job.id, Programs.requirements_of(job), room)
   local own, wanted = Programs.amounts(reservation.id, head[2] or '', room)
-  local lasting = lasting_beside(room, own, of, wanted)
+  local lasting = lasting_beside(room, own, tenant, wanted)
   for _, name in ipairs(Programs.AMOUNTS) do
     if beside[name] == 0 then own[name] = 0 end
   end

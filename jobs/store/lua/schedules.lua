@@ -5,16 +5,16 @@
 local function add_schedule(args)
   local id, most, given = args[1], tonumber(args[2]), {}
   for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
-  local of = given.tenant
-  local mine = PREFIX .. 'schedules:' .. of
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local tenant = given.tenant
+  local mine = PREFIX .. 'schedules:' .. tenant
+  if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
   local known = call('HGET', mine, given.name)
   if known == id then return { 'new', id } end
   if known then return { 'exists', given.name } end
   if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
   local needed = {}
   for artifact in string.gmatch(given.artifacts, '[^,]+') do
-    local holders = PREFIX .. 'holders:' .. of .. ':' .. artifact
+    local holders = PREFIX .. 'holders:' .. tenant .. ':' .. artifact
     if call('EXISTS', holders) == 0 then return { 'artifact', artifact } end
     needed[#needed + 1] = holders
   end
@@ -23,28 +23,30 @@ local function add_schedule(args)
   call('HSET', mine, given.name, id)
   call('ZADD', PREFIX .. 'schedules', given.next .. '000', id)
   for _, holders in ipairs(needed) do call('SADD', holders, 'schedule:' .. id) end
-  Audit.log(now_ms, args[3], args[4], 'add schedule', of .. '/' .. given.name, 'ok')
+  Audit.log(now_ms, args[3], args[4], 'add schedule', tenant .. '/' .. given.name, 'ok')
   return { 'new', id }
 end
 
 -- END_SCHEDULE tenant name caller token -> 1 / 0: there is none. Lets go of what its job needed.
 local function end_schedule(args)
-  local of, name, now_ms = args[1], args[2], now()
-  local id = call('HGET', PREFIX .. 'schedules:' .. of, name)
+  local tenant, name, now_ms = args[1], args[2], now()
+  local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
   if not id then return 0 end
   local artifacts = call('HGET', PREFIX .. 'schedule:' .. id, 'artifacts') or ''
-  call('HDEL', PREFIX .. 'schedules:' .. of, name)
+  call('HDEL', PREFIX .. 'schedules:' .. tenant, name)
   call('ZREM', PREFIX .. 'schedules', id)
   call('DEL', PREFIX .. 'schedule:' .. id)
-  for artifact in string.gmatch(artifacts, '[^,]+') do Artifacts.release(of, artifact, 'schedule:' .. id, now_ms) end
-  Audit.log(now_ms, args[3], args[4], 'delete schedule', of .. '/' .. name, 'ok')
+  for artifact in string.gmatch(artifacts, '[^,]+') do
+    Artifacts.release(tenant, artifact, 'schedule:' .. id, now_ms)
+  end
+  Audit.log(now_ms, args[3], args[4], 'delete schedule', tenant .. '/' .. name, 'ok')
   return 1
 end
 
 -- TURN_SCHEDULE tenant name next caller token -> 1 / 0: there is none. next: 0 pauses it; else it runs from then on.
 local function turn_schedule(args)
-  local of, name, following, now_ms = args[1], args[2], args[3], now()
-  local id = call('HGET', PREFIX .. 'schedules:' .. of, name)
+  local tenant, name, following, now_ms = args[1], args[2], args[3], now()
+  local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
   if not id then return 0 end
   local key, on = PREFIX .. 'schedule:' .. id, following ~= '0'
   local was_paused = call('HGET', key, 'paused') == '1'
@@ -56,7 +58,7 @@ local function turn_schedule(args)
   else
     call('ZREM', PREFIX .. 'schedules', id)
   end
-  Audit.log(now_ms, args[4], args[5], on and 'resume schedule' or 'pause schedule', of .. '/' .. name, 'ok')
+  Audit.log(now_ms, args[4], args[5], on and 'resume schedule' or 'pause schedule', tenant .. '/' .. name, 'ok')
   return 1
 end
 

@@ -3,35 +3,35 @@
 -- SET_SECRET of name key sealed most tenant token -> new | changed | full | missing: of names a tenant that is not
 -- registered.
 local function set_secret(args)
-  local of, name, key_id, sealed, most = args[1], args[2], args[3], args[4], tonumber(args[5])
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return 'missing' end
+  local tenant, name, key_id, sealed, most = args[1], args[2], args[3], args[4], tonumber(args[5])
+  if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return 'missing' end
   local now_ms = now()
-  local new = call('HEXISTS', PREFIX .. 'secrets:' .. of, name) == 0
-  if new and call('HLEN', PREFIX .. 'secrets:' .. of) >= most then return 'full' end
-  call('HSET', PREFIX .. 'secrets:' .. of, name, key_id .. '|' .. decimal(now_ms))
-  call('HSET', PREFIX .. 'secret:' .. of, name, sealed)
-  Audit.log(now_ms, args[6], args[7], 'set secret', of .. '/' .. name, new and 'new' or 'changed')
+  local new = call('HEXISTS', PREFIX .. 'secrets:' .. tenant, name) == 0
+  if new and call('HLEN', PREFIX .. 'secrets:' .. tenant) >= most then return 'full' end
+  call('HSET', PREFIX .. 'secrets:' .. tenant, name, key_id .. '|' .. decimal(now_ms))
+  call('HSET', PREFIX .. 'secret:' .. tenant, name, sealed)
+  Audit.log(now_ms, args[6], args[7], 'set secret', tenant .. '/' .. name, new and 'new' or 'changed')
   return new and 'new' or 'changed'
 end
 
 -- RESEAL_SECRET of name before key sealed tenant token -> 1 / 0. The same value under another key, unless somebody has
 -- set the secret since.
 local function reseal_secret(args)
-  local of, name, before, key_id, sealed = args[1], args[2], args[3], args[4], args[5]
-  if call('HGET', PREFIX .. 'secret:' .. of, name) ~= before then return 0 end
-  local changed = string.match(call('HGET', PREFIX .. 'secrets:' .. of, name) or '', '|(%d+)$') or '0'
-  call('HSET', PREFIX .. 'secrets:' .. of, name, key_id .. '|' .. changed)
-  call('HSET', PREFIX .. 'secret:' .. of, name, sealed)
-  Audit.log(now(), args[6], args[7], 'rotate secret', of .. '/' .. name, 'key ' .. key_id)
+  local tenant, name, before, key_id, sealed = args[1], args[2], args[3], args[4], args[5]
+  if call('HGET', PREFIX .. 'secret:' .. tenant, name) ~= before then return 0 end
+  local changed = string.match(call('HGET', PREFIX .. 'secrets:' .. tenant, name) or '', '|(%d+)$') or '0'
+  call('HSET', PREFIX .. 'secrets:' .. tenant, name, key_id .. '|' .. changed)
+  call('HSET', PREFIX .. 'secret:' .. tenant, name, sealed)
+  Audit.log(now(), args[6], args[7], 'rotate secret', tenant .. '/' .. name, 'key ' .. key_id)
   return 1
 end
 
 -- DELETE_SECRET of name tenant token -> 1 / 0
 local function delete_secret(args)
-  local of, name = args[1], args[2]
-  local was = call('HDEL', PREFIX .. 'secrets:' .. of, name) + call('HDEL', PREFIX .. 'secret:' .. of, name)
+  local tenant, name = args[1], args[2]
+  local was = call('HDEL', PREFIX .. 'secrets:' .. tenant, name) + call('HDEL', PREFIX .. 'secret:' .. tenant, name)
   if was == 0 then return 0 end
-  Audit.log(now(), args[3], args[4], 'delete secret', of .. '/' .. name, 'ok')
+  Audit.log(now(), args[3], args[4], 'delete secret', tenant .. '/' .. name, 'ok')
   return 1
 end
 

@@ -5,14 +5,14 @@
 local function add_service(args)
   local id, most, given = args[1], tonumber(args[2]), {}
   for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
-  local of = given.tenant
-  local mine = PREFIX .. 'services:' .. of
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', of } end
+  local tenant = given.tenant
+  local mine = PREFIX .. 'services:' .. tenant
+  if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
   local known = call('HGET', mine, given.name)
   if known == id then return { 'new', id } end
   if known then return { 'exists', given.name } end
   if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
-  if given.artifact ~= '' and call('EXISTS', PREFIX .. 'holders:' .. of .. ':' .. given.artifact) == 0 then
+  if given.artifact ~= '' and call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. given.artifact) == 0 then
     return { 'artifact', given.artifact }
   end
   local now_ms = now()
@@ -21,8 +21,10 @@ local function add_service(args)
     'next', 1, 'failures', 0, 'retry_at', 0, unpack(args, 5))
   call('HSET', mine, given.name, id)
   call('SADD', PREFIX .. 'services', id)
-  if given.artifact ~= '' then call('SADD', PREFIX .. 'holders:' .. of .. ':' .. given.artifact, 'service:' .. id) end
-  Audit.log(now_ms, args[3], args[4], 'add service', of .. '/' .. given.name, 'ok')
+  if given.artifact ~= '' then
+    call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. given.artifact, 'service:' .. id)
+  end
+  Audit.log(now_ms, args[3], args[4], 'add service', tenant .. '/' .. given.name, 'ok')
   return { 'new', id }
 end
 
@@ -30,8 +32,8 @@ end
 -- which also starts one that was stopped; restart all of them, one after the other; stop; delete, after which the name
 -- is free.
 local function change_service(args)
-  local of, name, what, value, now_ms = args[1], args[2], args[3], args[4], now()
-  local id = call('HGET', PREFIX .. 'services:' .. of, name)
+  local tenant, name, what, value, now_ms = args[1], args[2], args[3], args[4], now()
+  local id = call('HGET', PREFIX .. 'services:' .. tenant, name)
   if not id then return 0 end
   local key = PREFIX .. 'service:' .. id
   if what == 'scale' then
@@ -45,9 +47,9 @@ local function change_service(args)
     call('HSET', key, 'stopped', 1)
   else
     call('HSET', key, 'stopped', 1, 'deleted', 1)
-    call('HDEL', PREFIX .. 'services:' .. of, name)
+    call('HDEL', PREFIX .. 'services:' .. tenant, name)
   end
-  Audit.log(now_ms, args[5], args[6], what .. ' service', of .. '/' .. name, 'ok')
+  Audit.log(now_ms, args[5], args[6], what .. ' service', tenant .. '/' .. name, 'ok')
   return 1
 end
 
@@ -134,8 +136,8 @@ local function lead_replica(args)
   local id, token, service, number = args[1], args[2], args[3], args[4]
   if not call('HGET', job_key(id, 'lease'), token) then return -1 end
   local replicas, key = PREFIX .. 'servicereplicas:' .. service, PREFIX .. 'service:' .. service
-  local function known(of)
-    return string.match(call('HGET', replicas, of) or '', '^(%d+)|%d+|(%d+)$')
+  local function known(number)
+    return string.match(call('HGET', replicas, number) or '', '^(%d+)|%d+|(%d+)$')
   end
   local generation = known(number)
   if not generation then return -1 end

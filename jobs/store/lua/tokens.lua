@@ -3,9 +3,9 @@
 -- CREATE_TOKEN id tenant token ttl most of name value ... -> {new} | {full} | {exists} | {missing}: its tenant is not
 -- registered. ttl: milliseconds, 0 for no end.
 local function create_token(args)
-  local id, tenant, token, ttl, most, of = args[1], args[2], args[3], tonumber(args[4]), tonumber(args[5]), args[6]
+  local id, tenant, token, ttl, most, owner = args[1], args[2], args[3], tonumber(args[4]), tonumber(args[5]), args[6]
   local now_ms = now()
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing' } end
+  if owner ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', owner) then return { 'missing' } end
   if call('EXISTS', PREFIX .. 'token:' .. id) == 1 then return { 'exists' } end
 
   -- Those whose time is over are listed until there is no room.
@@ -22,7 +22,7 @@ local function create_token(args)
   if call('ZCARD', PREFIX .. 'tokens') >= most then forget_ended() end
   if call('ZCARD', PREFIX .. 'tokens') >= most then return { 'full' } end
   local expires = decimal(ttl > 0 and now_ms + ttl or 0)
-  call('HSET', PREFIX .. 'token:' .. id, 'created', decimal(now_ms), 'expires', expires, 'used', 0, 'tenant', of,
+  call('HSET', PREFIX .. 'token:' .. id, 'created', decimal(now_ms), 'expires', expires, 'used', 0, 'tenant', owner,
     unpack(args, 7))
   call('ZADD', PREFIX .. 'tokens', decimal(now_ms), id)
   call('SET', PREFIX .. 'tokenset', decimal(now_ms) .. ':' .. id)

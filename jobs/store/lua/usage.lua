@@ -57,8 +57,8 @@ local function count_inference(args)
     local figures = PREFIX .. 'servicefigures:' .. args[i + 5]
     if call('HGET', figures, 'slot') ~= decimal(slot) then
       for _, field in ipairs(call('HKEYS', figures)) do
-        local of = tonumber(string.match(field, '^(%d+)|'))
-        if of and of < slot - 6 then call('HDEL', figures, field) end
+        local counted_in = tonumber(string.match(field, '^(%d+)|'))
+        if counted_in and counted_in < slot - 6 then call('HDEL', figures, field) end
       end
       call('HSET', figures, 'slot', decimal(slot))
     end

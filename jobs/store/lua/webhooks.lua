@@ -164,21 +164,21 @@ end
 -- RETRY_DELIVERY id tenant caller token -> ok | pending | missing | full. Tries a delivery again that has ended, or one
 -- that waits at once.
 local function retry_delivery(args)
-  local id, of, now_ms = args[1], args[2], now()
+  local id, tenant, now_ms = args[1], args[2], now()
   local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'state')
-  if known[1] ~= of or not known[2] then return 'missing' end
+  if known[1] ~= tenant or not known[2] then return 'missing' end
   -- It was that of another tenant of this name, which was removed.
-  if not call('ZSCORE', PREFIX .. 'deliveries:' .. of .. ':' .. known[3], id) then return 'missing' end
-  local pending = PREFIX .. 'deliveries:' .. of .. ':pending'
+  if not call('ZSCORE', PREFIX .. 'deliveries:' .. tenant .. ':' .. known[3], id) then return 'missing' end
+  local pending = PREFIX .. 'deliveries:' .. tenant .. ':pending'
   if known[3] ~= 'pending' then
     if call('ZCARD', pending) >= MAX_PENDING then return 'full' end
-    call('ZREM', PREFIX .. 'deliveries:' .. of .. ':' .. known[3], id)
+    call('ZREM', PREFIX .. 'deliveries:' .. tenant .. ':' .. known[3], id)
     call('HSET', PREFIX .. 'delivery:' .. id, 'state', 'pending', 'attempts', 0)
     call('HDEL', PREFIX .. 'delivery:' .. id, 'ended')
     call('PERSIST', PREFIX .. 'delivery:' .. id)
     call('ZADD', pending, decimal(now_ms), id)
   end
-  fall_due(id, of, known[2], now_ms)
+  fall_due(id, tenant, known[2], now_ms)
   Audit.log(now_ms, args[3], args[4], 'retry webhook', id, 'ok')
   return 'ok'
 end

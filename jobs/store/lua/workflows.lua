@@ -15,14 +15,14 @@ function Workflows.emit(id, state, owner)
 end
 
 -- A workflow keeps so many bytes more beside its jobs.
-function Workflows.grow(id, of, bytes)
+function Workflows.grow(id, tenant, bytes)
   call('HINCRBY', PREFIX .. 'workflow:' .. id, 'bytes', decimal(bytes))
-  call('HINCRBY', PREFIX .. 'workflowbytes', of, decimal(bytes))
-  Caps.weigh_workflows(of)
+  call('HINCRBY', PREFIX .. 'workflowbytes', tenant, decimal(bytes))
+  Caps.weigh_workflows(tenant)
 end
 
 -- Forgets what has come of these actions, words[first] to words[last].
-function Workflows.forget_actions(id, of, words, first, last)
+function Workflows.forget_actions(id, tenant, words, first, last)
   local freed = 0
   for from = first, last, 1000 do
     local some = { unpack(words, from, math.min(from + 999, last)) }
@@ -32,7 +32,7 @@ function Workflows.forget_actions(id, of, words, first, last)
     call('HDEL', PREFIX .. 'workflowjobs:' .. id, unpack(some))
     call('HDEL', PREFIX .. 'workflowrecords:' .. id, unpack(some))
   end
-  if freed > 0 then Workflows.grow(id, of, -freed) end
+  if freed > 0 then Workflows.grow(id, tenant, -freed) end
 end
 
 -- ADD_WORKFLOW id idem digest tenant token most_live most_bytes document name value ... -> {new|same|conflict, id} |
@@ -40,46 +40,46 @@ end
 -- idempotency key is there, the call adds nothing; empty: none. digest: of what was sent. taken: something else has the
 -- id.
 local function add_workflow(args)
-  local id, idem, digest, of, token = unpack(args, 1, 5)
+  local id, idem, digest, tenant, token = unpack(args, 1, 5)
   local most_live, most_bytes, document = tonumber(args[6]), tonumber(args[7]), args[8]
   local function known_as(other)
     local known = call('HMGET', PREFIX .. 'workflow:' .. other, 'digest', 'tenant')
-    if known[2] == of then return known[1] == digest and 'same' or 'conflict' end
+    if known[2] == tenant then return known[1] == digest and 'same' or 'conflict' end
     return known[2] and 'taken'
   end
   local seen = idem ~= '' and string.match(call('GET', PREFIX .. 'idem:' .. idem) or '', '^(.-)|')
   local how = known_as(seen or id)
   if how == 'same' or how == 'conflict' then return { how, seen or id } end
   if known_as(id) then return { 'taken', '0' } end
-  if of ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', of) then return { 'missing', '0' } end
+  if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', '0' } end
   local live = 0
   for _, other in ipairs(call('SMEMBERS', PREFIX .. 'workflowslive')) do
-    if call('HGET', PREFIX .. 'workflow:' .. other, 'tenant') == of then live = live + 1 end
+    if call('HGET', PREFIX .. 'workflow:' .. other, 'tenant') == tenant then live = live + 1 end
   end
   if live >= most_live then return { 'live', decimal(live) } end
-  local stored = read_number('HGET', PREFIX .. 'workflowbytes', of)
+  local stored = read_number('HGET', PREFIX .. 'workflowbytes', tenant)
   if stored + #document > most_bytes then return { 'full', decimal(stored) } end
-  local most, all = Caps.most_stored(of), read_number('HGET', PREFIX .. 'stored', of)
+  local most, all = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'stored', tenant)
   if most and all + #document > most then return { 'over', 'max_stored_bytes', decimal(most), '3600', decimal(all) } end
   for i = 9, #args, 2 do
     if args[i] == 'notify' then
-      local refused = Webhooks.refusal(of)
+      local refused = Webhooks.refusal(tenant)
       if refused then return refused end
     end
   end
   local now_ms = now()
   if idem ~= '' then call('SET', PREFIX .. 'idem:' .. idem, id .. '|' .. digest) end
   call('SET', PREFIX .. 'workflowdocument:' .. id, document)
-  call('HSET', PREFIX .. 'workflow:' .. id, 'digest', digest, 'tenant', of, 'token', token, 'state', 'running',
+  call('HSET', PREFIX .. 'workflow:' .. id, 'digest', digest, 'tenant', tenant, 'token', token, 'state', 'running',
     'attempt', 1, 'created', decimal(now_ms), 'bytes', #document, 'idem', idem, unpack(args, 9))
-  call('HINCRBY', PREFIX .. 'workflowbytes', of, #document)
-  Caps.weigh_workflows(of)
+  call('HINCRBY', PREFIX .. 'workflowbytes', tenant, #document)
+  Caps.weigh_workflows(tenant)
   call('ZADD', PREFIX .. 'workflows', decimal(now_ms), id)
-  call('ZADD', PREFIX .. 'workflows:' .. of, decimal(now_ms), id)
+  call('ZADD', PREFIX .. 'workflows:' .. tenant, decimal(now_ms), id)
   call('SADD', PREFIX .. 'workflowslive', id)
   call('SADD', PREFIX .. 'workflowsdue', id)
   Workflows.emit(id, 'running')
-  Audit.log(now_ms, of, token, 'submit workflow', id, 'running')
+  Audit.log(now_ms, tenant, token, 'submit workflow', id, 'running')
   return { 'new', id }
 end
 
@@ -120,8 +120,8 @@ end
 local function retry_workflow(args)
   local id, attempt, tenant, token = args[1], args[2], args[3], args[4]
   local retried, forgotten = tonumber(args[5]), tonumber(args[6])
-  local of = PREFIX .. 'workflow:' .. id
-  local known = call('HMGET', of, 'state', 'attempt', 'tenant')
+  local key = PREFIX .. 'workflow:' .. id
+  local known = call('HMGET', key, 'state', 'attempt', 'tenant')
   if not known[1] then return { 'missing' } end
   if known[1] == 'running' or known[1] == 'waiting' then return { 'ok', known[1] } end
   if (known[1] ~= 'failed' and known[1] ~= 'cancelled') or known[2] ~= attempt then return { 'conflict', known[1] } end
@@ -129,9 +129,9 @@ local function retry_workflow(args)
     call('SADD', PREFIX .. 'workflowretries:' .. id, unpack(args, first, math.min(first + 999, 6 + retried)))
   end
   Workflows.forget_actions(id, known[3], args, 7 + retried, 6 + retried + forgotten)
-  call('HSET', of, 'state', 'running')
-  call('HINCRBY', of, 'attempt', 1)
-  call('HDEL', of, 'ended', 'waits', 'error')
+  call('HSET', key, 'state', 'running')
+  call('HINCRBY', key, 'attempt', 1)
+  call('HDEL', key, 'ended', 'waits', 'error')
   call('ZREM', PREFIX .. 'workflowexpiry', id)
   call('SADD', PREFIX .. 'workflowslive', id)
   call('SADD', PREFIX .. 'workflowsdue', id)
@@ -145,7 +145,7 @@ end
 local function delete_workflow(args)
   local id, tenant, token = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'tenant', 'bytes', 'idem')
-  local state, of = known[1], known[2]
+  local state, owner = known[1], known[2]
   call('ZREM', PREFIX .. 'workflowexpiry', id)
   if not state then
     call('ZREM', PREFIX .. 'workflows', id)
@@ -158,13 +158,13 @@ local function delete_workflow(args)
   call('DEL', PREFIX .. 'workflow:' .. id, PREFIX .. 'workflowdocument:' .. id, PREFIX .. 'workflowretries:' .. id)
   call('UNLINK', PREFIX .. 'workflowjobs:' .. id, PREFIX .. 'workflowrecords:' .. id)
   call('ZREM', PREFIX .. 'workflows', id)
-  call('ZREM', PREFIX .. 'workflows:' .. of, id)
+  call('ZREM', PREFIX .. 'workflows:' .. owner, id)
   call('SREM', PREFIX .. 'workflowslive', id)
-  if call('HINCRBY', PREFIX .. 'workflowbytes', of, decimal(-(tonumber(known[3] or 0) or 0))) <= 0 then
-    call('HDEL', PREFIX .. 'workflowbytes', of)
+  if call('HINCRBY', PREFIX .. 'workflowbytes', owner, decimal(-(tonumber(known[3] or 0) or 0))) <= 0 then
+    call('HDEL', PREFIX .. 'workflowbytes', owner)
   end
-  Caps.weigh_workflows(of)
-  Workflows.emit(id, 'deleted', of)
+  Caps.weigh_workflows(owner)
+  Workflows.emit(id, 'deleted', owner)
   if token ~= '*' then Audit.log(now(), tenant, token, 'delete workflow', id, state) end
   return { 'ok', state }
 end
@@ -215,8 +215,8 @@ end
 -- ended. Whoever is to be told of its end is, by a delivery written here.
 local function settle_workflow(args)
   local id, was, attempt, state, ttl = args[1], args[2], args[3], args[4], tonumber(args[5])
-  local of = PREFIX .. 'workflow:' .. id
-  local known = call('HMGET', of, 'state', 'attempt', 'counts')
+  local key = PREFIX .. 'workflow:' .. id
+  local known = call('HMGET', key, 'state', 'attempt', 'counts')
   if known[1] ~= was or known[2] ~= attempt then return 0 end
   local first = 7 + 2 * tonumber(args[6])
   for i = 7, first - 1, 2 do
@@ -225,26 +225,26 @@ local function settle_workflow(args)
   local ended = state == 'done' or state == 'failed' or state == 'cancelled'
   local before, now_ms = known[3], now()
   local function tell_receiver()
-    local row = call('HMGET', of, 'notify', 'tenant', 'name', 'error')
+    local row = call('HMGET', key, 'notify', 'tenant', 'name', 'error')
     if not row[1] then return end
-    local ends = decimal(call('HINCRBY', of, 'told', 1))
+    local ends = decimal(call('HINCRBY', key, 'told', 1))
     local name = Webhooks.id_of('workflow', id, decimal(now_ms), ends)
     Webhooks.add(name, row[2], row[1], now_ms, 'type', 'workflow.' .. state, 'workflow', id, 'name', row[3] or '',
       'error', string.sub(row[4] or '', 1, 2000))
   end
-  call('HSET', of, 'state', state, unpack(args, first))
+  call('HSET', key, 'state', state, unpack(args, first))
   if ended and state ~= was then
-    call('HSET', of, 'ended', decimal(now_ms))
+    call('HSET', key, 'ended', decimal(now_ms))
     tell_receiver()
     call('ZADD', PREFIX .. 'workflowexpiry', decimal(now_ms + ttl), id)
     call('SREM', PREFIX .. 'workflowslive', id)
     call('DEL', PREFIX .. 'workflowretries:' .. id)
-  elseif not ended and call('HDEL', of, 'ended') == 1 then
+  elseif not ended and call('HDEL', key, 'ended') == 1 then
     call('ZREM', PREFIX .. 'workflowexpiry', id)
     call('SADD', PREFIX .. 'workflowslive', id)
   end
-  if state ~= was or before ~= call('HGET', of, 'counts') then
-    call('HSET', of, 'changed', decimal(now_ms))
+  if state ~= was or before ~= call('HGET', key, 'counts') then
+    call('HSET', key, 'changed', decimal(now_ms))
     Workflows.emit(id, state)
   end
   return 1
