@@ -103,8 +103,8 @@ class Devices:
                 say(f"{at + count} of {devices + waiting} jobs are written")
         self._next, self._empty = self.store.scripts.function("next"), _load_empty(client)
         self._rest = (
-            "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED),
-            json.dumps([lease_tokens.new() for _ in range(TAKE)]), json.dumps(registry.versions()),
+            "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), lease_tokens.new(), TAKE,
+            json.dumps(registry.versions()),
         )  # fmt: skip
         self._worker = self._held = ""
         #: What each worker computes: its job and its lease.

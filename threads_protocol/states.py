@@ -30,3 +30,5 @@ class JobState(StrEnum):
 
 #: States that only delete and retry can leave.
 TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED, JobState.SKIPPED})
+#: States in which units may be computed or a result derived, or leases end.
+ACTIVE = (JobState.RUNNING, JobState.FINISHING, JobState.CANCELLING)

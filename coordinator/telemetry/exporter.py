@@ -251,9 +251,9 @@ class ClusterCollector(Collector):
                 rows.setdefault(label, {})[bound] = value
         family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for label, row in rows.items():
-            within = accumulate(row.get(str(bound), 0) for bound in metrics.SECONDS)
-            buckets = [(str(float(bound)), count) for bound, count in zip(metrics.SECONDS, within, strict=True)]
-            family.add_metric([label], [*buckets, ("+Inf", row.get("count", 0))], row.get("sum", 0) / 1000)
+            within = accumulate(row.get(str(bound), 0) for bound in (*metrics.SECONDS, "inf"))
+            bounds = (*(str(float(bound)) for bound in metrics.SECONDS), "+Inf")
+            family.add_metric([label], list(zip(bounds, within, strict=True)), row.get("sum", 0) / 1000)
         return family
 
 

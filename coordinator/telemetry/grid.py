@@ -49,12 +49,11 @@ def _completed(ended: Mapping[str, float]) -> list[answers.Sample]:
 
 
 def _durations(stored: Mapping[str, float]) -> list[answers.Sample]:
-    """Return the histogram of all kinds; `stored` by kind|bound, kind|sum in ms and kind|count."""
+    """Return the histogram of all kinds; `stored` by kind|bound, kind|inf beyond all bounds and kind|sum in ms."""
     totals: dict[str, float] = defaultdict(float)
     for field, value in stored.items():
         totals[field.rpartition("|")[2]] += value
-    metric, count = metrics.GRID_DURATION, totals["count"]
-    within = accumulate(totals[str(bound)] for bound in metrics.SECONDS)
-    buckets = [*zip((str(float(bound)) for bound in metrics.SECONDS), within, strict=True), ("+Inf", count)]
-    found = [_sample(metric, value, "_bucket", le=bound) for bound, value in buckets]
-    return [*found, _sample(metric, totals["sum"] / 1000, "_sum"), _sample(metric, count, "_count")]
+    metric, bounds = metrics.GRID_DURATION, (*(str(float(bound)) for bound in metrics.SECONDS), "+Inf")
+    within = list(accumulate(totals[str(bound)] for bound in (*metrics.SECONDS, "inf")))
+    found = [_sample(metric, value, "_bucket", le=bound) for bound, value in zip(bounds, within, strict=True)]
+    return [*found, _sample(metric, totals["sum"] / 1000, "_sum"), _sample(metric, within[-1], "_count")]

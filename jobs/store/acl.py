@@ -15,12 +15,12 @@ from jobs.store import keys
 #: Keys that workers touch, through the functions that they call and as workers of RQ. Redis compares each key that a
 #: function touches with each of these in turn: what is touched most is first.
 WORKER_KEYS = (
-    keys.job("*"), keys.in_state("*"), keys.pending("*"), keys.WAITS, keys.DURATIONS, keys.usage("*"), keys.RUNNING,
+    keys.job("*"), keys.in_state("*"), keys.pending("*"), keys.WAITS, keys.DURATIONS, keys.usage("*"),
     keys.LATER, keys.turns("*", "*"), keys.lanes("*"), keys.SPAN, keys.SHARES, keys.EVENTS, keys.EXPIRY,
     keys.order("*"), keys.admitted("*"), keys.backlog("*"), keys.LOAD, keys.OUTCOMES, keys.UNITS, keys.ENDED,
     keys.lacked_member("*"), keys.CAPPED, keys.OF_RQ, keys.SLOTS, keys.SLOT_JOBS, keys.held("*", "*"),
     keys.holding("*"), keys.worker("*"), keys.WORKERS,
-    keys.AGED, keys.finish("*"), keys.virtual("*"), keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
+    keys.AGED, keys.finish("*"), keys.virtual("*"), keys.PACE, keys.SEQUENCE,
     keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DAMAGED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
@@ -32,7 +32,7 @@ WORKER_KEYS = (
 READ_BY_WORKERS = (keys.SHARES,)
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
-    keys.LEADER, keys.LIBRARIES, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS,
+    keys.LEADER, keys.LIBRARIES, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS,
     keys.DESIRED, keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION,
     keys.SESSIONS, keys.DRAINS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import rq
-from rq.exceptions import NoSuchJobError, StopRequested
+from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
@@ -34,26 +34,26 @@ log = logging.getLogger(__name__)
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
 #: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: turns can be long.
 RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: The only function name that a bell carries; any other is dropped. Workers of other versions know it by this name.
+#: Name of the function that a bell carries.
 BELL = "jobs.execution.bell"
-ALLOWED = frozenset({BELL})
-#: The beginning of the ids that the scripts give their copies.
-RUNG = "bell-"
+#: Id of every bell.
+BELL_ID = "bell"
 
 
 def place_bells(store: Store) -> None:
-    """Leave one bell a queue for the scripts to copy, made by RQ itself; repeated at every start."""
-    client = store.client
-    pipe = client.pipeline()
-    for name in queues.ALL:
-        bell = Job.create(
-            BELL, connection=client, serializer=JSONSerializer, timeout=60, result_ttl=0, origin=name, description=BELL
-        )
-        bell.set_status(rq.job.JobStatus.QUEUED, pipeline=pipe)
-        template = keys.bell(name)
-        pipe.delete(keys.rq_job(bell.id), template)
-        pipe.hset(template, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
-        pipe.sadd(keys.RQ_QUEUES, keys.rq_queue(name))
+    """Create the job of RQ that every bell stands for, and name the queues to RQ; repeated at every start."""
+    bell = Job.create(
+        BELL,
+        connection=store.client,
+        serializer=JSONSerializer,
+        timeout=60,
+        result_ttl=0,
+        description=BELL,
+        id=BELL_ID,
+    )
+    pipe = store.client.pipeline()
+    pipe.hset(bell.key, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
+    pipe.sadd(keys.RQ_QUEUES, *map(keys.rq_queue, queues.ALL))
     pipe.execute()
 
 
@@ -89,7 +89,7 @@ def forget_dead_workers(store: Store) -> int:
 
 
 class BellWorker(rq.SimpleWorker):
-    """RQ worker that calls `serve(queue, bell)` for each bell, and with empty names when none came for BLOCK_SECONDS.
+    """RQ worker that calls `serve(queue)` for each bell, and with an empty name when none came for BLOCK_SECONDS.
 
     The latter is for bells that got lost. `silent` is called when Redis did not answer for SILENCE_SECONDS: other
     connections are probably as dead. RQ's tools list this worker. RQ's loop and its bookkeeping of executions, results
@@ -100,7 +100,7 @@ class BellWorker(rq.SimpleWorker):
         self,
         listened: tuple[str, ...],
         client: Client,
-        serve: Callable[[str, str], None],
+        serve: Callable[[str], None],
         stop: Callable[[], None],
         silent: Callable[[], None] = lambda: None,
         stopped: Callable[[], bool] = lambda: False,
@@ -136,48 +136,29 @@ class BellWorker(rq.SimpleWorker):
         except SilenceError:
             log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
             self._silent()
-            self._answer("", "")
+            self._answer("")
         except Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)
 
     def _answer_next(self) -> None:
-        """Wait for a bell and answer it.
-
-        A bell of our scripts is known by its id: that it is read as a job of RQ would keep the work waiting.
-        """
+        """Wait for a bell and answer it; delete what else is in a queue, since nothing that it names is executed."""
         popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
         if popped is None:
-            self._answer("", "")
+            self._answer("")
             return
         key, bell = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
         queue = next(queue.name for queue in self.queues if queue.key == key)
-        if bell.startswith(RUNG) or self._is_bell(bell, queue):
-            self._answer(queue, bell)
+        if bell == BELL_ID:
+            self._answer(queue)
+        else:
+            self.connection.delete(keys.rq_job(bell))
+            log.warning("dropped what is no bell", extra={"rq_job": bell, "queue": queue})
 
-    def _is_bell(self, name: str, queue: str) -> bool:
-        """Return True for a job of RQ that is a bell. Any other is deleted: nothing that it names is executed."""
-        try:
-            job = self.job_class.fetch(name, connection=self.connection, serializer=self.serializer)
-        except NoSuchJobError:
-            return False
-        if self._allowed(job):
-            return True
-        self.connection.delete(job.key)
-        log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue})
-        return False
-
-    @staticmethod
-    def _allowed(job: Job) -> bool:
-        try:
-            return job.func_name in ALLOWED
-        except Exception:
-            return False
-
-    def _answer(self, queue: str, bell: str) -> None:
+    def _answer(self, queue: str) -> None:
         self._activity = WorkerStatus.BUSY
         try:
-            self._serve(queue, bell)
+            self._serve(queue)
         except Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)

@@ -12,6 +12,7 @@ from typing import Any
 from jobs import queues
 from jobs.store import keys, skipped
 from jobs.store.scripts import Part
+from threads_protocol.states import JobState
 
 #: Jobs read of all queues, and of those that run.
 MOST_READ = 500
@@ -79,13 +80,15 @@ class DemandReads(Part):
         )  # fmt: skip
 
     def _index(self) -> _Index:
-        pipe = self._pipe().srandmember(keys.RUNNING, MOST_READ).scard(keys.RUNNING)
+        pipe = self._pipe()
+        for state in (JobState.RUNNING, JobState.FINISHING):
+            pipe.zrandmember(keys.in_state(state), MOST_READ).zcard(keys.in_state(state))
         pipe.hvals(keys.SLOT_JOBS).sunion(keys.LACKED, keys.UNFIT)
         for queue in queues.ALL:
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
-        running, count, held, lacked, *tenants = skipped.replies(pipe)
+        running, count, finishing, finishing_count, held, lacked, *tenants = skipped.replies(pipe)
         return _Index(
-            running=running or (), running_count=count or 0,
+            running=[*(running or ()), *(finishing or ())], running_count=(count or 0) + (finishing_count or 0),
             held=frozenset(text.partition(b"|")[0] for text in held or ()),
             places=[place for queue, names in zip(queues.ALL, tenants, strict=True) for place in _places(queue, names)],
             lacked=[member.decode(errors="replace") for member in lacked or ()],

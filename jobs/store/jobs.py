@@ -193,8 +193,16 @@ def over(words: Sequence[str]) -> Over:
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
     plan = job.plan
     fields: dict[str, str | int | float] = {
+        # What every function reads is first: Redis looks for it from the beginning of a hash.
         "kind": job.kind,
         "version": job.version,
+        "small": int(job.small),
+        "total": plan.total,
+        "est_ms": job.estimate_ms,
+        "ttl_ms": job.ttl_seconds * 1000,
+        "grain": plan.grain,
+        "offset": plan.offset,
+        "max_ms": int(plan.max_lease_seconds * 1000),
         "mode": plan.mode,
         "spec": json.dumps(plan.spec, separators=(",", ":")),
         "parameters": json.dumps(plan.parameters, separators=(",", ":")),
@@ -202,13 +210,6 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         "priority": job.priority,
         "device": job.device,
         "prefer": int(job.prefer),
-        "small": int(job.small),
-        "total": plan.total,
-        "grain": plan.grain,
-        "offset": plan.offset,
-        "est_ms": job.estimate_ms,
-        "max_ms": int(plan.max_lease_seconds * 1000),
-        "ttl_ms": job.ttl_seconds * 1000,
         **({"max_running": job.max_running} if job.max_running else {}),
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
         **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),

@@ -9,8 +9,6 @@ PREFIX = "ct:"
 
 #: zset job -> number of its submission: all jobs.
 JOBS = f"{PREFIX}jobs"
-#: set of running, finishing and cancelling jobs.
-RUNNING = f"{PREFIX}running"
 #: zset job -> when somebody must look at it again.
 LATER = f"{PREFIX}later"
 #: zset job -> when its timeout is over: running jobs that have one.
@@ -56,8 +54,6 @@ AGED = f"{PREFIX}aged"
 AGING = f"{PREFIX}aging"
 #: counter that numbers jobs and turns.
 SEQUENCE = f"{PREFIX}seq"
-#: counter that numbers bells.
-BELLS = f"{PREFIX}bells"
 #: zset worker -> expiry of its slot.
 SLOTS = f"{PREFIX}slots"
 #: hash worker -> job|lanes.
@@ -72,8 +68,6 @@ DRAINS = f"{PREFIX}drains"
 EVENTS = f"{PREFIX}events"
 #: the coordinator that leads, and sweeps.
 LEADER = f"{PREFIX}leader"
-#: cursor over the running jobs at which SWEEP goes on.
-SWEEP = f"{PREFIX}sweep"
 #: set of tenants that have used something.
 USAGES = f"{PREFIX}usages"
 #: stream of the audit log: entry N has the id N-0, its hash and its body.
@@ -613,13 +607,8 @@ def mark(kind: str, name: str) -> str:
 
 
 def sweep(queue: str) -> str:
-    """Turn from which SWEEP goes on to move jobs out of this queue."""
+    """Turn from which SWEEP goes on to move jobs out of this queue, or its cursor over jobs in this state."""
     return f"{PREFIX}sweep:{queue}"
-
-
-def bell(queue: str) -> str:
-    """Hash of the bell that scripts copy, made by RQ."""
-    return f"{PREFIX}bell:{queue}"
 
 
 def aside(key: str) -> str:

@@ -76,7 +76,7 @@ class FleetCalls(Protocol):
 
 class SlotCalls(Protocol):
     def next(
-        self, worker: str, queues: Iterable[str], *, popped: str = "", bell: str = "", lanes: int = 1,
+        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1,
         take: int = ..., kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
     ) -> Held | Taken | str: ...  # fmt: skip
 

@@ -30,7 +30,7 @@ class Repairs(Part):
         self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)
         ids = [job for job in map(keys.job_id, names) if job is not None]
-        for at in range(0, len(ids), _JOBS_A_CALL):
+        for at in range(0, max(len(ids), 1), _JOBS_A_CALL):
             self._scripts.run("reindex", *ids[at : at + _JOBS_A_CALL])
         for name in broken or ():
             if b":" in name:  # a key; jobs stay until they are deleted

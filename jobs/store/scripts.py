@@ -176,6 +176,7 @@ def settings_of(limits: Limits) -> dict[str, Setting]:
         "max_errors": limits.errors,
         "retried_ranges": limits.retried,
         "bounds": metrics.SECONDS,
+        "bound_names": [str(bound) for bound in metrics.SECONDS],
         "queues": queues.ALL,
         "lease_ttl_ms": LEASE_TTL_MS,
         "program_ttl_ms": PROGRAM_TTL_MS,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
 from jobs.store.scripts import SPANS_KEPT, Part
-from threads_protocol.states import JobState
+from threads_protocol.states import ACTIVE, JobState
 
 
 class Memory(NamedTuple):
@@ -129,14 +129,16 @@ class Telemetry(Part):
     def spans(self, seconds: int) -> StoredSpans:
         """Return every span that ended within the last `seconds`, and each lane's latest."""
         pipe = self._pipe()  # a full Redis refuses MULTI
-        pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1).smembers(keys.RUNNING)
-        (whole, micros), latest, kept, first, running = skipped.replies(pipe)
+        pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1)
+        for state in ACTIVE:
+            pipe.zrange(keys.in_state(state), 0, -1)
+        (whole, micros), latest, kept, first, *running = skipped.replies(pipe)
         now = whole * 1000 + micros // 1000
         return StoredSpans(
             now=now,
             past=self._client.xrange(keys.SPANS, str(now - seconds * 1000), "+") if first else [],
             latest=list((latest or {}).items()),
-            running=[job.decode(errors="replace") for job in running or ()],
+            running=[job.decode(errors="replace") for jobs in running for job in jobs or ()],
             full=bool(first) and kept >= SPANS_KEPT,
             oldest=int(first[0][0].partition(b"-")[0]) if first else now,
         )

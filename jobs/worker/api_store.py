@@ -87,7 +87,7 @@ class ApiSlots:
         self._facts: Facts | None = None
 
     def next(
-        self, worker: str, queues: Iterable[str], *, popped: str = "", bell: str = "", lanes: int = 1,
+        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1,
         take: int = TAKE, kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
     ) -> Held | Taken | str:  # fmt: skip
         """Do as `Slots.next`, and wait for work; none when none came in time. Coordinators hear the bells.

@@ -99,7 +99,7 @@ class ApiLink:
         with self._stopped_by_signals(server):
             while not server.stopping:
                 try:
-                    server.serve("", "")
+                    server.serve("")
                 except AskAnew:
                     continue
                 except Unreachable as error:

@@ -93,8 +93,8 @@ class Server:
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
-    def serve(self, popped: str, bell: str) -> None:
-        """Work until nothing waits. `popped` and `bell`: queue and id of the bell just taken, or empty."""
+    def serve(self, popped: str) -> None:
+        """Work until nothing waits. `popped`: queue of the bell just taken, or empty."""
         while not self.stopping:
             if not self.pool.wait_for_idle():
                 return
@@ -102,8 +102,8 @@ class Server:
             if not kinds:
                 self.pool.wait_for_change(LOOK_BUSY_SECONDS)
                 continue
-            work = self._next(popped, bell, kinds)
-            popped = bell = ""
+            work = self._next(popped, kinds)
+            popped = ""
             if isinstance(work, Taken):
                 small_jobs.serve(self.state, work, self._threads)
             elif isinstance(work, Held):
@@ -113,13 +113,13 @@ class Server:
             else:
                 return
 
-    def _next(self, popped: str, bell: str, kinds: Mapping[str, int]) -> Held | Taken | str:
+    def _next(self, popped: str, kinds: Mapping[str, int]) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
         # Of one job a worker computes with all its lanes soon; small jobs, which no runner takes, with the idle ones.
         lanes = self._room.width(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
-            self.worker, self.listened, popped=popped, bell=bell, lanes=lanes, take=take, kinds=kinds,
+            self.worker, self.listened, popped=popped, lanes=lanes, take=take, kinds=kinds,
             offer=self._room.offer(),
         )  # fmt: skip
 

@@ -36,8 +36,7 @@ local out = {}
 for _, k in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', k).ok
   local value = ''
-  if string.sub(k, 1, 3) == 'rq:' and kind == 'hash' then value = redis.call('TTL', k) > 0
-  elseif string.sub(k, 1, 8) == 'ct:bell:' then value = 'template'
+  if k == 'rq:job:bell' then value = 'bell'
   elseif kind == 'hash' then value = redis.call('HGETALL', k)
   elseif kind == 'zset' then value = redis.call('ZRANGE', k, 0, -1, 'WITHSCORES')
   elseif kind == 'list' then value = redis.call('LRANGE', k, 0, -1)
@@ -339,10 +338,9 @@ class Bench:
         self.jobs: dict[str, History] = {}
         #: Every lease ever granted: token -> job and range.
         self.granted: dict[str, tuple[str, Range]] = {}
-        #: Bells popped and not yet made up for, bells rung for helpers, and hashes of bells whose worker died.
+        #: Bells popped and not yet made up for, and bells rung for helpers.
         self.lost: Counter[str] = Counter()
         self.extra: Counter[str] = Counter()
-        self.leaked: set[str] = set()
         self.last_event = "0-0"
         self._tokens = self._submitted = self.stepped_back = 0
         self.client.set("test:clock", START)
@@ -371,7 +369,7 @@ class Bench:
     # -- a Redis that loses its last writes -------------------------------------------------------------------------
 
     #: What the tests know of the work, which a job that Redis forgot must not be in. Tokens stay: lanes remember.
-    _KNOWN = ("jobs", "lost", "extra", "leaked", "last_event")
+    _KNOWN = ("jobs", "lost", "extra", "last_event")
 
     def back_up(self) -> Backup:
         names = [name for name in self.client.keys("*") if name != b"test:clock"]
@@ -406,16 +404,11 @@ class Bench:
 
     # -- bells ------------------------------------------------------------------------------------------------------
 
-    def pop(self, listened: Sequence[str], *, die: bool = False) -> str:
-        """Takes a bell as RQ does and names its queue; a worker that dies of it leaves the bell's hash behind."""
+    def pop(self, listened: Sequence[str]) -> str:
+        """Take a bell as RQ does and return its queue."""
         for queue in listened:
-            bell = self.client.lpop(f"rq:queue:{queue}")
-            if isinstance(bell, bytes):
+            if self.client.lpop(f"rq:queue:{queue}"):
                 self.lost[queue] += 1
-                if die:
-                    self.leaked.add(f"rq:job:{bell.decode()}")
-                else:
-                    self.client.delete(f"rq:job:{bell.decode()}")
                 return queue
         return ""
 

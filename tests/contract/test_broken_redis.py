@@ -28,13 +28,13 @@ NONSENSE = [
 #: Keys that there may be besides those that there are.
 NAMES = [
     *(f"ct:{name}" for name in (
-        "later", "running", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
-        "events", "load", "bells", "seq", "sweep", "sweep:gpu.normal", "leader", "span", "spans", "history",
+        "later", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
+        "events", "load", "seq", "sweep:running", "sweep:gpu.normal", "leader", "span", "spans", "history",
         "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "damaged",
         "worker:w", "worker:x", "mark:collatz:verified", "idem:anyone:k",
     )),
     *(f"ct:in:{state}" for state in ("queued", "running", "finishing", "done", "failed", "cancelled", "paused")),
-    *(f"ct:{kind}:{queue}" for kind in ("pending", "bell") for queue in queues.ALL),
+    *(f"ct:pending:{queue}" for queue in queues.ALL),
     *(f"rq:queue:{queue}" for queue in queues.ALL), "rq:queues", "rq:workers",
 ]  # fmt: skip
 LISTINGS = [
@@ -154,7 +154,7 @@ async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:
 
 @pytest.mark.timeout(240)
 def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
-    client = redis.Redis.from_url(any_redis_url)
+    client = connection.connect(any_redis_url)
     bells.place_bells(Store(client))
     client.set("test:clock", round(time.time() * 1000))
     store, rounds, each = Store(client, clock=CLOCK), 100, 20

@@ -394,7 +394,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.store.fleet.drain(worker.name, on=False)
 
     def _lose_bell(self, worker: Worker) -> None:
-        self.bench.pop(worker.listened, die=True)
+        self.bench.pop(worker.listened)
 
     def _die(self, worker: Worker) -> None:
         """It never calls again; another starts."""
@@ -668,7 +668,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self._pass_grace()
         self.look()
         self.bench.work_through()
-        at_rest(self.bench, self.look())
+        at_rest(self.look())
         for view in self.seen.jobs.values():
             if view.state == "paused":
                 self.bench.store.jobs.cancel(view.job_id)

@@ -93,7 +93,7 @@ def serving(server: Server) -> Iterator[None]:
 
     def go_on() -> None:
         while not server.stopping:
-            server.serve("", "")
+            server.serve("")
             time.sleep(0.01)
 
     thread = threading.Thread(target=go_on)
@@ -336,7 +336,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, r
     lane = FakeLane("0")
     lane.die()
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
-    thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
+    thread = threading.Thread(target=server.serve, args=("",), daemon=True)
     thread.start()
     until(lambda: lane in server.pool.mending)
     server.stop()
@@ -359,7 +359,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
     monkeypatch.setattr(lane, "derive", derive)
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
-    thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
+    thread = threading.Thread(target=server.serve, args=("",), daemon=True)
     thread.start()
     assert began.wait(60)
     server.stop()

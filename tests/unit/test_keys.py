@@ -18,7 +18,7 @@ PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 PYTHON_ALONE = {
     "history", "history:now", "alerts", "durable", "rewritten", "desired", "filestore",
     "workflowfigures", "tunnel:{}",
-    "rq:queues",
+    "rq:queues", "rq:job:{}",
 }  # fmt: skip
 #: Functions of keys.py that read a key's name, or name a field, instead of making one.
 READERS = {"job_id", "lacked_member", "caps"}

@@ -68,7 +68,7 @@ def test_what_was_dropped_for_room_is_said(store: Store) -> None:
 def test_a_lease_of_now_is_open_and_small_ones_are_together(store: Store) -> None:
     client, now = store.client, round(time.time() * 1000)
     for job, small in (("big", 0), ("s1", 1), ("s2", 1)):
-        client.sadd(f"{keys.PREFIX}running", job)
+        client.zadd(keys.in_state("running"), {job: 1})
         client.hset(keys.job(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
         billed = "" if small else "628:"  # where there are tenants
@@ -87,7 +87,7 @@ def test_work_of_a_lost_worker_ends_at_its_last_heartbeat_and_never_before_it_be
         store.fleet.heartbeat(worker, store.fleet.birth(), {"device": "cpu"})
         client.hset(keys.worker(worker), "seen", now - ago)
         client.zadd(keys.WORKERS, {worker: now - ago + scripts.WORKER_TTL_MS})
-    client.sadd(keys.RUNNING, "j")
+    client.zadd(keys.in_state("running"), {"j": 1})
     client.hset(keys.job("j"), mapping={"kind": "sum", "small": 0, "queue": "cpu.normal"})
     granted = {"live/0": 9000, "lost/0": 9000, "lost/1": 7500, "gone/0": 9000, "gone/1": 90_000}
     for lane, ago in granted.items():
@@ -108,7 +108,7 @@ def test_a_worker_that_beats_no_more_is_not_known_to_compute(store: Store) -> No
         store.fleet.heartbeat(name, store.fleet.birth(), {"device": "cpu"})
         client.hset(keys.worker(name), "seen", now - ago)
         client.zadd(keys.WORKERS, {name: now + 60_000})
-    client.sadd(keys.RUNNING, "j")
+    client.zadd(keys.in_state("running"), {"j": 1})
     client.hset(keys.job("j"), mapping={"kind": "sum", "small": 0, "queue": "cpu.normal"})
     for name in ("beats", "silent"):
         client.hset(keys.job_lease("j"), f"token-{name}", f"0:9:0:0:0:{now - 9000}:{name}/0")

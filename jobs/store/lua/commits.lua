@@ -119,7 +119,7 @@ local function done1(args)
   job.done = job.total
   Jobs.set(job, 'done', decimal(job.done))
   call('SET', job_key(id, 'result'), result)
-  Results.keep_marks(marks)
+  if marks ~= '[]' then Results.keep_marks(marks) end
   Usage.count_lease(job, lease, worker, device, job.total, ms, now_ms, true)
   local device_ms = tonumber(args[8] or 0)
   if device_ms > 0 then
@@ -127,6 +127,7 @@ local function done1(args)
     Usage.add(job, now_ms, 'device_ms', device_ms)
   end
   if job.state ~= 'running' then Jobs.set_state(job, 'finishing', now_ms) end
+  job.is_nowhere = call('ZREM', PREFIX .. 'later', id) == 1 -- such a job is in no queue
   Jobs.set_state(job, 'done', now_ms)
   return 1
 end

@@ -52,10 +52,7 @@ end
 
 -- Whether somebody has held a job of a rank before `above`: one call, since most often nobody has.
 local function is_any_held(turn, above)
-  local places = {}
-  for _, queue in ipairs(turn.queues) do
-    if turn.rank[queue] < above then places[#places + 1] = PREFIX .. 'holding:' .. queue end
-  end
+  local places = Turns.held_before(turn, above)
   return places[1] and call('EXISTS', unpack(places)) > 0
 end
 

@@ -5,7 +5,7 @@ local JOB_EVENTS, STORY_EVENTS = 1000, 32
 --- Ranges that may be given up before a job that is no program fails.
 local MAX_DEAD = 16
 --- Upper bounds of histograms, in seconds.
-local BOUNDS = SETTINGS.bounds
+local BOUNDS, BOUND_NAMES = SETTINGS.bounds, SETTINGS.bound_names
 
 Jobs.STATES = { blocked = 1, queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1,
   cancelled = 1, failed = 1, skipped = 1 }
@@ -13,33 +13,39 @@ Jobs.ACTIVE = { running = true, finishing = true, cancelling = true }
 Jobs.TERMINAL = { done = true, failed = true, cancelled = true, skipped = true }
 Jobs.PENDABLE = { queued = true, running = true, finishing = true }
 
-local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'seq', 'est_ms', 'load', 'holders', 'max_ms', 'ttl_ms', 'small',
-  'created', 'started', 'timeout_ms', 'backlog', 'offset', 'lanes', 'max_running', 'deferred' }
--- Numbers that few functions need, read when one is asked for: Redis looks for each field in turn through all of a
--- hash.
-local LAZY_NUMBERS = { 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
+local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 'small', 'created', 'started',
+  'timeout_ms', 'backlog' }
+-- Numbers that not every function needs, read when one is asked for: Redis looks for each field in turn through all of
+-- a hash.
+local LAZY_NUMBERS = { 'grain', 'offset', 'holders', 'lanes', 'max_ms', 'max_running', 'deferred', 'prefer',
+  'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
 Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'ties' }
 for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
 
-local LAZY = { __index = function(job, name)
-  if name == 'unsaved' then return nil end
-  local values = call('HMGET', job_key(job.id), unpack(LAZY_NUMBERS))
-  for i, later in ipairs(LAZY_NUMBERS) do
-    local number = number_in(values[i])
-    if not number then error({ broken = job.id, why = later .. ' is no number' }) end
-    if rawget(job, later) == nil then job[later] = number end
+-- Adds the numbers of LAZY_NUMBERS, whose values these are, to a job.
+local function add_lazy_numbers(job, values)
+  for i = 1, #LAZY_NUMBERS do
+    local name, number = LAZY_NUMBERS[i], number_in(values[i])
+    if not number then error({ broken = job.id, why = name .. ' is no number' }) end
+    if rawget(job, name) == nil then job[name] = number end
   end
+  if job.holders % 1 ~= 0 or job.lanes % 1 ~= 0 or job.grain < 1 then
+    error({ broken = job.id, why = 'holders, lanes or grain are no such numbers' })
+  end
+end
+
+local LAZY = { __index = function(job, name)
+  add_lazy_numbers(job, call('HMGET', job_key(job.id), unpack(LAZY_NUMBERS)))
   return rawget(job, name)
 end }
 
 -- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5], ties = values[6] or '',
+    tenant = values[5], ties = values[6] or '', unsaved = false, is_nowhere = false,
     -- Places for all NUMBERS, so that the table does not grow three times.
-    total = 0, cursor = 0, done = 0, grain = 0, seq = 0, est_ms = 0, load = 0, holders = 0, max_ms = 0, ttl_ms = 0,
-    small = 0, created = 0, started = 0, timeout_ms = 0, backlog = 0, offset = 0, lanes = 0, max_running = 0,
-    deferred = 0 }
+    total = 0, cursor = 0, done = 0, seq = 0, est_ms = 0, load = 0, ttl_ms = 0, small = 0, created = 0, started = 0,
+    timeout_ms = 0, backlog = 0 }
   for i = 1, #NUMBERS do
     local number = number_in(values[i + 6])
     if not number then return nil, NUMBERS[i] .. ' is no number' end
@@ -50,11 +56,21 @@ function Jobs.parse(id, values)
     return nil, 'it has no kind, tenant or queue'
   end
   local low, high = math.min(job.done, job.cursor), math.max(job.done, job.cursor)
-  if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 or job.grain < 1 then
-    return nil, 'done, cursor, total and grain do not fit each other'
+  if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 then
+    return nil, 'done, cursor and total do not fit each other'
   end
-  if job.holders % 1 ~= 0 or job.lanes % 1 ~= 0 then return nil, 'holders or lanes are not integers' end
   return setmetatable(job, LAZY)
+end
+
+-- A new job by its fields, or nil; and why it is none.
+function Jobs.new(id, fields)
+  local values, lazy = {}, {}
+  for i = 1, #Jobs.FIELDS do values[i] = fields[Jobs.FIELDS[i]] or false end
+  local job, why = Jobs.parse(id, values)
+  if not job then return nil, why end
+  for i = 1, #LAZY_NUMBERS do lazy[i] = fields[LAZY_NUMBERS[i]] or false end
+  add_lazy_numbers(job, lazy)
+  return job
 end
 
 -- Another job by its id, or nil; and why it is broken, if it is.
@@ -87,13 +103,18 @@ end
 
 -- Fields of a job's hash that its next `save` writes, all in one command: what a command costs is mostly its call.
 function Jobs.set(job, ...)
-  job.unsaved = job.unsaved or {}
-  for _, word in ipairs({ ... }) do table.insert(job.unsaved, word) end
+  local words, unsaved = { ... }, job.unsaved
+  if not unsaved then
+    job.unsaved = words
+    return
+  end
+  local count = #unsaved
+  for i = 1, #words do unsaved[count + i] = words[i] end
 end
 
 function Jobs.save(job)
   if job.unsaved then call('HSET', job_key(job.id), unpack(job.unsaved)) end
-  job.unsaved = nil
+  job.unsaved = false
 end
 
 -- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
@@ -148,17 +169,13 @@ function Jobs.emit(job, what, ...)
   if call('XLEN', events) > most then thin_events(job.id, math.floor(most / 2)) end
 end
 
--- Histograms: of each label the count of each upper bound in seconds, the sum in ms and the count.
+-- Histograms: of each label the count of each upper bound in seconds, and the sum in ms.
 function Jobs.observe(hash, label, ms)
   ms = math.max(ms, 0) -- the clock may have stepped back in between
-  for _, bound in ipairs(BOUNDS) do
-    if ms <= bound * 1000 then
-      call('HINCRBY', PREFIX .. hash, label .. '|' .. bound, 1)
-      break
-    end
-  end
+  local i = 1
+  while BOUNDS[i] and ms > BOUNDS[i] * 1000 do i = i + 1 end
+  call('HINCRBY', PREFIX .. hash, label .. '|' .. (BOUND_NAMES[i] or 'inf'), 1)
   call('HINCRBY', PREFIX .. hash, label .. '|sum', decimal(ms))
-  call('HINCRBY', PREFIX .. hash, label .. '|count', 1)
 end
 
 -- ct:deadlines: when a running job with a timeout fails. Its time stands still while it is paused, and begins anew
@@ -215,8 +232,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   end
   Jobs.account(job)
   Jobs.save(job)
-  call(Jobs.ACTIVE[state] and 'SADD' or 'SREM', PREFIX .. 'running', job.id)
-  if not Jobs.PENDABLE[state] then Queues.unpend(job) end
+  if not Jobs.PENDABLE[state] and not job.is_nowhere then Queues.unpend(job) end
   if Jobs.TERMINAL[state] then
     call('ZADD', PREFIX .. 'expiry', decimal(now_ms + job.ttl_ms), job.id)
     call('HINCRBY', PREFIX .. 'ended', job.kind .. '|' .. state, 1)
@@ -225,7 +241,7 @@ function Jobs.set_state(job, state, now_ms, ...)
       Usage.add(job, now_ms, 'jobs|' .. job.kind, 1)
       Caps.weigh_job(job.tenant, job.id)
     end
-    call('ZREM', PREFIX .. 'later', job.id)
+    if not job.is_nowhere then call('ZREM', PREFIX .. 'later', job.id) end
   elseif had_ended then
     call('ZREM', PREFIX .. 'expiry', job.id)
   end

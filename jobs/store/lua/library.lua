@@ -43,9 +43,23 @@ local LEASE_TTL_MS, PROGRAM_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS =
 --   is_full: called to serve a full Redis, which takes no new work
 --   job_id: the job that the call is about; broken: jobs that it cannot use, by id
 --   taken: NEXT's answer, when it runs again without a broken job
+--   texts: of numbers
 local State
 
-local function decimal(number) return string.format(number % 1 == 0 and '%d' or '%.0f', number) end -- '%.0f' is slow
+--- Integers below this are converted once for the lifetime of the library.
+local SMALL = 1000
+local TEXT_OF, NUMBER_OF = {}, {}
+
+-- A number as text. A format takes as long as half a command, and a call writes the same time several times.
+local function decimal(number)
+  local texts = State.texts
+  local text = TEXT_OF[number] or texts[number]
+  if text then return text end
+  local is_whole = number % 1 == 0
+  text = string.format(is_whole and '%d' or '%.0f', number) -- '%.0f' is slow
+  if is_whole and number >= 0 and number < SMALL then TEXT_OF[number] = text else texts[number] = text end
+  return text
+end
 
 local function job_key(id, part) return PREFIX .. 'job:' .. id .. (part and (':' .. part) or '') end
 
@@ -59,8 +73,12 @@ end
 -- A number as stored, 0 if there is none; nil for what is no number. Infinities and NaN minus themselves are not 0.
 local function number_in(value)
   if not value then return 0 end
-  local number = tonumber(value)
-  return number and number - number == 0 and number or nil
+  local number = NUMBER_OF[value]
+  if number then return number end
+  number = tonumber(value)
+  if not number or number - number ~= 0 then return nil end
+  if number >= 0 and number < SMALL and decimal(number) == value then NUMBER_OF[value] = number end
+  return number
 end
 
 local function read_number(command, ...) return tonumber(call(command, ...) or 0) or 0 end
@@ -88,7 +106,8 @@ local function run(handler, args, is_read_only)
     cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
       type, unpack = globals()
   end
-  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, left = {}, told = 0, steps = 0 }
+  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, left = {}, texts = {}, told = 0,
+    steps = 0 }
   for _ = 1, 100 do
     local ok, answer = pcall(handler, args)
     if ok then return answer end

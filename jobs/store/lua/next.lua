@@ -4,9 +4,8 @@
 local TAKE_MS = 100
 
 local function answer(turn, reply)
-  if reply[1] ~= 'hold' then Slots.finish(turn.worker) end
-  -- A bell that was popped for work which this worker does not take must ring again.
-  if turn.popped ~= '' then Queues.level(turn.popped) end
+  if State.had_slot and reply[1] ~= 'hold' then Slots.finish(turn.worker) end
+  if turn.popped ~= '' then Queues.level_popped(turn.popped) end
   Queues.level_now()
   return reply
 end
@@ -31,36 +30,36 @@ local function take_one(turn, job, token, is_further_lane)
   Jobs.set(job, 'cursor', decimal(job.total))
   Jobs.start(job, turn.now_ms)
   Queues.set_later(job, turn.now_ms + turn.ttl)
-  local spec, taken = call('HGET', job_key(job.id), 'spec'), State.taken
-  for _, item in ipairs({ job.id, token, job.kind, spec, decimal(job.total), decimal(job.est_ms) }) do
-    taken[#taken + 1] = item
-  end
+  local taken = State.taken
+  local last = #taken
+  taken[last + 1], taken[last + 2], taken[last + 3] = job.id, token, job.kind
+  taken[last + 4] = call('HGET', job_key(job.id), 'spec')
+  taken[last + 5], taken[last + 6] = decimal(job.total), decimal(job.est_ms)
   return billed
 end
 
 -- Takes small jobs. The lanes of a worker compute them one after the other: they occupy no more lanes than it has, and
 -- if the tenant may use fewer, there are only as many jobs.
-local function take(turn, queue, job, tokens)
+local function take(turn, queue, job)
   local payer, name = job, Tenants.exist() and job.tenant or nil
   local free = name and Tenants.free_lanes(name, turn.now_ms) or math.huge
-  local most = free < turn.lanes and math.min(math.max(free, 1), #tokens) or #tokens
+  local most = free < turn.lanes and math.min(math.max(free, 1), turn.take) or turn.take
   local count, budget, billed = 0, TAKE_MS * turn.lanes, 0
   State.taken = { 'take' }
   while is_untouched_small(job) and count < most do
     if count > 0 and (budget <= 0 or Turns.has_no_gpu(turn, name)) then break end
     count = count + 1
-    billed = billed + take_one(turn, job, tokens[count], count <= turn.lanes)
+    billed = billed + take_one(turn, job, turn.token .. 'x' .. decimal(count), count <= turn.lanes)
     budget = budget - job.est_ms
     job = Turns.first(turn, queue, name)
   end
   if name then Tenants.bill(payer, billed) end
-  Queues.level(queue)
+  Queues.level(queue, -count)
   return State.taken
 end
 
-local function give(turn, job, queue, tokens)
-  tokens = is_untouched_small(job) and cjson.decode(tokens) or {}
-  if #tokens > 0 then return take(turn, queue, job, tokens) end
+local function give(turn, job, queue)
+  if turn.take > 0 and is_untouched_small(job) then return take(turn, queue, job) end
   Queues.level(queue, -Queues.step_out(queue, job.tenant, job.id))
   return hold(turn, job)
 end
@@ -69,42 +68,31 @@ end
 -- come first: jobs of a saturated device, which come back after each turn, would keep those of `any` waiting for ever.
 local function oldest(turn, rank)
   local best, earliest, where
-  for _, queue in ipairs(turn.queues) do
-    if turn.rank[queue] == rank then
-      local job, position = Turns.first(turn, queue)
-      if job and (not best or position < earliest) then best, earliest, where = job, position, queue end
-    end
+  for _, queue in ipairs(turn.listened.at_rank[rank]) do
+    local job, position = Turns.first(turn, queue)
+    if job and (not best or position < earliest) then best, earliest, where = job, position, queue end
   end
   return best, where
 end
 
 -- Without a bell, most often nothing waits: one call says so of all queues.
 local function does_any_wait(turn)
-  if turn.popped ~= '' then return true end
-  local indexes = {}
-  for at, queue in ipairs(turn.queues) do indexes[at] = PREFIX .. 'pending:' .. queue end
-  return call('EXISTS', unpack(indexes)) > 0
+  return turn.popped ~= '' or call('EXISTS', unpack(turn.listened.pending)) > 0
 end
 
 -- The first rank at which something may wait or be held: most often nothing does in the first half of the queues, and
 -- one call says so of all of them.
 local function first_rank(turn)
-  local middle, places = turn.rank[turn.queues[math.ceil((#turn.queues + 1) / 2)]] or 1, {}
-  for _, queue in ipairs(turn.queues) do
-    if turn.rank[queue] < middle then
-      places[#places + 1] = PREFIX .. 'pending:' .. queue
-      places[#places + 1] = PREFIX .. 'holding:' .. queue
-    end
-  end
-  return (not places[1] or call('EXISTS', unpack(places)) == 0) and middle or 1
+  local upper = turn.listened.upper
+  return (not upper[1] or call('EXISTS', unpack(upper)) == 0) and turn.listened.middle or 1
 end
 
 -- The answer at one rank, or nil if nothing waits there. claimed: the job that the runner is kept for. is_first:
 -- nothing of a higher rank is held.
-local function answer_at(turn, rank, claimed, is_first, tokens)
+local function answer_at(turn, rank, claimed, is_first)
   if claimed and turn.rank[claimed.queue] == rank then
     local above = not is_first and Help.find(turn, rank)
-    return above and hold(turn, above) or give(turn, claimed, claimed.queue, tokens)
+    return above and hold(turn, above) or give(turn, claimed, claimed.queue)
   end
   local job, queue, given
   if Tenants.exist() then job, queue, given = Order.fairest(turn, rank) else job, queue = oldest(turn, rank) end
@@ -116,21 +104,20 @@ local function answer_at(turn, rank, claimed, is_first, tokens)
     if other then return hold(turn, other) end
     Order.advance(turn, Queues.class_of(queue), given)
   end
-  return give(turn, job, queue, tokens)
+  return give(turn, job, queue)
 end
 
--- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json) labels replicas
+-- NEXT worker popped lanes ttl slot_ttl queues(json) token take kinds(json) offer(json) labels replicas
 -- -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining} Small jobs are taken up
--- to TAKE_MS of estimated work a lane. popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id.
--- tokens: how many small jobs to take, and their leases' names. kinds: the version of each kind's model that this
+-- to TAKE_MS of estimated work a lane. popped: the queue whose wake-up RQ has just taken, or ''. take: how many small
+-- jobs to take at most; token: how the names of their leases begin. kinds: the version of each kind's model that this
 -- worker computes; '' for any. What it lacks is left to others. offer: what a runner has free, and the only tenant
 -- whose jobs it may take, if any; '' for other workers. labels: of its host, as labels_of reads them. replicas: 1 from
 -- a runner that has no slot free, and starts replicas of services alone.
 local function next_job(args)
-  local turn, tokens = Turns.new(args), args[8]
-  if turn.bell ~= '' then call('DEL', 'rq:job:' .. turn.bell) end
+  local turn = Turns.new(args)
   Queues.level_later() -- the job that is taken most often silences the bell of the one that is parked
-  Slots.park(turn.worker, turn.now_ms)
+  State.had_slot = Slots.park(turn.worker, turn.now_ms) or State.had_slot
   if State.taken and #State.taken > 1 then return answer(turn, State.taken) end
 
   local row = redis.pcall('HMGET', PREFIX .. 'worker:' .. turn.worker, 'drain', 'device', 'reserved', 'labels')
@@ -139,20 +126,20 @@ local function next_job(args)
   if turn.runs_programs then Offers.read(turn, args[10] or '', row[3]) end
   if turn.runs_programs and turn.kinds and args[12] == '1' then
     local replica = Offers.replica(turn)
-    return answer(turn, replica and give(turn, replica, replica.queue, tokens) or { 'none' })
+    return answer(turn, replica and give(turn, replica, replica.queue) or { 'none' })
   end
   Queues.call_back(turn.kinds)
   if turn.runs_programs and not turn.is_plain then Offers.call_back(turn) end
   local claimed = turn.runs_programs and Offers.claimed(turn)
-  if claimed and turn.kept.all then return answer(turn, give(turn, claimed, claimed.queue, tokens)) end
+  if claimed and turn.kept.all then return answer(turn, give(turn, claimed, claimed.queue)) end
   if not turn.is_plain and (Tenants.exist() or call('EXISTS', PREFIX .. 'aged') == 1) then
     local aged, queue = Order.aged(turn)
-    if aged then return answer(turn, give(turn, aged, queue, tokens)) end
+    if aged then return answer(turn, give(turn, aged, queue)) end
   end
   if does_any_wait(turn) then
     local from = first_rank(turn)
-    for rank = from, #turn.queues do
-      local reply = answer_at(turn, rank, claimed, rank == from, tokens)
+    for _, rank in ipairs(turn.listened.ranks) do
+      local reply = rank >= from and answer_at(turn, rank, claimed, rank == from)
       if reply then return answer(turn, reply) end
     end
   end

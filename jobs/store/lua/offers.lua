@@ -59,7 +59,7 @@ end
 function Offers.call_back(turn)
   for _, name in ipairs(call('SMEMBERS', PREFIX .. 'unfit')) do
     local queue, kind, version, requirements = string.match(name, '^(.-):([^|]*)|([^|]*)|?(.*)$')
-    local has_kind = queue and (not turn.kinds or (turn.kinds[kind] and decimal(turn.kinds[kind]) == version))
+    local has_kind = queue and (not turn.kinds or turn.kinds[kind] == version)
     if has_kind and fits(turn, requirements) then call_one_back(turn, name, queue) end
   end
 end

@@ -38,15 +38,13 @@ end
 -- the job, its queue, and what its tenant was given.
 function Order.fairest(turn, rank)
   local best, earliest, given, where
-  for _, queue in ipairs(turn.queues) do
-    if turn.rank[queue] == rank then
-      each_head(turn, queue, function(job, position, finish)
-        if not best or finish < given or (finish == given and position < earliest) then
-          best, earliest, given, where = job, position, finish, queue
-        end
-        return true
-      end)
-    end
+  for _, queue in ipairs(turn.listened.at_rank[rank]) do
+    each_head(turn, queue, function(job, position, finish)
+      if not best or finish < given or (finish == given and position < earliest) then
+        best, earliest, given, where = job, position, finish, queue
+      end
+      return true
+    end)
   end
   return best, where, given
 end

@@ -5,35 +5,55 @@ Queues.CLASSES = { interactive = 1, high = 2, normal = 3, low = 4 }
 --- Jobs of one kind that a worker brings back at once from `lacked`.
 Queues.CALLED_BACK = 32
 
--- The priority of a queue.
-function Queues.class_of(queue) return string.match(queue, '%.(.*)$') end
+-- Priorities by queue, as far as they were asked for.
+local CLASS_OF = {}
 
--- Bells: RQ's queue length is the number of jobs that wait for a worker. A bell is a copy of a job that RQ made itself.
-function Queues.ring(queue)
-  local id = 'bell-' .. decimal(call('INCR', PREFIX .. 'bells'))
-  call('COPY', PREFIX .. 'bell:' .. queue, 'rq:job:' .. id)
-  call('EXPIRE', 'rq:job:' .. id, 86400)
-  call('RPUSH', 'rq:queue:' .. queue, id)
+-- The priority of a queue.
+function Queues.class_of(queue)
+  if not CLASS_OF[queue] then
+    local class = string.match(queue, '%.(.*)$')
+    if not Queues.CLASSES[class] then return class end
+    CLASS_OF[queue] = class
+  end
+  return CLASS_OF[queue]
+end
+
+-- Adds wake-ups: RQ's queue length is the number of jobs that wait for a worker. All wake-ups have the id of one job
+-- that RQ made itself.
+function Queues.ring(queue, count)
+  local ids = {}
+  for i = 1, math.min(count, 1000) do ids[i] = 'bell' end
+  if ids[1] then call('RPUSH', 'rq:queue:' .. queue, unpack(ids)) end
+end
+
+local function silence(queue, count)
+  if count > 0 then call('RPOP', 'rq:queue:' .. queue, decimal(math.min(count, 1000))) end
 end
 
 -- Jobs of tenants that use all their lanes, or that hosts with these labels may not compute: they wait, and ring for
 -- nobody. Without labels: that any host may not.
 function Queues.capped_out(queue, labels) return Tenants.exist() and Tenants.capped_out(queue, labels) or 0 end
 
--- Makes the number of bells that of the jobs that wait for a worker. change: jobs that the queue has got more, where
--- that is known.
+-- Makes the number of wake-ups that of the jobs that wait for a worker. change: jobs that the queue has got more, where
+-- that is known and no tenant's jobs wait without a wake-up. SWEEP counts them once a second.
 function Queues.level(queue, change)
   if State.unlevelled then
     State.unlevelled[queue] = (State.unlevelled[queue] or 0) + (change or math.huge)
     return
   end
-  local waiting = call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.capped_out(queue)
-  local short = waiting - call('LLEN', 'rq:queue:' .. queue)
-  for _ = 1, math.min(short, 1000) do Queues.ring(queue) end
-  for _ = 1, math.min(-short, 1000) do
-    local bell = call('RPOP', 'rq:queue:' .. queue)
-    if bell then call('DEL', 'rq:job:' .. bell) end
+  if not change or change == math.huge or Tenants.exist() then
+    local waiting = call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.capped_out(queue)
+    change = waiting - call('LLEN', 'rq:queue:' .. queue)
   end
+  Queues.ring(queue, change)
+  silence(queue, -change)
+end
+
+-- A wake-up was popped. If jobs were taken from its queue, one of them was that for which it stood; else it must ring
+-- again for what this worker does not take.
+function Queues.level_popped(queue)
+  local change = State.unlevelled[queue]
+  Queues.level(queue, change and change < 0 and 1 or nil)
 end
 
 -- From now on until `level_now`, queues are only noted: most often the changes of one call add up to nothing.
@@ -43,7 +63,7 @@ function Queues.level_now()
   local some = State.unlevelled or {}
   State.unlevelled = nil
   for queue, change in pairs(some) do
-    if change ~= 0 then Queues.level(queue) end
+    if change ~= 0 then Queues.level(queue, change) end
   end
 end
 
@@ -102,7 +122,7 @@ function Queues.pend(job)
 end
 
 function Queues.unpend(job)
-  if Queues.step_out(job.queue, job.tenant, job.id) == 1 then Queues.level(job.queue) end
+  if Queues.step_out(job.queue, job.tenant, job.id) == 1 then Queues.level(job.queue, -1) end
   call('ZREM', PREFIX .. 'lacked:' .. Queues.lacked_member(job), job.id)
   if Programs.is_program(job) then Reservations.forget_wait(job.id) end
   local requirements = Programs.requirements_of(job)
@@ -124,7 +144,7 @@ function Queues.call_back(kinds)
   if State.none_lacked then return end
   for _, name in ipairs(call('SMEMBERS', PREFIX .. 'lacked')) do
     local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
-    if queue and (not kinds or (kinds[kind] and decimal(kinds[kind]) == version)) then
+    if queue and (not kinds or kinds[kind] == version) then
       local back = call('ZPOPMIN', PREFIX .. 'lacked:' .. name, Queues.CALLED_BACK)
       for i = 1, #back, 2 do Queues.line_up(queue, Jobs.tenant_of(back[i]), back[i], back[i + 1]) end
       if #back < 2 * Queues.CALLED_BACK then call('SREM', PREFIX .. 'lacked', name) end
@@ -181,5 +201,5 @@ function Queues.ring_for_help(job, most)
   local live = call('ZCARD', PREFIX .. (device == 'any' and 'workers' or 'workers:' .. device)) - runners
   local idle = live - call('LLEN', 'rq:queue:' .. job.queue)
   if idle > 0 and most > 0 then idle = idle - count_held_slots(device, runners) end
-  for _ = 1, math.min(idle, most, 1000) do Queues.ring(job.queue) end
+  Queues.ring(job.queue, math.min(idle, most))
 end

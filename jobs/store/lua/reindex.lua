@@ -34,7 +34,6 @@ local function place_by_state(job)
     if state ~= job.state then call('ZREM', PREFIX .. 'in:' .. state, job.id) end
   end
   call('ZADD', PREFIX .. 'in:' .. job.state, decimal(job.seq), job.id)
-  call(Jobs.ACTIVE[job.state] and 'SADD' or 'SREM', PREFIX .. 'running', job.id)
 end
 
 local function place_by_tenant(job)

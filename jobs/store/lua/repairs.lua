@@ -70,7 +70,6 @@ local function remove_from_indexes(id)
   end
   call('ZREM', PREFIX .. 'later', id)
   call('ZREM', PREFIX .. 'deadlines', id)
-  call('SREM', PREFIX .. 'running', id)
 end
 
 -- Fails a job. Returns whether that could be written.

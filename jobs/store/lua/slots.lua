@@ -4,15 +4,18 @@
 function Slots.finish(worker) call('ZREM', PREFIX .. 'slots', worker) end
 
 -- Takes the job out of a worker's slot, which the caller ends or gives another; the job goes where somebody finds it.
+-- Returns whether it had a slot.
 function Slots.park(worker, now_ms)
   local text = call('HGET', PREFIX .. 'slotjob', worker)
+  if not text then return false end
   call('HDEL', PREFIX .. 'slotjob', worker)
-  if not text then return end
   local id, lanes = string.match(text, '^(.*)|(%d+)$')
   local job = id and Jobs.find(id)
-  if not job then return end
-  Jobs.count_holders(job, -1, -lanes)
-  Queues.rest(job, now_ms)
+  if job then
+    Jobs.count_holders(job, -1, -lanes)
+    Queues.rest(job, now_ms)
+  end
+  return true
 end
 
 -- HOLD worker slot_ttl -> 1 | 0 when the slot was reaped

@@ -59,12 +59,12 @@ end
 local function new_job(id, idem, given, args, now_ms)
   local seq = call('INCR', PREFIX .. 'seq')
   given.seq, given.created = seq, now_ms
-  local values = {}
-  for i, name in ipairs(Jobs.FIELDS) do values[i] = given[name] or false end
-  local job, why = Jobs.parse(id, values)
+  local job, why = Jobs.new(id, given)
   if not job then return nil, why end
-  job.unsaved = { 'state', job.state, 'queue', job.queue, 'idem', idem, 'seq', decimal(seq), 'created', decimal(now_ms),
-    'cursor', 0, 'done', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', job.tenant, unpack(args, 8) }
+  -- What every function reads is first: Redis looks for it from the beginning of a hash.
+  job.unsaved = { 'state', job.state, 'queue', job.queue, 'tenant', job.tenant, 'seq', decimal(seq), 'created',
+    decimal(now_ms), 'cursor', '0', 'done', '0', 'load', '0', 'idem', idem, 'holders', '0', 'lanes', '0',
+    unpack(args, 8) }
   if job.ties ~= '' then Jobs.set(job, 'ties', job.ties) end
   return job
 end
@@ -78,7 +78,7 @@ local function place(job, plan, refused)
   else
     if Tenants.exist() then Admission.update(job, 'queued') end
     Queues.line_up(job.queue, job.tenant, job.id, job.seq)
-    Queues.level(job.queue)
+    Queues.level(job.queue, 1)
     if Tenants.exist() and Tenants.bars(job.tenant) then Tenants.ring_for_labelled(job.queue) end
   end
 end
@@ -97,9 +97,13 @@ local function submit(args)
   for i = 8, #args, 2 do given[args[i]] = args[i + 1] end
   local answer = idem ~= '' and answer_of_key(idem, digest) or given.workflow and refusal_of_workflow(id, given)
   if answer then return answer end
-  if call('EXISTS', job_key(id), PREFIX .. 'damaged') > 0 then
+  -- Most often none of these is there: one call says so.
+  if call('EXISTS', job_key(id), PREFIX .. 'damaged', PREFIX .. 'shares') > 0 then
     if call('EXISTS', job_key(id)) == 1 then return answer_of_id(id, owner, given) end
-    return Repairs.refusal()
+    local refused = Repairs.refusal()
+    if refused then return refused end
+  else
+    State.tenants_exist = false
   end
   local plan, unknown
   if given.after or given.after_any then

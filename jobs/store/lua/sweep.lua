@@ -81,14 +81,18 @@ local function check_running_job(job, now_ms)
   if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then look_at(job, now_ms) end
 end
 
--- Looks at about 32 running jobs: an append-only file without its last lines may have left some where nobody looks.
-local function check_running_jobs(now_ms)
-  local place, running = PREFIX .. 'sweep', PREFIX .. 'running'
-  local scan = call('SSCAN', running, cursor_at(place), 'COUNT', 32)
-  call('SET', place, scan[1])
-  for _, id in ipairs(scan[2]) do
-    local job = Jobs.find(id)
-    if job then check_running_job(job, now_ms) else call('SREM', running, id) end
+-- Looks at about 32 jobs of each active state: an append-only file without its last lines may have left some where
+-- nobody looks.
+local function check_active_jobs(now_ms)
+  for state in pairs(Jobs.ACTIVE) do
+    local place, jobs = PREFIX .. 'sweep:' .. state, PREFIX .. 'in:' .. state
+    local scan = call('ZSCAN', jobs, cursor_at(place), 'COUNT', 32)
+    call('SET', place, scan[1])
+    for i = 1, #scan[2], 2 do
+      local id = scan[2][i]
+      local job = Jobs.find(id)
+      if job then check_running_job(job, now_ms) else call('ZREM', jobs, id) end
+    end
   end
 end
 
@@ -264,7 +268,7 @@ local function sweep(args)
   local slots = end_slots(now_ms)
   local due = look_at_due_jobs(now_ms)
   end_late_jobs(now_ms)
-  check_running_jobs(now_ms)
+  check_active_jobs(now_ms)
   move_from_gpus(queues, now_ms)
   call_up(now_ms)
   if Tenants.exist() then

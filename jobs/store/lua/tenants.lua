@@ -60,7 +60,7 @@ end
 -- A job that not every worker may take rings once for those that are idle: who may not take it rings for nobody else.
 function Tenants.ring_for_labelled(queue)
   local idle = call('ZCARD', PREFIX .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
-  for _ = 1, math.min(idle, TENANTS_TRIED) do Queues.ring(queue) end
+  Queues.ring(queue, math.min(idle, TENANTS_TRIED))
 end
 
 -- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
@@ -161,7 +161,7 @@ function Tenants.note_cap(name, now_ms)
   elseif call('SREM', PREFIX .. 'capped', name) == 1 then
     for _, queue in ipairs(EVERY_QUEUE) do
       local waiting = call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
-      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.ring(queue) end
+      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.ring(queue, 1) end
     end
   end
 end

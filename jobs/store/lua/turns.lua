@@ -3,17 +3,75 @@
 --- Heads of queues at which one NEXT looks.
 local LOOKS = 100
 
+--- Arguments of which the library remembers what they mean: workers name the same queues and kinds each time.
+local REMEMBERED = 100
+
+-- Returns a function that does as `read`, and does it once for equal texts. Nobody may change what it returns.
+local function remember(read)
+  local known, count = {}, 0
+  return function(text)
+    if known[text] == nil then
+      if count == REMEMBERED then known, count = {}, 0 end
+      known[text], count = read(text), count + 1
+    end
+    return known[text]
+  end
+end
+
+-- Queues in the order of a worker: those of each rank, which is the first place of a queue of their priority, and the
+-- keys that tell at once whether something waits or is held there.
+local read_queues = remember(function(text)
+  local listened = { queues = cjson.decode(text), rank = {}, ranks = {}, at_rank = {}, pending = {}, upper = {},
+    held_before = {}, runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
+  local rank_of = {}
+  for i, queue in ipairs(listened.queues) do
+    local class = Queues.class_of(queue)
+    local rank = rank_of[class] or i
+    if rank == i then
+      rank_of[class], listened.at_rank[i] = i, {}
+      table.insert(listened.ranks, i)
+    end
+    listened.rank[queue] = rank
+    table.insert(listened.at_rank[rank], queue)
+    table.insert(listened.pending, PREFIX .. 'pending:' .. queue)
+  end
+  listened.middle = listened.rank[listened.queues[math.ceil((#listened.queues + 1) / 2)]] or 1
+  for _, queue in ipairs(listened.queues) do
+    if listened.rank[queue] < listened.middle then
+      table.insert(listened.upper, PREFIX .. 'pending:' .. queue)
+      table.insert(listened.upper, PREFIX .. 'holding:' .. queue)
+    end
+  end
+  return listened
+end)
+
+-- The version of each kind's model, as text.
+local read_kinds = remember(function(text)
+  local kinds = cjson.decode(text)
+  for kind, version in pairs(kinds) do kinds[kind] = decimal(version) end
+  return kinds
+end)
+
+-- Keys that are there if a worker has held a job of a rank before `above`.
+function Turns.held_before(turn, above)
+  local places = turn.listened.held_before[above]
+  if not places then
+    places = {}
+    for _, queue in ipairs(turn.queues) do
+      if turn.rank[queue] < above then places[#places + 1] = PREFIX .. 'holding:' .. queue end
+    end
+    turn.listened.held_before[above] = places
+  end
+  return places
+end
+
 -- Begins the turn of a worker, by the arguments of NEXT.
 function Turns.new(args)
-  local turn = { worker = args[1], popped = args[2], bell = args[3], lanes = tonumber(args[4]), ttl = tonumber(args[5]),
-    slot_ttl = tonumber(args[6]), queues = cjson.decode(args[7]), now_ms = now(), looks = LOOKS, rank = {},
-    kinds = args[9] ~= '' and cjson.decode(args[9]) or nil,
-    runs_programs = string.find(args[7], '"runner.', 1, true) ~= nil }
-  for at, queue in ipairs(turn.queues) do
-    local priority = Queues.class_of(queue)
-    turn.rank[queue] = turn.rank[priority] or at
-    turn.rank[priority] = turn.rank[queue]
-  end
+  local listened = read_queues(args[6])
+  local turn = { worker = args[1], popped = args[2], lanes = tonumber(args[3]), ttl = tonumber(args[4]),
+    slot_ttl = tonumber(args[5]), listened = listened, queues = listened.queues, rank = listened.rank,
+    token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
+    looks = LOOKS, runs_programs = listened.runs_programs }
   -- Most often no tenant is registered, no job has aged and none is lacked: one call says so.
   turn.is_plain = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'lacked') == 0
     and not (turn.runs_programs and call('EXISTS', PREFIX .. 'unfit') == 1)
@@ -43,7 +101,7 @@ function Turns.is_spent(turn, job)
 end
 
 function Turns.has_kind(turn, job)
-  return not turn.kinds or (turn.kinds[job.kind] and decimal(turn.kinds[job.kind]) == job.version)
+  return not turn.kinds or turn.kinds[job.kind] == job.version
 end
 
 -- Whether this worker has what a job needs.

@@ -2,7 +2,8 @@
 
 -- ct:usage:{tenant}: what a tenant's jobs used, by day|what. A counter that is full stops nothing.
 function Usage.add(job, now_ms, what, amount)
-  local field = decimal(math.floor(now_ms / DAY_MS)) .. '|' .. what
+  State.day = State.day or decimal(math.floor(now_ms / DAY_MS)) .. '|'
+  local field = State.day .. what
   local sum = redis.pcall('HINCRBY', PREFIX .. 'usage:' .. job.tenant, field, decimal(amount))
   if sum == amount then call('SADD', PREFIX .. 'usages', job.tenant) end -- the first of the day
 end
