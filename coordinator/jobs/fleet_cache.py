@@ -71,6 +71,7 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     cordoned = [(name, fields) for name, fields in known if fields.get(b"cordoned")]
     sound = [(name, fields) for name, fields in known if not fields.get(b"cordoned")]
     able = [(name, fields) for name, fields in sound if fields.get(b"state") != b"parked"]
+    starting = [(name, fields[b"device"]) for name, fields in able if fields.get(b"state") == b"starting"]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
     for device, has_lanes, is_idle, text, versions in skipped.readable("worker", able, _ability):
@@ -90,7 +91,7 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
         resting=dict(skipped.readable("worker", resting, _resting)),
         parked=len(sound) - len(able), cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
         drained=Counter(skipped.readable("worker", drained, _device)),
-        workers=count, idle=idle, lanes=lanes,
+        workers=count, idle=idle, lanes=lanes, starting=Counter(skipped.readable("worker", starting, _device)),
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),

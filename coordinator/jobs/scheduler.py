@@ -25,8 +25,9 @@ SMALL_SECONDS = 0.05
 class Fleet:
     """Live workers and waiting work, as far as decisions need them."""
 
-    #: Live workers by device, and those of them that compute nothing; empty: unknown.
+    #: Live workers by device, those of them that are not ready yet, and those that compute nothing; empty: unknown.
     workers: Mapping[Device, int] = field(default_factory=dict)
+    starting: Mapping[Device, int] = field(default_factory=dict)
     idle: Mapping[Device, int] = field(default_factory=dict)
     #: Lanes of live workers by device.
     lanes: Mapping[Device, int] = field(default_factory=dict)
@@ -408,4 +409,7 @@ def _in_turn(queue: str, kind: str, place: Place, before: int, fleet: Fleet, nee
         return f"{place.tenants_before} other {several} first; {turn}"
     if before or kind in registry.endless():  # a runner with room takes a replica within seconds
         return turn
+    mine = devices_of(queue)
+    if 0 < _count(fleet.workers, mine) == _count(fleet.starting, mine):
+        return f"no worker is ready yet, but some are starting; {turn}"
     return f"every worker is busy; {turn}{_more_room(queue, kind, needed)}"

@@ -64,6 +64,14 @@ def test_live_workers_that_are_drained_are_counted_apart(any_redis_url: str) -> 
     assert (fleet.workers, fleet.drained, fleet.lanes) == ({Device.CPU: 1}, {Device.CPU: 1}, {Device.CPU: 2})
 
 
+def test_live_workers_that_are_starting_are_known(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url))
+    for name, state in (("a", "starting"), ("b", "idle")):
+        store.fleet.heartbeat(name, store.fleet.birth(), {"device": "cpu", "lanes": 2, "state": state, "kinds": "{}"})
+    fleet = Queries(store, Settings()).fleet_cache.get()
+    assert (fleet.workers, fleet.starting) == ({Device.CPU: 2}, {Device.CPU: 1})
+
+
 def test_runners_that_take_no_work_are_known_with_what_they_have_and_why(any_redis_url: str) -> None:
     store = Store(connection.connect(any_redis_url))
     offer = {"cpus": 2, "memory_mib": 1000, "gpus": [], "host": "h", "labels": []}

@@ -145,6 +145,16 @@ def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, w
     assert reason is None if words is None else words in (reason or "")
 
 
+def test_a_job_says_that_workers_are_starting_if_none_is_ready() -> None:
+    fleet = Fleet(workers={CPU: 2}, lanes={CPU: 4}, starting={CPU: 2})
+    words = "no worker is ready yet, but some are starting; it is next in the queue cpu.normal"
+    assert scheduler.waiting_because("queued", "cpu.normal", Place(before=0), 0, fleet) == words
+    fleet = replace(fleet, starting={CPU: 1})
+    assert "every worker is busy" in (
+        scheduler.waiting_because("queued", "cpu.normal", Place(before=0), 0, fleet) or ""
+    )
+
+
 @pytest.mark.parametrize(
     ("load", "before", "words"),
     [
