@@ -49,7 +49,7 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
     """Decide what runs, and take its ports. Raises Trouble when something is missing or a port is taken."""
     check_folder(settings, runner)
-    check_room(CHECKOUT)
+    check_room(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
     taken = Listeners.take(settings, port)
     lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
@@ -84,8 +84,9 @@ def _redis_server() -> str:
     except redis_server.NoRedis as error:
         raise Trouble(
             MISSING,
-            f"no Redis server: {error}.\n  Install one (Debian, Ubuntu: sudo apt install redis-server; Fedora: sudo dnf"
-            " install redis; macOS: brew install redis), then run the same command again.",
+            f"no Redis server: {error}.\n  Install version 7 or later (Debian 12, Ubuntu 24.04: sudo apt install"
+            " redis-server; Fedora: sudo dnf install valkey; macOS: brew install redis), then run the same command"
+            " again.",
         ) from error
     except redis_server.NewerData as error:
         raise Trouble(MISSING, f"{error}, then run the same command again. Nothing was changed.") from error

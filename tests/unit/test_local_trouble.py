@@ -44,7 +44,8 @@ def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pyte
     usage = namedtuple("usage", ("total", "used", "free"))
     left = [shape.LEAST_FREE - 1]
     monkeypatch.setattr("deploy.local.shape.shutil.disk_usage", lambda _: usage(1 << 40, 0, left[0]))
-    with pytest.raises(Trouble, match="has 99 MiB left, and a cluster needs 100") as refused:
+    monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
+    with pytest.raises(Trouble, match=f"{tmp_path} has 99 MiB left, and a cluster needs 100") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 1 and "df -h" in str(refused.value)
     left[0] += 1
