@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests import fetch
 from tests.integration.live import Live, running, until
 from threads_cluster.api import Cluster
 
@@ -70,7 +69,7 @@ def _token(live: Live) -> str:
 
 
 def _asked(live: Live, method: str, path: str, body: object = None) -> dict[str, Any]:
-    answer = httpx.request(method, live.url() + path, json=body, headers=_AUTHORIZED, timeout=30)
+    answer = fetch.request(method, live.url() + path, json=body, headers=_AUTHORIZED, timeout=30)
     assert answer.is_success, answer.text
     content: dict[str, Any] = answer.json()
     return content

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import httpx
 import redis
 
 from benchmarks.measure import Row
 from coordinator.workflows import validation
 from jobs.store.scripts import Scripts
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
 from tests.redis_servers import VERSIONS, server_of
@@ -104,7 +104,7 @@ def _diamond_rows() -> list[Row]:
 
 def _played(live: Live) -> list[dict[str, Any]]:
     headers = {**live.headers(), "Content-Type": "application/yaml"}
-    answer = httpx.post(f"{live.url()}/api/workflows", content=_diamond().encode(), headers=headers, timeout=30)
+    answer = fetch.post(f"{live.url()}/api/workflows", content=_diamond().encode(), headers=headers, timeout=30)
     assert answer.status_code == 202, answer.text
     place = f"/api/workflows/{answer.json()['workflow_id']}"
     until(lambda: live.get(place)["state"] in _ENDS, 10 * DIAMONDS * SECONDS + 60, every=1.0)

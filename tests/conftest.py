@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import certifi
-import httpx
 import pytest
 import redis
 from hypothesis import settings
@@ -46,28 +41,8 @@ def _forget_our_settings() -> None:
             del os.environ[name]
 
 
-def _read_certificates_once() -> None:
-    """Share the context of httpx' calls outside a client: each would read all authorities anew, 30 ms of a core."""
-    made, authorities = ssl.create_default_context, os.environ.get("SSL_CERT_FILE") or certifi.where()
-    shared = cache(lambda: made(cafile=authorities))
-
-    def context(*purpose: ssl.Purpose, **given: Any) -> ssl.SSLContext:
-        return shared() if (purpose, given) == ((), {"cafile": authorities}) else made(*purpose, **given)
-
-    ssl.create_default_context = context
-
-
-def _wait_longer() -> None:
-    """Let httpx' calls without a limit of their own take a minute, and not 5 s: a machine may be busy for that long."""
-    unsaid: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
-    for phase in ("connect", "read", "write", "pool"):
-        setattr(unsaid, phase, 60.0)
-
-
 use_cpu_level(os.environ.get("CPU_LEVEL", ""))  # `CPU_LEVEL=v2 make contract` tests the kernels of another CPU
 _forget_our_settings()
-_read_certificates_once()
-_wait_longer()
 # A script's background job gets both ignored, and so would every process that a test starts and then signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

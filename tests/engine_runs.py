@@ -14,6 +14,7 @@ import httpx
 
 from jobs.kinds.service.launch import arguments
 from runner.probing import Probe, endpoint
+from tests import fetch
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def running(
     ready, argv = threading.Event(), arguments({"command": list(words)}, filled)
     with (
         subprocess.Popen(argv, cwd=folder, env={"PATH": os.defpath, **env, **own}) as process,
-        httpx.Client(
+        fetch.client(
             base_url=f"http://127.0.0.1:{at.port}", headers={"Authorization": f"Bearer {at.key}"}, timeout=60
         ) as client,
     ):

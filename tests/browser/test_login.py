@@ -9,9 +9,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import fetch
 from tests.browser.conftest import DIST, Open
 from tests.integration.live import Live, until
 
@@ -86,7 +86,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, l
 
 def bearer(method: str, live: Live, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {MASTER}"}
-    answer = httpx.request(method, live.url() + path, json=body, headers=headers, timeout=30)
+    answer = fetch.request(method, live.url() + path, json=body, headers=headers, timeout=30)
     assert answer.is_success, answer.text
     return answer.json() if answer.content else None
 
@@ -130,12 +130,12 @@ def test_a_login_as_somebody_else_in_another_tab_takes_away_what_the_first_one_s
         asked = {"name": tenant, "scopes": ["read", "submit"], "tenant": tenant}
         token[tenant] = bearer("POST", locked, "/api/tokens", asked)["token"]
     headers = {name: {"Authorization": f"Bearer {one}"} for name, one in token.items()}
-    job = httpx.post(locked.url() + "/api/submit", json=SMALL, headers=headers["red"]).json()["job_id"]
+    job = fetch.post(locked.url() + "/api/submit", json=SMALL, headers=headers["red"]).json()["job_id"]
     page = open_page("/cluster.html#tab=jobs", url=locked.url())
     log_in(page, token["red"])
     row = page.locator(f"tr[data-row='{job}']")
     expect(row).to_be_visible()
-    link = httpx.post(locked.url() + "/api/login-codes", headers=headers["blue"]).json()["path"]
+    link = fetch.post(locked.url() + "/api/login-codes", headers=headers["blue"]).json()["path"]
     other = page.context.new_page()
     other.goto(locked.url() + link)
     expect(other.locator(".connection")).to_have_attribute("data-state", "live")
@@ -196,7 +196,7 @@ def test_a_page_of_another_port_gets_nothing_with_the_cookie(
     assert len(bearer("GET", locked, "/api/jobs")["jobs"]) == before
     [stolen] = {one for one in given if "cluster_session" in one}
     for method, path in (("GET", "/api/jobs"), ("POST", "/api/submit"), ("GET", "/api/events")):
-        answer = httpx.request(
+        answer = fetch.request(
             method, locked.url() + path, headers={"Cookie": stolen}, json=SMALL if method == "POST" else None
         )
         assert answer.status_code == 401, "what was given the cookie cannot use it"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests import fetch
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
@@ -96,7 +96,7 @@ def log_in(open_page: Open, live: Live) -> Log:
     """Opens the tab of a browser that is logged in with a token, by default the cluster's."""
 
     def opened(address: str = "", token: str = TOKEN, **options: Any) -> Page:
-        made = httpx.post(
+        made = fetch.post(
             f"{live.url()}/api/login-codes", headers={"Authorization": f"Bearer {token}"}, timeout=60
         ).json()
         page = open_page(f"/cluster.html#login={made['code']}", url=live.url(), **options)
@@ -214,7 +214,7 @@ def test_who_may_only_ask_has_the_playground_alone_and_a_stranger_nothing(log_in
     expect(page.get_by_role("combobox", name="Model")).to_have_value("chat")
     expect(page.get_by_role("tab")).to_have_count(1)
     expect(ask(page, "hello")).to_contain_text("I heard 1 messages")
-    assert httpx.put(f"{live.url()}/api/tenants/other", json={}, headers=live.headers(), timeout=60).is_success
+    assert fetch.put(f"{live.url()}/api/tenants/other", json={}, headers=live.headers(), timeout=60).is_success
     asked = {"name": "far", "tenant": "other", "scopes": ["read", "infer"]}
     made = live.post("/api/tokens", asked).json()["token"]
     page = log_in("&service=chat", token=made)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, Position, Route, expect
 
+from tests import fetch
 from tests.browser.conftest import (
     PHONE,
     RESTED,
@@ -170,7 +170,7 @@ def test_a_job_that_is_not_there_is_told(open_page: Open, pages: Live) -> None:
     pages.result(short)
     page.goto(f"{pages.url()}/#job={short}")
     loaded(page, 0)
-    httpx.delete(f"{pages.url()}/api/jobs/{short}").raise_for_status()
+    fetch.delete(f"{pages.url()}/api/jobs/{short}").raise_for_status()
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text(f"There is no job {short}")
     assert len([url for url in asked if "/api/jobs/ffff" in url]) <= 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from tests import fetch
 from tests.chaos.work import Job
 from threads_protocol.states import TERMINAL
 
@@ -44,7 +45,7 @@ class Customer:
         self.orders: list[Order] = []
         self._draw = Random(f"customer {seed}")
         limits = httpx.Limits(max_connections=200)
-        self._http = httpx.Client(
+        self._http = fetch.client(
             headers=headers, timeout=httpx.Timeout(5.0, pool=60.0), limits=limits, trust_env=False
         )
 

@@ -21,6 +21,7 @@ from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, 
 from jobs.store.leases import Grant
 from jobs.store.tenants import Tenant
 from jobs.worker.api_attachments import ApiAttachments
+from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import OFFER, Runner, running, submit
 from tests.contract.lease_model import CLOCK, Bench
@@ -255,7 +256,7 @@ class Asker:
 
     def __init__(self, served: Served, *scopes: str, name: str = "u", tenant: str = "default", job: str = "j") -> None:
         token = served.token(name, *scopes, tenant=tenant)
-        self.http = httpx.Client(
+        self.http = fetch.client(
             base_url=f"http://127.0.0.1:{served.place.port}/api/jobs/{job}/attachments/",
             headers={"Authorization": f"Bearer {token}"}, timeout=60,
         )  # fmt: skip
@@ -365,7 +366,7 @@ def test_rights(served: Served, store: Store, asker: Asker) -> None:
         colleague.id = asker.id
         assert colleague.read().status_code == 404 and colleague.write(0, b"x").status_code == 404
         assert colleague.http.delete(asker.id).status_code == 404
-    assert httpx.put(str(asker.http.base_url) + asker.id, json={"unit": 3}).status_code == 401
+    assert fetch.put(str(asker.http.base_url) + asker.id, json={"unit": 3}).status_code == 401
     assert asker.read().json()["state"] == "asked"
 
 

@@ -23,6 +23,7 @@ from jobs.store.files import PART_BYTES, StoredFile
 from jobs.store.leases import Grant
 from jobs.store.tenants import Tenant
 from jobs.worker.api_files import Stale, ranges
+from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written
 from tests.unit.artifact_bench import manifest_of, sha_of
@@ -134,7 +135,7 @@ def asked(served: Served, token: str, method: str, path: str, body: Any, job: st
         headers["Content-Type"] = "application/octet-stream" if octets else "application/json"
     content = body if octets else json.dumps(body).encode() if body is not None else None
     lease = {"lease": "t"} if path != "secrets" else {}
-    with httpx.Client() as client:
+    with fetch.client() as client:
         url = httpx.URL(place)
         return client.request(method, url.copy_merge_params(lease), content=content, headers=headers)
 

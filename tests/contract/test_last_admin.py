@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from jobs.store import keys, tokens
+from tests import fetch
 from tests.contract.api_transport import serve
 from tests.contract.lease_model import Bench
 
@@ -79,11 +80,11 @@ def end_itself(url: str, bench: Bench, **settings: Any) -> httpx.Response:
         token = served.token("local", "admin")
         headers = {"Authorization": f"Bearer {token}"}
         address = f"{served.place}/api/tokens/{token.split('_')[1]}"
-        answer = httpx.delete(address, headers=headers, timeout=30)
+        answer = fetch.delete(address, headers=headers, timeout=30)
         if answer.status_code == 409:
-            assert httpx.get(f"{served.place}/api/tokens", headers=headers).status_code == 200, "it still counts"
+            assert fetch.get(f"{served.place}/api/tokens", headers=headers).status_code == 200, "it still counts"
             served.token("second", "admin")
-            assert httpx.delete(address, headers=headers, timeout=30).status_code == 204
+            assert fetch.delete(address, headers=headers, timeout=30).status_code == 204
         return answer
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from coordinator.work import polls, queries
@@ -27,6 +26,7 @@ from jobs.store.slots import Held, Taken
 from jobs.worker.api_calls import Api, NotLetIn, Place
 from jobs.worker.api_store import ApiStore, packed
 from jobs.worker.host import Host
+from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import encode, new_job, total_of
 from tests.ports import free_port
@@ -77,7 +77,7 @@ def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Serve
         ApiStore(served.api(served.token("p", *scopes)), Device.CPU).fleet.register()
     headers = {"Authorization": f"Bearer {served.token('far')}"}
     for path in ("status", "jobs", "workers", "tokens", "audit"):
-        answer = httpx.get(f"{served.place}/api/{path}", headers=headers)
+        answer = fetch.get(f"{served.place}/api/{path}", headers=headers)
         assert answer.status_code == 403, path
 
 

@@ -18,6 +18,7 @@ from jobs.store.slots import Held
 from jobs.store.tenants import Tenant
 from jobs.worker.api_store import ApiStore
 from jobs.worker.host import Host
+from tests import fetch
 from tests.contract.api_transport import Served
 from tests.contract.lease_model import new_job
 
@@ -71,7 +72,7 @@ def test_no_call_names_labels(served: Served, store: Store) -> None:
     headers = {"Authorization": f"Bearer {served.token('liar')}"}
     bodies = {"next": {"device": "cpu", "lanes": 1}, "lease": {"job_id": "j", "lease": "t", "want": 1}, "register": {}}
     for call, body in bodies.items():
-        answer = httpx.post(f"{served.place}/api/worker/{call}", json={**body, "labels": ["trusted"]}, headers=headers)
+        answer = fetch.post(f"{served.place}/api/worker/{call}", json={**body, "labels": ["trusted"]}, headers=headers)
         assert answer.status_code == 422 and answer.json()["field"] == "labels"
 
 
@@ -122,7 +123,7 @@ def test_a_host_has_the_labels_of_its_invitation(served: Served, store: Store, a
     body = {"name": "invitation", "scopes": ["join"], "labels": ["trusted", "eu", "eu"]}
     made = admin.post("/tokens", json=body).json()
     assert made["labels"] == ["eu", "trusted"]
-    answer = httpx.post(
+    answer = fetch.post(
         f"{served.place}/api/join", json={"host": "box", "workers": ["cpu-1"]},
         headers={"Authorization": f"Bearer {made['token']}"},
     )  # fmt: skip
@@ -140,7 +141,7 @@ def test_a_host_has_the_labels_of_its_invitation(served: Served, store: Store, a
 def test_a_host_cannot_name_labels_as_it_joins(served: Served, admin: httpx.Client) -> None:
     made = admin.post("/tokens", json={"name": "invitation", "scopes": ["join"]}).json()
     body = {"host": "box", "workers": ["cpu-1"], "labels": ["trusted"]}
-    answer = httpx.post(f"{served.place}/api/join", json=body, headers={"Authorization": f"Bearer {made['token']}"})
+    answer = fetch.post(f"{served.place}/api/join", json=body, headers={"Authorization": f"Bearer {made['token']}"})
     assert answer.status_code == 422 and answer.json()["field"] == "labels"
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, until
 
 pytestmark = pytest.mark.alone
@@ -122,7 +122,7 @@ def alive(job: str) -> list[psutil.Process]:
 
 
 def log_of(cluster: Live, job: str, **query: Any) -> bytes:
-    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/logs/0", params=query, headers=cluster.headers(), timeout=60)
+    answer = fetch.get(f"{cluster.url()}/api/jobs/{job}/logs/0", params=query, headers=cluster.headers(), timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.content
 

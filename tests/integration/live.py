@@ -18,7 +18,7 @@ import psutil
 import redis
 
 from jobs.store import Store, acl, tokens
-from tests import kernels
+from tests import fetch, kernels
 from tests.ports import free_port
 from tests.redis_servers import any_server
 
@@ -157,7 +157,7 @@ class Live:
         raise AssertionError(f"nothing has moved for {PATIENCE_SECONDS} s, and {workers} workers are not ready")
 
     def _ready(self) -> int:
-        answer = httpx.get(f"{self.url()}/api/status", headers=self.headers(), timeout=60)
+        answer = fetch.get(f"{self.url()}/api/status", headers=self.headers(), timeout=60)
         if answer.status_code in (401, 403):  # it will never be another answer
             raise PermissionError(answer.text)
         assert answer.status_code == 200, answer.text
@@ -205,7 +205,7 @@ class Live:
 
     def start_coordinator(self, number: int = 0) -> None:
         self.run_coordinator(number)
-        until(lambda: httpx.get(f"{self.url(number)}/ready").status_code == 200, 120)
+        until(lambda: fetch.get(f"{self.url(number)}/ready").status_code == 200, 120)
 
     def run_coordinator(self, number: int = 0) -> None:
         """Starts the process and waits for nothing."""
@@ -296,7 +296,7 @@ class Live:
 
     def metrics(self, replica: int = 0) -> str:
         """Return what Prometheus reads of a coordinator."""
-        return httpx.get(f"http://{self.addresses[replica]}:{self.metrics_ports[replica]}/metrics", timeout=60).text
+        return fetch.get(f"http://{self.addresses[replica]}:{self.metrics_ports[replica]}/metrics", timeout=60).text
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a call: the first token of CLUSTER_TOKEN where this cluster has one."""
@@ -304,12 +304,12 @@ class Live:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, replica: int = 0) -> Any:
-        answer = httpx.get(self.url(replica) + path, headers=self.headers(), timeout=60)
+        answer = fetch.get(self.url(replica) + path, headers=self.headers(), timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None, replica: int = 0) -> httpx.Response:
-        return httpx.post(self.url(replica) + path, json=body, headers=self.headers(), timeout=60)
+        return fetch.post(self.url(replica) + path, json=body, headers=self.headers(), timeout=60)
 
     def submit(self, kind: str, parameters: dict[str, Any], **more: Any) -> str:
         answer = self.post("/api/submit", {"type": kind, "parameters": parameters, **more})

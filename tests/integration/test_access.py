@@ -14,6 +14,7 @@ import pytest
 
 from jobs.store.keys import SPANS
 from jobs.store.tokens import MAX_LOGINS
+from tests import fetch
 from tests.integration.live import Live, guarded, until, within
 
 MASTER = "a-long-secret-of-the-cluster"
@@ -35,7 +36,7 @@ class Bearer:
 
     def ask(self, method: str, path: str, body: Any = None, replica: int = 0, **headers: str) -> httpx.Response:
         given = {"Authorization": f"Bearer {self.token}", **headers}
-        return httpx.request(method, self.cluster.url(replica) + path, json=body, headers=given, timeout=30)
+        return fetch.request(method, self.cluster.url(replica) + path, json=body, headers=given, timeout=30)
 
     def json(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         answer = self.ask(method, path, body, **more)
@@ -327,14 +328,14 @@ class Browser:
         self.csrf = self.cookie = ""
 
     def log_in(self, **body: str) -> httpx.Response:
-        answer = httpx.post(f"{self.url}/api/login", json=body, headers={"Origin": self.url}, timeout=30)
+        answer = fetch.post(f"{self.url}/api/login", json=body, headers={"Origin": self.url}, timeout=30)
         self.csrf = answer.json().get("csrf_token", "")
         self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
         return answer
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         given = {"Cookie": self.cookie, "X-CSRF-Token": self.csrf, **headers}
-        return httpx.request(method, self.url + path, json=body, headers=given, timeout=30)
+        return fetch.request(method, self.url + path, json=body, headers=given, timeout=30)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> int:
         return self.send(method, path, body, **headers).status_code
@@ -406,7 +407,7 @@ def test_a_tokens_logins_end_its_own_oldest_and_nobody_elses(cluster: Live, admi
 
 def test_logins_are_refused_from_other_pages_and_without_tls_over_a_network(cluster: Live) -> None:
     def login(**headers: str) -> httpx.Response:
-        return httpx.post(cluster.url() + "/api/login", json={"token": MASTER}, headers=headers)
+        return fetch.post(cluster.url() + "/api/login", json={"token": MASTER}, headers=headers)
 
     assert login().status_code == 200
     assert login(Origin="http://evil.example").status_code == 403
@@ -416,8 +417,8 @@ def test_logins_are_refused_from_other_pages_and_without_tls_over_a_network(clus
     tls = login(Host="cluster.example", **{"X-Forwarded-Proto": "https"})
     assert tls.status_code == 200
     assert tls.headers["set-cookie"].startswith("__Host-cluster_session=ts_") and "Secure" in tls.headers["set-cookie"]
-    wrong = httpx.post(cluster.url() + "/api/login", json={"token": "wrong"})
-    large = httpx.post(cluster.url() + "/api/login", json={"token": "w" * 20_000})
+    wrong = fetch.post(cluster.url() + "/api/login", json={"token": "wrong"})
+    large = fetch.post(cluster.url() + "/api/login", json={"token": "w" * 20_000})
     assert large.status_code == 413, "strangers take no room from the bodies of others"
     assert wrong.status_code == 401 and "set-cookie" not in wrong.headers
 
@@ -442,11 +443,11 @@ def test_where_no_token_is_needed_a_cookie_changes_nothing_and_a_wrong_token_is_
         live.start_coordinator()
         name = f"cluster_session_{live.ports[0]}=ts_{'a' * 10}_{'b' * 43}"
         for headers in ({}, {"Cookie": name}, {"Cookie": name, "X-CSRF-Token": "x"}):
-            answer = httpx.get(f"{live.url()}/api/session", headers=headers).json()
+            answer = fetch.get(f"{live.url()}/api/session", headers=headers).json()
             assert answer["scopes"] == ["operate", "read", "submit"] and answer["token_needed"] is False
         assert status(Bearer(live, f"tc_{'a' * 10}_{'b' * 43}")) == status(Bearer(live, "x")) == 401
         for method, path in (("GET", "/api/tokens"), ("POST", "/api/tokens")):
-            assert httpx.request(method, live.url() + path).status_code == 403
+            assert fetch.request(method, live.url() + path).status_code == 403
         assert live.post("/api/login-codes").status_code == 409
     finally:
         live.stop()

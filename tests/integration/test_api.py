@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from jobs import metrics
+from tests import fetch
 from tests.integration.live import Live, running, until
 
 JSON = {"Content-Type": "application/json"}
@@ -52,24 +53,24 @@ def test_a_bad_count_is_refused_with_field_and_bound(cluster: Live, value: Any, 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_not_json_is_a_400(cluster: Live, name: str) -> None:
     text = f'{{"type":"collatz","parameters":{{"start_number":1,"number_count":{name}}}}}'
-    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body", name)
+    problem(fetch.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body", name)
 
 
 def test_a_submission_that_waits_brings_the_result(cluster: Live) -> None:
     body = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
-    found = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": 20}, json=body, timeout=30)
+    found = fetch.post(cluster.url() + "/api/submit", params={"wait_seconds": 20}, json=body, timeout=30)
     assert found.status_code == 202
     answer = found.json()
     assert answer["status"] == "done" and answer["result"] == cluster.result(answer["job_id"])
     assert answer["result"]["delay"]["max"] == {"n": 27, "value": 111}
     again = {"type": "collatz", "parameters": {"start_number": "1", "number_count": 10**13}}
-    found = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": 0.3}, json=again, timeout=30)
+    found = fetch.post(cluster.url() + "/api/submit", params={"wait_seconds": 0.3}, json=again, timeout=30)
     left = found.json()
     assert left["status"] in ("queued", "running") and "result" not in left
     cluster.post(f"/api/jobs/{left['job_id']}/cancel")
     cluster.wait_for(left["job_id"], "cancelled")
     for wrong in ("-1", "31", "x"):
-        answered = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": wrong}, json=body)
+        answered = fetch.post(cluster.url() + "/api/submit", params={"wait_seconds": wrong}, json=body)
         problem(answered, 422, "wait_seconds")
 
 
@@ -78,12 +79,12 @@ BROKEN = [b"", b"{", b'{"type":', b"[1,2", b"\xff\xfe", b"nonsense", b"[" * 200_
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_broken_json_is_a_400(cluster: Live, text: bytes) -> None:
-    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body")
+    problem(fetch.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body")
 
 
 @pytest.mark.parametrize("text", [b"1", b"null", b'"x"', b"[]", b"true"])
 def test_a_body_that_is_no_object_is_refused(cluster: Live, text: bytes) -> None:
-    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 422, "body", "object")
+    problem(fetch.post(cluster.url() + "/api/submit", content=text, headers=JSON), 422, "body", "object")
 
 
 ODD: list[tuple[dict[str, Any], str, str]] = [
@@ -115,14 +116,14 @@ def test_odd_submissions_are_refused_by_name(cluster: Live, body: dict[str, Any]
 
 def test_a_body_of_100_megabytes_is_refused_and_the_cluster_goes_on(cluster: Live) -> None:
     text = b'{"type":"collatz","parameters":{"number_count":"' + b"1" * 100_000_000 + b'"}}'
-    answer = httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON, timeout=60)
+    answer = fetch.post(cluster.url() + "/api/submit", content=text, headers=JSON, timeout=60)
     problem(answer, 413, "body", "bytes")
     assert cluster.result(cluster.submit("faulty", {"units": 3})) == {"sum": 3, "count": 3}
 
 
 def test_a_job_that_is_not_there_is_a_404(cluster: Live) -> None:
     for path in ("/api/jobs/nosuch", "/api/jobs/nosuch/result", "/api/jobs/nosuch/events"):
-        problem(httpx.get(cluster.url() + path), 404, "job_id", "GET /api/jobs")
+        problem(fetch.get(cluster.url() + path), 404, "job_id", "GET /api/jobs")
     for verb in ("cancel", "pause", "resume", "retry"):
         problem(cluster.post(f"/api/jobs/nosuch/{verb}"), 404, "job_id")
 
@@ -133,14 +134,14 @@ def test_a_state_that_does_not_allow_it_is_a_409_that_names_the_state(cluster: L
     for verb in ("cancel", "pause", "resume", "retry"):
         problem(cluster.post(f"/api/jobs/{job}/{verb}"), 409, "state", "done")
     running_job = cluster.submit("faulty", {"units": 100_000, "seconds_per_unit": 0.01})
-    problem(httpx.get(cluster.url() + f"/api/jobs/{running_job}/result"), 409, "state")
-    assert httpx.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 409
+    problem(fetch.get(cluster.url() + f"/api/jobs/{running_job}/result"), 409, "state")
+    assert fetch.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 409
     cluster.post(f"/api/jobs/{running_job}/cancel")
     cluster.wait_for(running_job, "cancelled")
     assert cluster.post(f"/api/jobs/{running_job}/cancel").json()["state"] == "cancelled", "a call that is repeated"
     problem(cluster.post(f"/api/jobs/{running_job}/pause"), 409, "state", "cancelled")
-    assert httpx.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 204
-    assert httpx.get(cluster.url() + f"/api/jobs/{running_job}").status_code == 404
+    assert fetch.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 204
+    assert fetch.get(cluster.url() + f"/api/jobs/{running_job}").status_code == 404
 
 
 def test_the_same_key_and_body_is_the_same_job_and_another_body_a_409(cluster: Live) -> None:
@@ -148,7 +149,7 @@ def test_the_same_key_and_body_is_the_same_job_and_another_body_a_409(cluster: L
     first = cluster.post("/api/submit", body)
     again = cluster.post("/api/submit", body, replica=1)
     assert first.json()["job_id"] == again.json()["job_id"]
-    header = httpx.post(
+    header = fetch.post(
         cluster.url() + "/api/submit",
         json={"type": "faulty", "parameters": {"units": 3}},
         headers={"Idempotency-Key": "once"},
@@ -219,7 +220,7 @@ def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path:
 def events(url: str, since: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """(id, data) of a stream of server-sent events."""
     headers = {"Last-Event-ID": since} if since else {}
-    with httpx.stream("GET", url, headers=headers, timeout=30) as stream:
+    with fetch.stream("GET", url, headers=headers, timeout=30) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         where = ""
         for line in stream.iter_lines():
@@ -275,7 +276,7 @@ def test_a_partial_result_covers_what_is_committed(cluster: Live) -> None:
 
 def scraped(cluster: Live) -> list[str]:
     """Metrics as each coordinator exports them now."""
-    return [httpx.get(f"http://127.0.0.1:{port}/metrics").text for port in cluster.metrics_ports]
+    return [fetch.get(f"http://127.0.0.1:{port}/metrics").text for port in cluster.metrics_ports]
 
 
 def agreed_lines(cluster: Live) -> set[str]:
@@ -301,15 +302,15 @@ def test_every_metric_is_exported_and_replicas_agree(cluster: Live) -> None:
 
 def test_with_a_token_nothing_is_answered_without_it(tmp_path: Path) -> None:
     with running_with_token(tmp_path) as cluster:
-        problem_free = httpx.get(cluster.url() + "/health")
+        problem_free = fetch.get(cluster.url() + "/health")
         assert problem_free.status_code == 200
         for path in ("/api/status", "/api/jobs", "/api/workers"):
-            answer = httpx.get(cluster.url() + path)
+            answer = fetch.get(cluster.url() + path)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
-        wrong = httpx.get(cluster.url() + "/api/status", headers={"Authorization": "Bearer nope"})
+        wrong = fetch.get(cluster.url() + "/api/status", headers={"Authorization": "Bearer nope"})
         assert wrong.status_code == 401
-        right = httpx.get(cluster.url() + "/api/status", headers={"Authorization": "Bearer secret-token"})
+        right = fetch.get(cluster.url() + "/api/status", headers={"Authorization": "Bearer secret-token"})
         assert right.status_code == 200
 
 
@@ -332,18 +333,18 @@ def running_with_token(folder: Path) -> Any:
 def test_without_redis_it_is_a_503_and_health_still_answers(tmp_path: Path) -> None:
     with running(tmp_path, workers=0) as cluster:
         cluster.kill("redis")
-        answer = httpx.get(cluster.url() + "/api/status", timeout=30)
+        answer = fetch.get(cluster.url() + "/api/status", timeout=30)
         assert answer.status_code == 503
         assert "redis cannot be reached" in answer.json()["detail"]
-        assert httpx.get(cluster.url() + "/ready", timeout=30).status_code == 503
-        assert httpx.get(cluster.url() + "/health").status_code == 200
+        assert fetch.get(cluster.url() + "/ready", timeout=30).status_code == 503
+        assert fetch.get(cluster.url() + "/health").status_code == 200
         cluster.start_redis()
-        until(lambda: httpx.get(cluster.url() + "/ready").status_code == 200)
+        until(lambda: fetch.get(cluster.url() + "/ready").status_code == 200)
 
 
 def asked(url: str) -> httpx.Response:
     """Return the answer to a question, which is put again while a worker computes it for longer than the call waits."""
-    answer: httpx.Response = until(lambda: (found := httpx.get(url, timeout=30)).status_code != 202 and found)
+    answer: httpx.Response = until(lambda: (found := fetch.get(url, timeout=30)).status_code != 202 and found)
     return answer
 
 
@@ -364,22 +365,22 @@ def test_a_replica_of_a_finished_simulation_is_traced_without_running_it_again(c
     trace = asked(f"{cluster.url()}/api/jobs/{job}/trace.json?replica=3").json()
     assert trace["otherData"]["replica"] == 3
     assert {"M", "X"} <= {event["ph"] for event in trace["traceEvents"]}
-    refused = httpx.get(f"{cluster.url()}/api/jobs/{job}/trace.json?replica=8")
+    refused = fetch.get(f"{cluster.url()}/api/jobs/{job}/trace.json?replica=8")
     problem(refused, 422, "parameters.trace", "below 8")
 
 
 def test_a_long_question_is_answered_later(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 3})
-    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=2", timeout=30)
+    answer = fetch.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=2", timeout=30)
     assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
-    later = httpx.get(cluster.url() + answer.headers["location"], params={"wait_seconds": 20}, timeout=30)
+    later = fetch.get(cluster.url() + answer.headers["location"], params={"wait_seconds": 20}, timeout=30)
     assert later.json()["result"] == {"sum": 6, "count": 4}
 
 
 def test_a_question_that_nobody_answers_names_those_there_are(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 3})
-    problem(httpx.get(f"{cluster.url()}/api/jobs/{job}/last.json"), 404, "question", "first")
-    problem(httpx.get(f"{cluster.url()}/api/jobs/nothing/first.json"), 404, "job_id", "nothing")
+    problem(fetch.get(f"{cluster.url()}/api/jobs/{job}/last.json"), 404, "question", "first")
+    problem(fetch.get(f"{cluster.url()}/api/jobs/nothing/first.json"), 404, "job_id", "nothing")
     answer = asked(f"{cluster.url()}/api/jobs/{job}/first.json?fault=result")
     assert answer.status_code == 500 and "could not be derived" in answer.json()["detail"]
 
@@ -407,13 +408,13 @@ def test_a_mark_grows_with_finished_jobs_and_stops_at_holes(cluster: Live) -> No
 def test_a_mark_outlives_its_job(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 7, "mark_from": 10**6})
     cluster.result(job)
-    httpx.delete(f"{cluster.url()}/api/jobs/{job}").raise_for_status()
+    fetch.delete(f"{cluster.url()}/api/jobs/{job}").raise_for_status()
     assert {"first": 10**6, "last": 10**6 + 6} in cluster.get("/api/kinds/faulty/marks/summed")["ranges"]
 
 
 def test_an_unknown_mark_is_a_404_that_names_those_there_are(cluster: Live) -> None:
-    problem(httpx.get(f"{cluster.url()}/api/kinds/faulty/marks/nonsense"), 404, "mark", "summed")
-    problem(httpx.get(f"{cluster.url()}/api/kinds/nonsense/marks/summed"), 404, "kind", "/api/job-types")
+    problem(fetch.get(f"{cluster.url()}/api/kinds/faulty/marks/nonsense"), 404, "mark", "summed")
+    problem(fetch.get(f"{cluster.url()}/api/kinds/nonsense/marks/summed"), 404, "kind", "/api/job-types")
 
 
 # -- the description --------------------------------------------------------------------------------------------------
@@ -431,10 +432,10 @@ def test_the_description_tells_of_problems_streams_and_the_token(cluster: Live) 
 
 
 def test_the_page_of_the_description_loads_nothing_from_elsewhere(cluster: Live) -> None:
-    page = httpx.get(cluster.url() + "/api/docs")
+    page = fetch.get(cluster.url() + "/api/docs")
     assert "<script>" not in page.text and "http" not in page.text and "style=" not in page.text
     linked = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
     assert len(linked) == 4
     for path in linked:
-        answer = httpx.get(cluster.url() + path)
+        answer = fetch.get(cluster.url() + path)
         assert answer.status_code == 200 and len(answer.content) > 100, path

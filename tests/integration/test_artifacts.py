@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from jobs.store.files import PART_BYTES
+from tests import fetch
 from tests.integration.live import TOP, Live, running, until
 from tests.integration.nginx_bench import Front, before
 from threads_cluster import api
@@ -139,9 +139,9 @@ def test_a_coordinator_with_another_folder_does_not_start_and_says_why(live: Liv
 
 def test_what_is_too_large_is_refused_before_it_is_read(proxy: Front) -> None:
     headers = {"Content-Type": "application/octet-stream"}
-    answer = httpx.put(f"{proxy.api}/api/file-bundle", content=b"x" * (18 << 20), headers=headers, timeout=30)
+    answer = fetch.put(f"{proxy.api}/api/file-bundle", content=b"x" * (18 << 20), headers=headers, timeout=30)
     assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
-    answer = httpx.put(f"{proxy.api}/api/file-bundle", content=b"x" * (9 << 20), headers=headers, timeout=30)
+    answer = fetch.put(f"{proxy.api}/api/file-bundle", content=b"x" * (9 << 20), headers=headers, timeout=30)
     assert answer.status_code == 413 and "over 8519680 bytes" in answer.json()["detail"]
 
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.integration.page_browser import followed, socket
 from threads_cluster import Cluster
@@ -70,7 +71,7 @@ def test_a_scheduler_that_is_killed_is_followed_by_another_and_strangers_are_let
     cluster.services.wait("kept", 240)
     with cluster.dask(name="kept") as client:
         found = cluster.services.access("kept")
-        address = httpx.get(f"http://{found['address']}:{found['port']}/address").text
+        address = fetch.get(f"http://{found['address']}:{found['port']}/address").text
         for wrong in (
             {"address": address.replace("tls", "tcp")},
             {"address": address, "security": _security("x" * 32)},
@@ -143,7 +144,7 @@ def test_nobody_else_is_shown_the_dashboard(opened: httpx.Client, cluster: Clust
         socket(opened, f"{page}/ws", ["bokeh"], origin="http://elsewhere.localhost")
     assert opened.get(page, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}).status_code == 403
     assert opened.post("/api/v1/retire_workers", json={}).status_code == 405
-    asked = httpx.get(f"{live.url()}/api/services", headers={"Origin": f"http://{opened.headers['Host']}"})
+    asked = fetch.get(f"{live.url()}/api/services", headers={"Origin": f"http://{opened.headers['Host']}"})
     assert asked.status_code == 403 and "page of a service" in asked.text
     cookie = opened.headers.pop("Cookie")
     for wrong in ("", cookie[:-2] + "xx"):
@@ -153,4 +154,4 @@ def test_nobody_else_is_shown_the_dashboard(opened: httpx.Client, cluster: Clust
         with pytest.raises(InvalidStatus, match="401"):
             socket(opened, f"{page}/ws", ["bokeh"])
     reached = cluster.services.access(shown)  # on loopback, without the replica's key
-    assert httpx.get(f"http://{reached['address']}:{reached['port']}/status").status_code == 404
+    assert fetch.get(f"http://{reached['address']}:{reached['port']}/status").status_code == 404

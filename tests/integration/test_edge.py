@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, running, until
 
 
@@ -26,7 +27,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def test_a_page_of_somebody_else_neither_drives_nor_reads_the_cluster(coordinator: Live) -> None:
-    with httpx.Client(base_url=coordinator.url()) as http:
+    with fetch.client(base_url=coordinator.url()) as http:
         simple = {"Origin": "http://evil.example", "Content-Type": "text/plain", "Sec-Fetch-Site": "cross-site"}
         job = '{"type": "collatz", "parameters": {"start_number": 1, "number_count": 10}}'
         for content, headers in ((job, simple), (job, simple | {"Content-Type": "application/json"})):
@@ -151,7 +152,7 @@ def are_counted(coordinator: Live, route: str) -> bool:
 
 def test_figures_name_routes_as_the_description_does(coordinator: Live) -> None:
     coordinator.post("/api/jobs/nosuch/cancel")
-    httpx.get(coordinator.url() + "/api/jobs/nosuch")
+    fetch.get(coordinator.url() + "/api/jobs/nosuch")
     for route in ("/api/jobs/{job_id}/{verb}", "/api/jobs/{job_id}"):  # counted once they are answered
         until(partial(are_counted, coordinator, route))
 
@@ -177,4 +178,4 @@ def test_a_head_is_bounded(coordinator: Live, head: bytes) -> None:
         said = heard(large)
         assert not said or said.startswith(b"HTTP/1.1 431 ")
     assert process.cpu_times().user - before < 1
-    assert httpx.get(coordinator.url() + "/health", headers={"X-A": "a" * 60_000}).status_code == 200
+    assert fetch.get(coordinator.url() + "/health", headers={"X-A": "a" * 60_000}).status_code == 200

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, running, until, within
 from tests.integration.test_worker import children
 from tests.stuck_function import stuck
@@ -60,7 +60,7 @@ def kill_redis(cluster: Live) -> None:
 
 def kill_function(cluster: Live) -> None:
     with stuck(cluster.redis_port):
-        answer = httpx.post(f"{cluster.url()}/api/submit", json={"type": "collatz", "parameters": JOBS["collatz"]})
+        answer = fetch.post(f"{cluster.url()}/api/submit", json={"type": "collatz", "parameters": JOBS["collatz"]})
         assert answer.status_code == 503 and "stops it with FUNCTION KILL" in answer.text
 
 

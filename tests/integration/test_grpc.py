@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 
 from coordinator import app
@@ -23,6 +22,7 @@ from coordinator.rpc import server
 from coordinator.rpc.frames import Frames
 from jobs.settings import Settings
 from jobs.store import Store, tokens
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
 
@@ -208,7 +208,7 @@ def minted(live: Live, tenant: str, *scopes: str) -> str:
 
 def test_tokens_scopes_and_tenants_count_as_over_http(live: Live, port: int, call: Caller) -> None:
     job = call("Submit", submission()).job_id
-    assert httpx.put(f"{live.url()}/api/tenants/a", json={}, headers=live.headers(), timeout=60).is_success
+    assert fetch.put(f"{live.url()}/api/tenants/a", json={}, headers=live.headers(), timeout=60).is_success
     nobody, wrong = Caller(port, ""), Caller(port, "x" * 40)
     reader, theirs = Caller(port, minted(live, "default", "read")), Caller(port, minted(live, "a", "read", "submit"))
     for caller in (nobody, wrong):
@@ -249,7 +249,7 @@ def test_a_jobs_events_end_with_it_and_go_on_after_a_place(live: Live, call: Cal
 
 
 def test_the_clusters_events_are_those_of_ones_tenant(live: Live, port: int, call: Caller) -> None:
-    assert httpx.put(f"{live.url()}/api/tenants/b", json={}, headers=live.headers(), timeout=60).is_success
+    assert fetch.put(f"{live.url()}/api/tenants/b", json={}, headers=live.headers(), timeout=60).is_success
     theirs = Caller(port, minted(live, "b", "read", "submit"))
     stream = theirs("StreamEvents", messages.EventsRequest(topics="jobs", after="0-0"))
     call("Submit", submission())

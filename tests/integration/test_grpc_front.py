@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import grpc
-import httpx
 import pytest
 
 from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc import service
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.integration.nginx_bench import Front, Names, before, require_nginx
 from tests.integration.test_grpc import TOKEN, Caller, minted, submission
@@ -148,7 +148,7 @@ def test_with_a_certificate_it_is_tls_alone(live: Live, tmp_path: Path) -> None:
         plain = Caller(running.ports["LISTEN_GRPC"])
         assert plain.refused("GetStatus", messages.StatusRequest())[0] == "UNAVAILABLE"
         plain.channel.close()
-        assert httpx.get(f"https://{place}/", verify=False, timeout=60).status_code in (204, 415)
+        assert fetch.get(f"https://{place}/", verify=False, timeout=60).status_code in (204, 415)
     finally:
         running.end()
         names.end()

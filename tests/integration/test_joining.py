@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from deploy.local import authority, invitation, inviting, joining, membership
 from deploy.local.invitation import Invitation
 from deploy.local.membership import Membership
 from deploy.local.outcome import Trouble
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
 
@@ -47,7 +47,7 @@ class Door:
     def require(self, *labels: str) -> Any:
         """Have the tenant default require these labels."""
         url = f"{self.live.url()}/api/tenants/default"
-        answer = httpx.put(url, json={"requires": labels}, headers=self.live.headers(), timeout=60)
+        answer = fetch.put(url, json={"requires": labels}, headers=self.live.headers(), timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -92,7 +92,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         live.start_redis()
         live.start_coordinator()
         serve(live, "door", folder / "tls", port)
-        until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
+        until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
         yield Door(live, port, fingerprint)
     finally:
         live.stop()
@@ -224,14 +224,14 @@ def test_only_an_invitation_is_one(door: Door, scopes: tuple[str, ...]) -> None:
     given = door.invited(scopes=scopes)
     refused(given, "this needs")
     headers = {"Authorization": f"Bearer {given.token}"}
-    assert httpx.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
+    assert fetch.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
 
 
 def test_an_invitation_opens_nothing_else(door: Door) -> None:
     headers = {"Authorization": f"Bearer {door.invited().token}"}
     for method, path in (("GET", "/api/status"), ("POST", "/api/submit"), ("POST", "/api/worker/register"),
                          ("GET", "/api/tokens"), ("POST", "/api/tokens")):  # fmt: skip
-        assert httpx.request(method, door.live.url() + path, headers=headers, json={}).status_code == 403, path
+        assert fetch.request(method, door.live.url() + path, headers=headers, json={}).status_code == 403, path
 
 
 @pytest.mark.usefixtures("here")
@@ -247,7 +247,7 @@ def test_a_host_trusts_its_authority_alone(
     files(tmp_path / "other", monkeypatch)
     port = free_port()
     serve(door.live, "impostor", tmp_path / "other", port)
-    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
+    until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     moved = dataclasses.replace(joined, url=f"https://127.0.0.1:{port}")
     [left] = membership.end(moved)
     assert "not of the authority that invited" in left
@@ -263,7 +263,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
 ) -> None:
     invited, folder, port = door.invited(), tmp_path / "other", free_port()
     files(folder, monkeypatch)
-    known = httpx.get(f"{invited.url}/api/authority", verify=False).content
+    known = fetch.get(f"{invited.url}/api/authority", verify=False).content
     both = known + (folder / "authority.pem").read_bytes()
     with monkeypatch.context() as between:
         between.setattr(membership, "read_authority", lambda *_: both)
@@ -271,7 +271,7 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
     assert pinned.count(b"BEGIN CERTIFICATE") == 1
     (tmp_path / "pinned.pem").write_bytes(pinned)
     serve(door.live, "between", folder, port)
-    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
+    until(lambda: fetch.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 120)
     with pytest.raises(membership.CannotReach):
         membership.ask("GET", f"https://127.0.0.1:{port}/health", invited.token, str(tmp_path / "pinned.pem"))
     door.live.kill("between")
@@ -316,7 +316,7 @@ def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) ->
         answers.append(status)
 
     tls = tmp_path / "authority.pem"
-    tls.write_text(httpx.get(f"{invited.url}/api/authority", verify=False).text)
+    tls.write_text(fetch.get(f"{invited.url}/api/authority", verify=False).text)
     threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
@@ -383,9 +383,9 @@ def test_a_token_that_was_made_by_itself_gives_its_name_to_nobody(door: Door, he
 def test_a_bad_host_is_refused_by_field(door: Door, body: dict[str, Any], field: str) -> None:
     invited = door.invited()
     headers = {"Authorization": f"Bearer {invited.token}"}
-    answer = httpx.post(f"{door.live.url()}/api/join", headers=headers, json=body)
+    answer = fetch.post(f"{door.live.url()}/api/join", headers=headers, json=body)
     assert answer.status_code == 422 and field in answer.json()["field"], answer.text
-    assert httpx.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
+    assert fetch.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
 
 
 def test_a_token_ends_itself_and_no_other(door: Door) -> None:
@@ -393,7 +393,7 @@ def test_a_token_ends_itself_and_no_other(door: Door) -> None:
     headers = {"Authorization": f"Bearer {own}"}
 
     def end(token: str) -> int:
-        return httpx.delete(f"{door.live.url()}/api/tokens/{token.split('_')[1]}", headers=headers).status_code
+        return fetch.delete(f"{door.live.url()}/api/tokens/{token.split('_')[1]}", headers=headers).status_code
 
     assert [end(other), end(own), end(own)] == [403, 204, 401]
 
@@ -406,7 +406,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(
     serve(door.live, "renewing", folder, port)
     trust = str(folder / "server.pem")
     url = f"https://127.0.0.1:{port}/health"
-    until(lambda: httpx.get(url, verify=False).status_code == 200, 120)
+    until(lambda: fetch.get(url, verify=False).status_code == 200, 120)
     before = authority.CERTIFICATE.read_bytes()
     authority.certify(["127.0.0.1"])
     assert authority.CERTIFICATE.read_bytes() == before, "it names that already, and expires in months"

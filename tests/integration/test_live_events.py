@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, until
 
 #: How late the second replica hears of events while it lags.
@@ -77,7 +78,7 @@ class Listener:
         self._over = True
 
     def _read(self) -> None:
-        with contextlib.suppress(httpx.HTTPError), httpx.stream("GET", self._url, headers=self._headers) as stream:
+        with contextlib.suppress(httpx.HTTPError), fetch.stream("GET", self._url, headers=self._headers) as stream:
             for line in stream.iter_lines():
                 self._listening.set()
                 if self._over:
@@ -163,7 +164,7 @@ def test_a_place_beyond_64_bits_breaks_no_stream(replicas: tuple[Live, LateReads
     live, _ = replicas
     job = live.submit("faulty", {"units": 100})
     for path in ("/api/events", f"/api/jobs/{job}/events"):
-        with httpx.stream("GET", live.url() + path, headers={"Last-Event-ID": place}) as answer:
+        with fetch.stream("GET", live.url() + path, headers={"Last-Event-ID": place}) as answer:
             assert answer.status_code == 422
     assert "Traceback" not in live.log("coordinator-0")
 

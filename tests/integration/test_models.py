@@ -14,10 +14,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import tiny_model
+from tests import fetch, tiny_model
 from tests.integration.live import Live
 from tests.integration.test_coming_from import POOLED
 from tests.unit.test_workflow_texts import DEPLOYMENT, PIPELINE
@@ -121,7 +120,7 @@ def test_a_model_is_registered_and_deployed_on_the_gpus_of_two_hosts(
 def test_data_passes_two_models_on_two_hosts(live: Live, cluster: Cluster, source: str, tmp_path: Path) -> None:
     settings = {"AWS_ENDPOINT_URL": source, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
     for name, value in settings.items():
-        answer = httpx.put(
+        answer = fetch.put(
             f"{live.url()}/api/secrets/{name}", json={"value": value}, headers=live.headers(), timeout=60
         )  # fmt: skip
         assert answer.is_success, answer.text

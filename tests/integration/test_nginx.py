@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import fetch
 from tests.integration.live import until
 from tests.integration.nginx_bench import USER, Front, Names, Replica, front, require_nginx, silent, web
 from tests.ports import free_port
@@ -105,7 +106,7 @@ def test_a_replica_is_told_the_name_that_was_asked_and_whether_tls_was_used(
     def seen(**headers: str) -> tuple[str, str, str]:
         for replica in replicas:
             replica.headers.clear()
-        httpx.get(f"{proxy.url}/api/status", headers={"Cookie": "cluster_session=x", **headers})
+        fetch.get(f"{proxy.url}/api/status", headers={"Cookie": "cluster_session=x", **headers})
         [given] = [one for replica in replicas for one in replica.headers]
         return given["Host"], given["X-Forwarded-Proto"], given["Cookie"]
 
@@ -122,7 +123,7 @@ def test_a_replica_that_is_gone_but_still_known_fails_no_request(proxy: Front, r
     assert ask(proxy, 40) == {SECOND: 40}
     for headers in ({}, KEY):
         for _ in range(10):
-            assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=headers).status_code == 200
+            assert fetch.post(f"{proxy.url}/api/submit", json={}, headers=headers).status_code == 200
 
 
 @pytest.mark.alone
@@ -133,7 +134,7 @@ def test_a_replica_whose_machine_is_gone_costs_a_second_and_no_request(
     with silent(FIRST, port):
         for _ in range(4):
             began = time.monotonic()
-            assert httpx.post(f"{proxy.url}/api/submit", json={}, timeout=10).json()["replica"] == SECOND
+            assert fetch.post(f"{proxy.url}/api/submit", json={}, timeout=10).json()["replica"] == SECOND
             assert time.monotonic() - began < 2
 
 
@@ -145,7 +146,7 @@ def test_when_all_known_replicas_are_gone_the_names_are_asked_for_again(
     for replica in replicas[:2]:
         replica.end()
     assert ask(proxy, 5) == {THIRD: 5}
-    assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
+    assert fetch.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
 
 
 def test_what_may_be_sent_again_is_when_a_replica_breaks(proxy: Front, replicas: list[Replica]) -> None:
@@ -161,7 +162,7 @@ def test_what_may_be_sent_again_is_when_a_replica_breaks(proxy: Front, replicas:
         for broken in replicas[:2]:
             broken.breaks = 1
             while broken.breaks:
-                answer = httpx.request(method, f"{proxy.url}{path}", content=b"{}", headers=headers)
+                answer = fetch.request(method, f"{proxy.url}{path}", content=b"{}", headers=headers)
                 assert answer.status_code == 200, (method, path)
         assert set(replicas[0].heard + replicas[1].heard) == {(method, path, b"{}")}
 
@@ -170,7 +171,7 @@ def test_a_post_without_a_key_is_sent_once(proxy: Front, replicas: list[Replica]
     for path in ("/api/submit", "/api/submit-batch", "/api/jobs/a/cancel"):
         for replica in replicas[:2]:
             replica.breaks, replica.heard = 1000, []
-        answer = httpx.post(f"{proxy.url}{path}", json={})
+        answer = fetch.post(f"{proxy.url}{path}", json={})
         assert "may have been carried out" in is_problem(answer, 502)
         assert len(replicas[0].heard + replicas[1].heard) == 1
 
@@ -179,7 +180,7 @@ def test_what_makes_a_credential_is_sent_once_whatever_key_it_has(proxy: Front, 
     for path in ("/api/tokens", "/api/login", "/api/login-codes", "/api/join"):
         for replica in replicas[:2]:
             replica.breaks, replica.heard = 1000, []
-        answer = httpx.post(f"{proxy.url}{path}", json={}, headers=KEY)
+        answer = fetch.post(f"{proxy.url}{path}", json={}, headers=KEY)
         assert "GET /api/tokens" in is_problem(answer, 502)
         assert len(replicas[0].heard + replicas[1].heard) == 1
 
@@ -188,9 +189,9 @@ def test_a_replica_without_redis_hands_over_and_its_own_words_pass(proxy: Front,
     replicas[0].busy = True
     assert ask(proxy, 20) == {SECOND: 20}
     for _ in range(10):
-        assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
+        assert fetch.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
     replicas[1].busy = True
-    for answer in (httpx.get(f"{proxy.url}/api/status"), httpx.post(f"{proxy.url}/api/submit", json={})):
+    for answer in (fetch.get(f"{proxy.url}/api/status"), fetch.post(f"{proxy.url}/api/submit", json={})):
         assert (answer.status_code, answer.json()["told"]) == (503, "by the coordinator itself")
 
 
@@ -198,12 +199,12 @@ def test_when_nobody_answers_the_error_says_so(proxy: Front, replicas: list[Repl
     for replica in replicas:
         replica.end()
     for path in ("/api/status", "/api/events", "/health", "/"):
-        answer = httpx.get(f"{proxy.url}{path}", timeout=10)
+        answer = fetch.get(f"{proxy.url}{path}", timeout=10)
         assert "nothing was lost" in is_problem(answer, 502)
         assert answer.headers["retry-after"] == "1"
     names.are()
     names.settle()
-    is_problem(httpx.get(f"{proxy.url}/api/status", timeout=10), 502)
+    is_problem(fetch.get(f"{proxy.url}/api/status", timeout=10), 502)
 
 
 def test_an_upstream_of_ones_own_has_weights(names: Names, port: int, replicas: list[Replica]) -> None:
@@ -223,7 +224,7 @@ def test_events_arrive_one_by_one(proxy: Front, replicas: list[Replica]) -> None
     for method, path in [*asked, ("POST", "/v1/chat/completions")]:
         for replica in replicas[:2]:
             replica.go_on.clear()
-        with httpx.stream(method, f"{proxy.url}{path}", headers={"Accept-Encoding": "gzip"}, timeout=30) as answer:
+        with fetch.stream(method, f"{proxy.url}{path}", headers={"Accept-Encoding": "gzip"}, timeout=30) as answer:
             chunks = answer.iter_text()
             assert next(chunks) == "data: first\n\n"
             for replica in replicas[:2]:
@@ -235,9 +236,9 @@ def test_a_long_prompt_reaches_a_coordinator_once_and_an_endless_one_does_not(
     proxy: Front, replicas: list[Replica]
 ) -> None:
     asked = f"{proxy.url}/v1/embeddings"
-    assert httpx.post(asked, content=b"x" * (8 << 20), timeout=30).status_code == 200
+    assert fetch.post(asked, content=b"x" * (8 << 20), timeout=30).status_code == 200
     assert sum(path == "/v1/embeddings" for replica in replicas for _, path, _ in replica.heard) == 1
-    is_problem(httpx.post(asked, content=b"x" * (10 << 20), timeout=30), 413)
+    is_problem(fetch.post(asked, content=b"x" * (10 << 20), timeout=30), 413)
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens"])
@@ -246,11 +247,11 @@ def test_its_own_errors_under_v1_are_in_the_form_of_the_path(
 ) -> None:
     anthropic = path.startswith("/v1/messages")
     with front(names, port, REQUEST_RATE="1", REQUEST_BURST="4") as strict:
-        too_large = httpx.post(f"{strict.url}{path}", content=b"x" * (10 << 20), timeout=30)
+        too_large = fetch.post(f"{strict.url}{path}", content=b"x" * (10 << 20), timeout=30)
         for replica in replicas[:2]:
             replica.breaks = 9
-        broken = httpx.post(f"{strict.url}{path}", content=b"{}", timeout=30)
-        refused = [httpx.post(f"{strict.url}{path}", content=b"{}", timeout=30) for _ in range(20)][-1]
+        broken = fetch.post(f"{strict.url}{path}", content=b"{}", timeout=30)
+        refused = [fetch.post(f"{strict.url}{path}", content=b"{}", timeout=30) for _ in range(20)][-1]
     for answer, status, kind in (
         (too_large, 413, "request_too_large" if anthropic else "invalid_request_error"),
         (broken, 502, "api_error" if anthropic else "server_error"), (refused, 429, "rate_limit_error"),
@@ -269,45 +270,45 @@ def test_its_own_errors_under_v1_are_in_the_form_of_the_path(
 
 def test_every_answer_has_the_security_headers_once(proxy: Front) -> None:
     for path in ("/", "/collatz.html", "/assets/a.js", "/api/status", "/metrics", "/health"):
-        answer = httpx.get(f"{proxy.url}{path}")
+        answer = fetch.get(f"{proxy.url}{path}")
         for name in HEADERS:
             assert len(answer.headers.get_list(name)) == 1, (path, name)
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert answer.headers["server"] == "nginx"
         assert "strict-transport-security" not in answer.headers
-    assert "immutable" in httpx.get(f"{proxy.url}/assets/a.js").headers["cache-control"]
-    assert httpx.get(proxy.url).headers["cache-control"] == "no-cache"
+    assert "immutable" in fetch.get(f"{proxy.url}/assets/a.js").headers["cache-control"]
+    assert fetch.get(proxy.url).headers["cache-control"] == "no-cache"
 
 
 def test_each_port_serves_its_own(proxy: Front) -> None:
-    assert httpx.get(f"{proxy.url}/").json()["replica"] == THIRD
-    assert httpx.get(f"{proxy.api}/api/status").status_code == 200
+    assert fetch.get(f"{proxy.url}/").json()["replica"] == THIRD
+    assert fetch.get(f"{proxy.api}/api/status").status_code == 200
     for url in (f"{proxy.api}/", f"{proxy.api}/app.js", f"{proxy.url}/metrics", f"{proxy.api}/metrics"):
-        is_problem(httpx.get(url), 404)
-    assert "Active connections" in httpx.get(f"{proxy.inner}/stub_status").text
+        is_problem(fetch.get(url), 404)
+    assert "Active connections" in fetch.get(f"{proxy.inner}/stub_status").text
 
 
 def test_a_body_over_the_bound_is_refused_by_field(proxy: Front) -> None:
-    answer = httpx.post(f"{proxy.url}/api/submit", content=b"x" * (3 << 20))
+    answer = fetch.post(f"{proxy.url}/api/submit", content=b"x" * (3 << 20))
     assert "split the batch" in is_problem(answer, 413) and answer.json()["field"] == "body"
     for headers in ({}, KEY):
         for body in (b"x" * (3 << 20), iter([b"x" * (1 << 20)] * 3)):
-            answer = httpx.post(f"{proxy.url}/api/submit-batch", content=body, headers=headers, timeout=10)
+            answer = fetch.post(f"{proxy.url}/api/submit-batch", content=body, headers=headers, timeout=10)
             assert answer.status_code == 200
 
 
 def test_what_is_not_http_is_a_problem_too(proxy: Front) -> None:
-    assert "over 32 KiB" in is_problem(httpx.get(f"{proxy.url}/api/status", headers={"X": "x" * 40000}), 400)
-    is_problem(httpx.get(f"{proxy.url}/api/status?{'x' * 40000}"), 414)
+    assert "over 32 KiB" in is_problem(fetch.get(f"{proxy.url}/api/status", headers={"X": "x" * 40000}), 400)
+    is_problem(fetch.get(f"{proxy.url}/api/status?{'x' * 40000}"), 414)
 
 
 def test_a_requests_number_goes_to_the_replica_the_client_and_the_log(proxy: Front, replicas: list[Replica]) -> None:
-    answer = httpx.get(f"{proxy.url}/api/status", headers={"X-Request-ID": "abcdef-123456"})
+    answer = fetch.get(f"{proxy.url}/api/status", headers={"X-Request-ID": "abcdef-123456"})
     assert answer.headers["x-request-id"] == "abcdef-123456"
     heard = [headers for replica in replicas[:2] for headers in replica.headers]
     assert [headers["X-Request-ID"] for headers in heard] == ["abcdef-123456"]
     assert heard[0]["X-Forwarded-For"] == "127.0.0.1"
-    httpx.get(f"{proxy.url}/api/status", headers={"X-Request-ID": 'no"number', "User-Agent": 'a "quoted" \\ agent'})
+    fetch.get(f"{proxy.url}/api/status", headers={"X-Request-ID": 'no"number', "User-Agent": 'a "quoted" \\ agent'})
 
     def logged(field: str, value: str) -> Any:
         """Of two processes of nginx one may write its line after the other's next."""
@@ -324,7 +325,7 @@ def test_a_token_in_a_query_or_a_path_is_not_logged(proxy: Front, replicas: list
     for replica in replicas[:2]:
         replica.end()  # such an error repeats the request
     for path in paths:
-        httpx.get(f"{proxy.url}{path}", timeout=10)
+        fetch.get(f"{proxy.url}{path}", timeout=10)
     expected = {"/api/status", "/api/tokens/tc_0123456789_...", "/api/ts_0123456789_..."}
     # Of two processes of nginx one may write its line after the other's next.
     until(lambda: expected <= {line["path"] for line in proxy.lines()})
@@ -338,7 +339,7 @@ def test_a_token_in_a_query_or_a_path_is_not_logged(proxy: Front, replicas: list
 def test_too_many_requests_are_a_429_that_says_when_to_come_back(
     names: Names, port: int, replicas: list[Replica]
 ) -> None:
-    with front(names, port, REQUEST_RATE="1", REQUEST_BURST="2") as strict, httpx.Client(base_url=strict.url) as http:
+    with front(names, port, REQUEST_RATE="1", REQUEST_BURST="2") as strict, fetch.client(base_url=strict.url) as http:
         began = time.monotonic()
         answers = [http.get("/api/status") for _ in range(40)]
         seconds = time.monotonic() - began
@@ -350,7 +351,7 @@ def test_too_many_requests_are_a_429_that_says_when_to_come_back(
 
 def test_calls_of_workers_have_limits_of_their_own(names: Names, port: int, replicas: list[Replica]) -> None:
     limits = {"REQUEST_RATE": "1", "REQUEST_BURST": "2", "UPLOADS": "1", "WORKER_RATE": "1", "WORKER_BURST": "20"}
-    with front(names, port, **limits) as strict, httpx.Client(base_url=strict.url) as http:
+    with front(names, port, **limits) as strict, fetch.client(base_url=strict.url) as http:
         assert http.post("/api/worker/commit", content=b"x" * 3_000_000).status_code == 200
         began = time.monotonic()
         statuses = [http.post("/api/worker/commit", content=b"{}").status_code for _ in range(100)]
@@ -364,15 +365,15 @@ def test_calls_of_workers_have_limits_of_their_own(names: Names, port: int, repl
 def test_streams_and_large_batches_are_counted(names: Names, port: int, replicas: list[Replica]) -> None:
     large = b"x" * 1_000_000
     with front(names, port, STREAMS="1", UPLOADS="1") as strict:
-        with httpx.stream("GET", f"{strict.url}/api/events") as stream:
+        with fetch.stream("GET", f"{strict.url}/api/events") as stream:
             chunks = stream.iter_text()
             assert next(chunks)
-            is_problem(httpx.get(f"{strict.url}/api/events"), 429)
+            is_problem(fetch.get(f"{strict.url}/api/events"), 429)
             for replica in replicas:
                 replica.go_on.set()
         with socket.create_connection(("127.0.0.1", strict.ports["LISTEN_HTTP"])) as slow:
             slow.sendall(b"POST /api/submit-batch HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\nx")
-            posted = lambda body: httpx.post(f"{strict.url}/api/submit-batch", content=body)  # noqa: E731
+            posted = lambda body: fetch.post(f"{strict.url}/api/submit-batch", content=body)  # noqa: E731
             is_problem(until(lambda: (found := posted(large)).status_code == 429 and found), 429)
             assert posted(b"{}").status_code == 200
         until(lambda: posted(large).status_code == 200)
@@ -422,10 +423,10 @@ def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: in
     try:
         running.run()
         for asked in ("/", "/api/status", "/assets/a.js", "/metrics"):
-            answer = httpx.get(f"{running.tls}{asked}", verify=trust)
+            answer = fetch.get(f"{running.tls}{asked}", verify=trust)
             assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"], asked
-        assert httpx.get(f"{running.url}/api/status").status_code == 200
-        assert "https" in is_problem(httpx.get(running.tls.replace("https", "http")), 400)
+        assert fetch.get(f"{running.url}/api/status").status_code == 200
+        assert "https" in is_problem(fetch.get(running.tls.replace("https", "http")), 400)
         trust.set_alpn_protocols(["h2"])
         with (
             socket.create_connection(("127.0.0.1", running.ports["LISTEN_TLS"])) as plain,
@@ -443,22 +444,22 @@ def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: in
 
 def test_pages_have_types_and_nothing_from_elsewhere() -> None:
     with web() as (pages, _):
-        page = httpx.get(pages)
+        page = fetch.get(pages)
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//(?!127\.0\.0\.1)", page.text)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]* src=)", page.text)
         for name in re.findall(r"(?:src|href)=\"(/[^\"]+\.(?:js|css|svg))\"", page.text):
-            assert httpx.get(f"{pages}{name}").status_code == 200, name
-        assert httpx.get(f"{pages}/assets/a-1b2c.mjs").headers["content-type"] == "text/javascript; charset=utf-8"
-        assert httpx.get(f"{pages}/healthz").text == "ok\n"
+            assert fetch.get(f"{pages}{name}").status_code == 200, name
+        assert fetch.get(f"{pages}/assets/a-1b2c.mjs").headers["content-type"] == "text/javascript; charset=utf-8"
+        assert fetch.get(f"{pages}/healthz").text == "ok\n"
         for path in ("/none.js", "/assets/none.js", "/../nginx.conf"):
-            answer = httpx.get(f"{pages}{path}")
+            answer = fetch.get(f"{pages}{path}")
             assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
 def test_the_figures_are_what_prometheus_reads() -> None:
     with web() as (_, figures):
-        answer = httpx.get(f"{figures}/metrics")
+        answer = fetch.get(f"{figures}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert len(re.findall(r'^web_connections\{state="\w+"\} \d+$', answer.text, re.MULTILINE)) == 4
     if promtool := shutil.which("promtool"):

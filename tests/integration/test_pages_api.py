@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pydantic import TypeAdapter
 
 from coordinator import schemas
 from jobs import packed, queues
+from tests import fetch
 from tests.integration import held
 from tests.integration.live import Live, running, until
 from threads_protocol.answers import events, fleet, telemetry
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 def data(cluster: Live, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Facts and columns of a binary, which may be 202 at first."""
-    answer = until(lambda: (found := httpx.get(cluster.url() + path, timeout=60)).status_code != 202 and found)
+    answer = until(lambda: (found := fetch.get(cluster.url() + path, timeout=60)).status_code != 202 and found)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/octet-stream"
     return packed.unpack(answer.content)
@@ -46,10 +46,10 @@ def data(cluster: Live, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_the_pages_are_served_beside_the_api(cluster: Live) -> None:
-    page = httpx.get(cluster.url())
+    page = fetch.get(cluster.url())
     assert page.status_code == 200 and "Threads" in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
-    assert "immutable" in httpx.get(cluster.url() + "/assets/a-1.js").headers["cache-control"]
+    assert "immutable" in fetch.get(cluster.url() + "/assets/a-1.js").headers["cache-control"]
     until(lambda: cluster.get("/api/status")["workers"]["live"] == 2)
 
 
@@ -134,9 +134,9 @@ def test_bins_hold_what_was_asked_for(cluster: Live) -> None:
     assert found["series"]["jobs.done"].keys() == {"min", "mean", "max"}
     for low, middle, high in zip(*found["series"]["jobs.done"].values(), strict=True):
         assert (low is None) == (high is None) and (low is None or low <= middle <= high)
-    assert httpx.get(cluster.url() + "/api/history?seconds=3601").status_code == 422
-    assert httpx.get(cluster.url() + "/api/history?points=1001").status_code == 422
-    assert httpx.get(cluster.url() + "/api/history?names=**************X").json()["field"] == "names"
+    assert fetch.get(cluster.url() + "/api/history?seconds=3601").status_code == 422
+    assert fetch.get(cluster.url() + "/api/history?points=1001").status_code == 422
+    assert fetch.get(cluster.url() + "/api/history?names=**************X").json()["field"] == "names"
     assert cluster.get("/api/history?names=no.such")["series"] == {}
 
 
@@ -186,7 +186,7 @@ def listen(cluster: Live, topics: str, enough: Callable[[Heard], Any], replica: 
     found: Heard = []
     url = f"{cluster.url(replica)}/api/events?topics={topics}"
     deadline = time.monotonic() + 60
-    with httpx.stream("GET", url, headers=headers, timeout=30) as answer:
+    with fetch.stream("GET", url, headers=headers, timeout=30) as answer:
         fields = {"id": "", "event": "", "data": ""}
         for line in answer.iter_lines():
             name, _, value = line.partition(": ")
@@ -251,7 +251,7 @@ def test_a_failed_job_is_an_alert(cluster: Live) -> None:
     assert alert["value"] >= 1 > alert["threshold"] and alert["unit"] == "jobs" and alert["until"] is None
     TypeAdapter(telemetry.Alert).validate_python(alert)
     for row in cluster.get("/api/jobs?state=failed")["jobs"]:
-        httpx.delete(f"{cluster.url()}/api/jobs/{row['job_id']}")
+        fetch.delete(f"{cluster.url()}/api/jobs/{row['job_id']}")
     over = until(lambda: resolved(cluster, "jobs-failed/faulty"), 120)
     assert over["until"] > over["since"] == alert["since"]
 
@@ -310,7 +310,7 @@ def test_columns_and_density_hold_what_the_result_says(cluster: Live) -> None:
     first = columns["first"]
     pairs = [[int(delay), int(count)] for delay, count in zip(columns["delay"], columns["count"], strict=True)]
     assert [pairs[low:high] for low, high in pairwise(first)] == told["density"]
-    body = httpx.get(cluster.url() + f"/api/jobs/{job}/columns.bin")
+    body = fetch.get(cluster.url() + f"/api/jobs/{job}/columns.bin")
     assert body.content[:4] == b"TCB1" and "max-age" in body.headers["cache-control"]
 
 
@@ -323,10 +323,10 @@ def test_what_has_no_such_numbers_says_so(cluster: Live) -> None:
         (f"/api/jobs/{other}/columns.bin", 404, "none"), ("/api/jobs/nosuch/columns.bin", 404, "no job"),
         (f"/api/jobs/{plain}/columns.bin?px=3", 422, "px"),
     ):  # fmt: skip
-        answer = httpx.get(cluster.url() + path)
+        answer = fetch.get(cluster.url() + path)
         assert answer.status_code == status and word in answer.json()["detail"], answer.text
     slow = cluster.submit("collatz", {"start_number": 1, "number_count": 10**11, "columns": 10})
-    assert httpx.get(cluster.url() + f"/api/jobs/{slow}/columns.bin").status_code == 409
+    assert fetch.get(cluster.url() + f"/api/jobs/{slow}/columns.bin").status_code == 409
     for job in (other, slow):
         cluster.post(f"/api/jobs/{job}/cancel")
 
@@ -338,7 +338,7 @@ def test_windows_of_a_trace_are_those_of_the_trace(cluster: Live) -> None:
     cluster.result(job)
     trace = until(
         lambda: (
-            (found := httpx.get(cluster.url() + f"/api/jobs/{job}/trace.json?replica=1")).status_code == 200 and found
+            (found := fetch.get(cluster.url() + f"/api/jobs/{job}/trace.json?replica=1")).status_code == 200 and found
         )
     ).json()
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
@@ -390,7 +390,7 @@ def test_a_dense_window_comes_as_shares_of_time(cluster: Live) -> None:
         ("t0=x", "t0"),
         ("replica=9", "replica"),
     ):
-        answer = httpx.get(cluster.url() + f"/api/jobs/{job}/trace.bin?{query}", timeout=60)
+        answer = fetch.get(cluster.url() + f"/api/jobs/{job}/trace.bin?{query}", timeout=60)
         assert answer.status_code == 422 and word in answer.json()["detail"], answer.text
 
 

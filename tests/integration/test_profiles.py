@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.integration.test_cli import run
 from tests.integration.test_coming_from import PROFILED, PYTHON_PROFILED
@@ -81,7 +81,7 @@ def lines(live: Live, found: Any) -> dict[str, list[Any]]:
 
 
 def octets(live: Live, path: str) -> bytes:
-    answer = httpx.get(live.url() + path, timeout=60)
+    answer = fetch.get(live.url() + path, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.content
 

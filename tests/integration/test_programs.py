@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
 from jobs.settings import usable_cores
+from tests import fetch
 from tests.integration.live import Live, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
@@ -81,7 +81,7 @@ def log(live: Live, job: str, unit: int = 0) -> str:
 
 
 def octets(live: Live, path: str) -> bytes:
-    answer = httpx.get(live.url() + path, headers=live.headers(), timeout=60)
+    answer = fetch.get(live.url() + path, headers=live.headers(), timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.content
 

@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import redis
 
 from jobs.store import Store, acl, bells, connection
+from tests import fetch
 from tests.chaos import work
 from tests.contract.lease_model import new_job
 from tests.integration import held
@@ -80,7 +80,7 @@ def test_a_worker_may_write_the_webhook_of_a_job_that_it_ends(live: Live) -> Non
 
 def trace(live: Live, job: str) -> Any:
     """Return the trace of a job's replica; None while it is computed."""
-    answer = httpx.get(f"{live.url()}/api/jobs/{job}/trace.json?replica=0", timeout=30)
+    answer = fetch.get(f"{live.url()}/api/jobs/{job}/trace.json?replica=0", timeout=30)
     return answer.json()["traceEvents"] if answer.status_code == 200 else None
 
 

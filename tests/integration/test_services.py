@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 from grafana import queries
-from tests import tiny_model
+from tests import fetch, tiny_model
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
 from threads_cluster.errors import ApiError
@@ -291,7 +291,7 @@ def replicas(live: Live) -> list[Any]:
 
 
 def log(live: Live, job: str) -> str:
-    answer = httpx.get(f"{live.url()}/api/jobs/{job}/logs/0", headers=live.headers(), timeout=60)
+    answer = fetch.get(f"{live.url()}/api/jobs/{job}/logs/0", headers=live.headers(), timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.text
 
@@ -457,7 +457,7 @@ def test_a_replica_whose_runner_is_killed_starts_on_another_one(live: Live) -> N
         print(f"ready elsewhere after {time.monotonic() - killed:.1f} s")
         asked = list(stream(live, "spared"))
         assert asked[-1] == "[DONE]" and len(asked) == 3 + 1
-        assert httpx.delete(f"{live.url()}/api/services/spared", headers=live.headers(), timeout=60).status_code == 204
+        assert fetch.delete(f"{live.url()}/api/services/spared", headers=live.headers(), timeout=60).status_code == 204
         until(lambda: not [each for each in replicas(live) if each["parameters"]["service"] == "spared"], 60)
         for name in {"runner-1", "runner-2"} & live.processes.keys():  # before their folder goes
             live.kill(name, signal.SIGTERM)
@@ -470,6 +470,6 @@ def test_a_replica_that_is_never_ready_dies_with_its_words_and_a_service_can_be_
     assert "was not ready within start_timeout_seconds, 1" in row["last_failure"]
     # On a slow machine the first of them may have ended before it said a word.
     until(lambda: "why it is late" in log(live, live.get("/api/services/late")["last_dead_job_id"]))
-    answer = httpx.delete(f"{live.url()}/api/services/late", headers=live.headers(), timeout=60)
+    answer = fetch.delete(f"{live.url()}/api/services/late", headers=live.headers(), timeout=60)
     assert answer.status_code == 204
     until(lambda: not [each for each in replicas(live) if each["parameters"]["service"] == "late"], 60)

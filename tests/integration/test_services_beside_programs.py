@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from jobs.store import Store, tokens
 from jobs.store.tenants import Tenant
+from tests import fetch
 from tests.integration.live import Live, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
@@ -38,7 +38,7 @@ class Person:
         self._url, self._headers = f"{live.url()}/api", {"Authorization": f"Bearer {minted.text}"}
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = httpx.request(method, self._url + path, headers=self._headers, json=body, timeout=60)
+        answer = fetch.request(method, self._url + path, headers=self._headers, json=body, timeout=60)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 

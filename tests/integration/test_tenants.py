@@ -20,6 +20,7 @@ from coordinator.jobs.scheduler import Fleet
 from jobs.settings import Settings
 from jobs.store import Store, connection
 from jobs.store.tenants import Tenant
+from tests import fetch
 from tests.integration.live import Live, guarded, running, until
 
 TOKEN = "a-token-of-the-tests"
@@ -66,15 +67,15 @@ def test_500_submits_against_a_cap_of_8_admit_exactly_8_while_a_coordinator_dies
 
 def _ten_crowds(live: Live) -> None:
     keys = count()
-    put = httpx.put(f"{live.url()}/api/tenants/default", json={"max_jobs": 8}, headers=AUTHORIZED)
+    put = fetch.put(f"{live.url()}/api/tenants/default", json={"max_jobs": 8}, headers=AUTHORIZED)
     assert put.status_code == 200 and put.json()["max_jobs"] == 8
     for _ in range(10):
         admitted = _crowd(live, [f"k{next(keys)}" for _ in range(500)])
-        [row] = httpx.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
+        [row] = fetch.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
         assert (row["jobs"], row["backlog"], len(admitted)) == (8, 0, 8)
         for job in admitted.values():
-            httpx.post(f"{live.url(1)}/api/jobs/{job}/cancel", headers=AUTHORIZED)
-        [row] = httpx.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
+            fetch.post(f"{live.url(1)}/api/jobs/{job}/cancel", headers=AUTHORIZED)
+        [row] = fetch.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
         assert row["jobs"] == 0, "no reservation is left over"
 
 

@@ -17,6 +17,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from tests import fetch
 from tests.integration.live import TOP, Live, until
 from tests.integration.nginx_bench import Front, Names, front, require_nginx
 from tests.integration.page_browser import followed, socket
@@ -71,7 +72,7 @@ def streamed(
     asked: dict[str, Any] = {"model": name, "messages": [], "stream": True, "max_tokens": count, "pace": pace}
     tokens, ended = 0, False
     try:
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, headers=headers(), timeout=60) as answer:
+        with fetch.stream("POST", f"{url}/v1/chat/completions", json=asked, headers=headers(), timeout=60) as answer:
             assert answer.status_code == 200, answer.read()
             for line in answer.iter_lines():
                 tokens += '"delta"' in line
@@ -90,7 +91,7 @@ def test_streams_through_both_coordinators_come_whole(behind: tuple[Live, Front]
         assert list(threads.map(lambda url: streamed(url, 3000), urls)) == [3000] * len(urls)
     for number in range(2):
         asked = {"model": "far", "prompt": "x" * 500_000, "max_tokens": 1}
-        answer = httpx.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
+        answer = fetch.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
         assert answer.json()["choices"] == [{"text": " tok"}], answer.text
 
 
@@ -120,7 +121,7 @@ def test_a_coordinator_that_dies_leaves_the_others_tunnels_and_gets_one_when_it_
         assert [one.result() for one in streams] == [60, -1]
     live.start_coordinator(1)
     asked = {"model": "far", "prompt": "once", "max_tokens": 1}
-    until(lambda: httpx.post(f"{live.url(1)}/v1/completions", json=asked, headers=headers(), timeout=60).is_success)
+    until(lambda: fetch.post(f"{live.url(1)}/v1/completions", json=asked, headers=headers(), timeout=60).is_success)
 
 
 def test_a_coordinator_that_a_runner_does_not_know_reaches_it_through_the_one_that_it_does(
@@ -137,7 +138,7 @@ def test_a_coordinator_that_a_runner_does_not_know_reaches_it_through_the_one_th
         serve(live, "away", requirements={"labels": ["away"]})
         for number in (0, 1):
             asked = {"model": "away", "prompt": "once", "max_tokens": 1}
-            answer = httpx.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
+            answer = fetch.post(f"{live.url(number)}/v1/completions", json=asked, headers=headers(), timeout=60)
             assert answer.status_code == 200, answer.text
             assert streamed(live.url(number), 3000, name="away") == 3000
         live.kill("runner-1")
@@ -176,9 +177,9 @@ def test_the_page_of_a_service_comes_through_nginx_and_the_tunnel(behind: tuple[
             socket(browser, "/individual-progress/ws", ["bokeh"], origin=proxy.url)
         browser.headers["Cookie"] = ""
         assert browser.get("/individual-progress").status_code == 401
-    httpx.delete(f"{live.url()}/api/services/board", headers=headers(), timeout=60)
+    fetch.delete(f"{live.url()}/api/services/board", headers=headers(), timeout=60)
 
 
 def _opened(url: str) -> str:
-    answer = httpx.post(f"{url}/api/services/board/open", headers=headers(), timeout=60)
+    answer = fetch.post(f"{url}/api/services/board/open", headers=headers(), timeout=60)
     return str(answer.json()["url"]) if answer.status_code == 200 else ""

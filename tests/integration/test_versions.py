@@ -6,8 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import httpx
-
+from tests import fetch
 from tests.integration.live import Live, until
 
 #: Runs a service whose kind `faulty` is of another version.
@@ -56,7 +55,7 @@ def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: 
             until(partial(waits_because, live, job, lacking))
         live.kill("coordinator-0")
         start(live, "coordinator", "coordinator-0", 2, COORDINATOR_PORT=str(live.ports[0]))
-        until(lambda: httpx.get(f"{live.url()}/ready").status_code == 200, SECONDS)
+        until(lambda: fetch.get(f"{live.url()}/ready").status_code == 200, SECONDS)
         new = live.submit("faulty", {"units": 100, "seconds_per_unit": 0.01})
         assert live.result(new, SECONDS) == {"sum": 4950, "count": 100}
         assert live.job(begun)["done"] < 900, "the new worker leaves it alone"

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.unit.collector import Collector
 from tests.unit.workflow_bench import workflow_text
@@ -57,7 +57,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iter
 
 def submit(live: Live, text: str, replica: int = 0) -> str:
     headers = {**live.headers(), "Content-Type": "application/yaml"}
-    answer = httpx.post(f"{live.url(replica)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
+    answer = fetch.post(f"{live.url(replica)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["workflow_id"])
 
@@ -95,7 +95,7 @@ def test_the_examples_of_the_page_run(live: Live) -> None:
         assert row["state"] == "done", row
     published = live.get(f"/api/workflows/{sweep}/actions/publish")
     assert live.get("/api/artifacts/sweep-report")["artifact_id"] == published["result"]["artifact"]
-    files = httpx.get(
+    files = fetch.get(
         f"{live.url()}/api/artifacts/sweep-report/manifest", headers=live.headers(), timeout=30
     ).text.splitlines()
     assert '"value.json",11,' in files[1], "4 + 9 + 25"
@@ -178,7 +178,7 @@ def test_a_workflow_of_a_kernel_and_a_program_is_one_trace(live: Live, collector
         name="traced",
     )
     headers = {"Content-Type": "application/yaml", "traceparent": f"00-{trace}-{span}-01", **live.headers()}
-    answer = httpx.post(f"{live.url(1)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
+    answer = fetch.post(f"{live.url(1)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
     assert answer.status_code == 202, answer.text
     assert answer.headers["traceparent"].startswith(f"00-{trace}-")
     row = ended(live, answer.json()["workflow_id"])

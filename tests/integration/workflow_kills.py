@@ -25,6 +25,7 @@ from typing import Any, cast
 
 import httpx
 
+from tests import fetch
 from tests.integration.live import Live, until
 from tests.redis_servers import VERSIONS, server_of
 from tests.unit.workflow_bench import workflow_text
@@ -193,7 +194,7 @@ class Campaign:
                 with suppress(httpx.HTTPError):
                     headers = {**self._live.headers(), **more.get("headers", {})}
                     call = {**more, "headers": headers}
-                    answer = httpx.request(method, self._live.url(number) + path, timeout=5, **call)
+                    answer = fetch.request(method, self._live.url(number) + path, timeout=5, **call)
                     if answer.status_code not in (429, 503):
                         return answer
             return None

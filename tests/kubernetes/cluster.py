@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tests import fetch
 from tests.stack.stack import eventually
 
 NAMESPACE = "threads-cluster-test"
@@ -32,7 +33,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.http = httpx.Client()
+        self.http = fetch.client()
 
     # -- commands -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import tiny_model
+from tests import fetch, tiny_model
 from tests.kubernetes.cluster import Cluster
 from tests.stack.stack import eventually
 from threads_cluster import Cluster as Client
@@ -65,7 +65,7 @@ def streamed(cluster: Cluster, token: str) -> list[dict[str, Any]]:
         "stream_options": {"include_usage": True}, "logit_bias": {"2": -100},
     }  # fmt: skip
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.stream("POST", f"{cluster.url}/v1/chat/completions", json=asked, headers=headers, timeout=60) as answer:
+    with fetch.stream("POST", f"{cluster.url}/v1/chat/completions", json=asked, headers=headers, timeout=60) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
         frames = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]

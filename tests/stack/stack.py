@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests import fetch
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,12 +99,12 @@ class Stack:
     # -- over HTTP ----------------------------------------------------------------------------------------------------
 
     def get(self, path: str, **query: Any) -> Any:
-        answer = httpx.get(f"{self.url}{path}", params=query, timeout=40)
+        answer = fetch.get(f"{self.url}{path}", params=query, timeout=40)
         answer.raise_for_status()
         return answer.json()
 
     def submit(self, kind: str, **parameters: Any) -> str:
-        answer = httpx.post(
+        answer = fetch.post(
             f"{self.url}/api/submit",
             json={"type": kind, "parameters": parameters},
             headers={"Idempotency-Key": os.urandom(8).hex()},
@@ -135,11 +136,11 @@ class Stack:
 
     def targets(self) -> list[tuple[str, str]]:
         """Job and health of every target of Prometheus."""
-        answer = httpx.get(f"{self.prometheus}/api/v1/targets", params={"state": "active"}, timeout=60)
+        answer = fetch.get(f"{self.prometheus}/api/v1/targets", params={"state": "active"}, timeout=60)
         return sorted((row["labels"]["job"], row["health"]) for row in answer.json()["data"]["activeTargets"])
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=60)
+        answer = fetch.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=60)
         body = answer.json()
         assert body["status"] == "success", f"{expression}: {body}"
         found: list[dict[str, Any]] = body["data"]["result"]

@@ -9,10 +9,10 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from grafana import queries
+from tests import fetch
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, Stack, eventually
 
@@ -43,11 +43,11 @@ def test_a_simulation_gives_the_digest_of_the_reference(stack: Stack) -> None:
 
 
 def test_both_ports_serve_the_api_and_only_port_80_the_pages(stack: Stack) -> None:
-    assert httpx.get(f"{stack.api_url}/api/status").json()["version"] == stack.get("/api/status")["version"]
-    assert "text/html" in httpx.get(stack.url).headers["content-type"]
-    answer = httpx.get(f"{stack.api_url}/")
+    assert fetch.get(f"{stack.api_url}/api/status").json()["version"] == stack.get("/api/status")["version"]
+    assert "text/html" in fetch.get(stack.url).headers["content-type"]
+    answer = fetch.get(f"{stack.api_url}/")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
-    assert httpx.get(f"{stack.url}/metrics").status_code == 404
+    assert fetch.get(f"{stack.url}/metrics").status_code == 404
 
 
 def test_the_example_of_settings_is_what_runs_without_any(stack: Stack) -> None:
@@ -342,7 +342,7 @@ def test_a_backup_brings_everything_back_after_a_cleanup(stack: Stack) -> None:
     done = stack.submit("collatz", start_number=1, number_count=10**7)
     result = stack.result(done)
     [paused] = [stack.submit("collatz", **LONG)]
-    httpx.post(f"{stack.url}/api/jobs/{paused}/pause").raise_for_status()
+    fetch.post(f"{stack.url}/api/jobs/{paused}/pause").raise_for_status()
     jobs = {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]}
     file = stack.folder / "backup.tar.gz"
     stack.deploy("backup", str(file))
@@ -352,5 +352,5 @@ def test_a_backup_brings_everything_back_after_a_cleanup(stack: Stack) -> None:
     stack.deploy("restore", str(file), "--yes")
     assert {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]} == jobs
     assert stack.result(done) == result
-    httpx.post(f"{stack.url}/api/jobs/{paused}/resume").raise_for_status()
+    fetch.post(f"{stack.url}/api/jobs/{paused}/resume").raise_for_status()
     assert stack.result(paused)["count"] == LONG["number_count"]

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests import tiny_model
+from tests import fetch, tiny_model
 from tests.stack.stack import ROOT, Stack
 from threads_cluster import Cluster
 
@@ -159,7 +158,7 @@ def test_a_runner_that_dies_is_back_and_has_its_token_again(stack: Stack, token:
     [runner] = stack.ids("runner")
     stack.kill_hard(runner)
     assert run(stack, token, "echo", "again").stdout == "again\n"
-    rows = httpx.get(f"{stack.url}/api/workers", headers={"Authorization": f"Bearer {token}"}).json()["workers"]
+    rows = fetch.get(f"{stack.url}/api/workers", headers={"Authorization": f"Bearer {token}"}).json()["workers"]
     assert [row["id"] for row in rows if row["device"] == "runner" and row["live"]] == ["runner-1"]
 
 
@@ -171,10 +170,10 @@ def test_a_model_in_a_container_answers_through_nginx_and_the_tunnels_of_its_run
         cluster.artifacts.put(tmp_path / "tiny.gguf", name="tiny")
         made = {"name": "chat", "engine": "llamacpp", "model": "tiny", "parameters": {"context": 128, "threads": 1}}
         headers = {"Authorization": f"Bearer {token}"}
-        httpx.post(f"{stack.api_url}/api/services", json=made, headers=headers, timeout=60).raise_for_status()
+        fetch.post(f"{stack.api_url}/api/services", json=made, headers=headers, timeout=60).raise_for_status()
         assert cluster.services.wait("chat", timeout=280)["ready"] == 1
         asked = {"model": "chat", "prompt": "once", "max_tokens": 3}
         for _ in range(8):  # more than there are coordinators
-            answer = httpx.post(f"{stack.api_url}/v1/completions", json=asked, headers=headers, timeout=60)
+            answer = fetch.post(f"{stack.api_url}/v1/completions", json=asked, headers=headers, timeout=60)
             assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 3, answer.text
         cluster.services.delete("chat")

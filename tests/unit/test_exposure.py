@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from deploy.local import commands, outcome
 from jobs import exposure, metrics_server
 from jobs.settings import Settings
+from tests import fetch
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,10 +87,10 @@ def test_metrics_with_a_token_are_read_with_it_alone() -> None:
     try:
         url = f"http://127.0.0.1:{port}/metrics"
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
-            answer = httpx.get(url, headers=headers)
+            answer = fetch.get(url, headers=headers)
             assert answer.status_code == 401 and "told" not in answer.text
             assert answer.headers["www-authenticate"] == "Bearer" and "METRICS_TOKEN" in answer.text
-        assert "told 7.0" in httpx.get(url, headers={"Authorization": "Bearer secret"}).text
+        assert "told 7.0" in fetch.get(url, headers={"Authorization": "Bearer secret"}).text
     finally:
         stop()
 
@@ -99,7 +99,7 @@ def test_metrics_without_a_token_are_read_as_ever() -> None:
     port = free_port()
     stop = metrics_server.serve(CollectorRegistry(), Settings(metrics_port=port))
     try:
-        assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 200
+        assert fetch.get(f"http://127.0.0.1:{port}/metrics").status_code == 200
     finally:
         stop()
 
@@ -109,7 +109,7 @@ def test_metrics_on_loopback_are_not_read_by_a_page_whose_name_resolves_to_it() 
     stop = metrics_server.serve(CollectorRegistry(), Settings(metrics_port=port, allowed_hosts="metrics.example"))
     try:
         hosts = (f"localhost:{port}", "[::1]", "metrics.example", "evil.example", "")
-        asked = (httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": host}) for host in hosts)
+        asked = (fetch.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": host}) for host in hosts)
         assert [answer.status_code for answer in asked] == [200, 200, 200, 403, 403]
     finally:
         stop()

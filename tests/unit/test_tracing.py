@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from coordinator import extras, tracing
@@ -19,6 +18,7 @@ from coordinator.telemetry.span_sender import SpanSender
 from coordinator.tracing import Place, Tracing
 from jobs.settings import Settings
 from jobs.store import keys
+from tests import fetch
 from tests.integration.live import until
 from tests.ports import free_port
 from tests.unit.collector import Collector, Taken
@@ -402,7 +402,7 @@ def test_the_process_of_a_coordinator_without_them_answers(any_redis_url: str, t
     with log.open("wb") as said:
         process = subprocess.Popen([sys.executable, "-m", "coordinator"], env=given, stdout=said, stderr=said)
     try:
-        until(lambda: process.poll() is not None or httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200)
+        until(lambda: process.poll() is not None or fetch.get(f"http://127.0.0.1:{port}/ready").status_code == 200)
         assert process.poll() is None, log.read_text()
     finally:
         process.terminate()

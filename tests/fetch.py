@@ -1,0 +1,56 @@
+"""Requests of HTTP without a client. They wait for a minute, since a machine may be busy for that long."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+import certifi
+import httpx
+
+SECONDS = 60.0
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Read the authorities once. A request of httpx reads them each time, which takes 30 ms of a core."""
+    return ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE") or certifi.where())
+
+
+def _patient(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of httpx that wait for a minute, unless they say otherwise."""
+    return {"timeout": SECONDS, "verify": _authorities()} | given
+
+
+def request(method: str, url: str, **given: Any) -> httpx.Response:
+    """Send one request and return its answer. `given` is what httpx.request takes."""
+    return httpx.request(method, url, **_patient(given))
+
+
+def stream(method: str, url: str, **given: Any) -> AbstractContextManager[httpx.Response]:
+    """Send one request and give its answer before the body is read."""
+    return httpx.stream(method, url, **_patient(given))
+
+
+def client(**given: Any) -> httpx.Client:
+    """Return a client. `given` is what httpx.Client takes."""
+    return httpx.Client(**_patient(given))
+
+
+def get(url: str, **given: Any) -> httpx.Response:
+    return request("GET", url, **given)
+
+
+def post(url: str, **given: Any) -> httpx.Response:
+    return request("POST", url, **given)
+
+
+def put(url: str, **given: Any) -> httpx.Response:
+    return request("PUT", url, **given)
+
+
+def delete(url: str, **given: Any) -> httpx.Response:
+    return request("DELETE", url, **given)
