@@ -57,7 +57,7 @@ def _range(first: int, last: int) -> list[Any]:
 def _from_file(name: str) -> Iterator[Any]:
     shown, suffix = visible(name, 200), Path(name).suffix.lower()
     try:
-        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8") as source:
+        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8-sig") as source:
             if suffix == ".json":
                 yield from _listed(source.read(), shown)
                 return

@@ -417,6 +417,8 @@ def test_units_by_number_and_by_item(fake: Ran, run: Run, tmp_path: Path) -> Non
         ("a.txt", "x y\n\n007\r\n", ["x y", "", "007"]),
         ("a.jsonl", '{"a": 1}\n7\n', [{"a": 1}, 7]),
         ("a.json", '[1, "two"]', [1, "two"]),
+        ("windows.txt", "\ufeffx\r\ny\r\n", ["x", "y"]),
+        ("windows.json", "\ufeff[1]", [1]),
     ):
         (tmp_path / name).write_text(text)
         assert run("submit", "command", "--items", str(tmp_path / name), "--", "./draw", "{item}").code == 0
