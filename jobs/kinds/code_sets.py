@@ -30,6 +30,8 @@ from jobs.models import Device
 
 #: Prefix of the names of folders in which a process compiles, or compiled before it was killed.
 _UNFINISHED = "unfinished-"
+#: Name of the file that lists all other files of a published set.
+_FILES = "files"
 
 
 @dataclass
@@ -48,6 +50,14 @@ class CodeSet:
         """The random part of the folder's name, which stays when the folder is renamed."""
         return self.path.name.rpartition("-")[2]
 
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the set has all files with which it was published, and this process may read the list."""
+        try:
+            return all((self.path / name).is_file() for name in (self.path / _FILES).read_text().splitlines())
+        except (OSError, ValueError):
+            return False
+
     @contextmanager
     def writing(self) -> Iterator[bool]:
         """Yield whether this process may add a file. An OSError abandons the set, because it would lack the file."""
@@ -60,6 +70,7 @@ class CodeSet:
         """Make the set that this process has compiled visible to other processes."""
         with self.writing() as may_write:
             if may_write:
+                (self.path / _FILES).write_text("\n".join(file.name for file in self.path.iterdir()))
                 self.path = self.path.rename(self.path.with_name(self.path.name.removeprefix(_UNFINISHED)))
         self._unlock()
 
@@ -129,10 +140,17 @@ def _load(kind: str, device: Device) -> CodeSet | None:
 
 
 def _published(kind: str, device: Device) -> CodeSet | None:
-    """Return the published set of a kind, if there is one. It is kept while this process lives."""
+    """Return the published set of a kind, if there is one. It is kept while this process lives.
+
+    A set that lacks a file counts as none. Otherwise each process would compile what is missing, and store nothing.
+    """
     folder = compiled_code.folder(kind)
     compiled_code.use(folder)
-    return next((CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))), None)
+    try:
+        sets = [CodeSet(path) for path in sorted(folder.glob(f"{device}-*"))]
+    except OSError:  # such as a cache of another user
+        return None
+    return next((found for found in sets if found.is_whole), None)
 
 
 def _begin(kind: str, device: Device, *, wait: bool, recompile: bool) -> CodeSet | None:

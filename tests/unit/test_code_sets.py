@@ -83,6 +83,20 @@ def contents(cache: Path) -> dict[str, bytes]:
     return {str(path.relative_to(cache)): path.read_bytes() for path in cache.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("lost", ["*.nbc", "*.nbi", "*.npz", "*"])
+def test_a_set_that_has_lost_files_is_compiled_again_and_published(toys: Path, lost: str) -> None:
+    cache = toys / "cache"
+    run(toys, [start(cache)])
+    [published] = cache.glob("*/cpu-*")
+    next(published.glob(lost)).unlink() if lost != "*" else shutil.rmtree(published)
+    published.mkdir(exist_ok=True)
+    [first], [second] = run(toys, [start(cache)], [start(cache)])
+    for answer in first, second:
+        assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
+    assert (first["hits"], second["hits"]) == (0, 2)
+    assert sets(cache) == ["cpu"] and published not in cache.glob("*/cpu-*")
+
+
 def test_files_of_another_process_are_never_used(toys: Path) -> None:
     """Such sets result from copying one cache over another, or from earlier versions."""
     cache, other, former = (toys / name for name in ("cache", "other", "former"))
@@ -122,6 +136,13 @@ def test_code_that_cannot_be_kept_is_used_all_the_same(toys: Path) -> None:
     assert all("[Errno" in answer["unkept"]["even"] for answer in full)
     assert all(answer["unkept"] == {} for answer in later)
     assert [sets(cache) for cache in caches] == [["cpu"]] * len(caches)
+
+
+def test_code_is_compiled_if_the_cache_cannot_be_looked_into(toys: Path) -> None:
+    """As one below a folder of another user, which root could look into."""
+    [[answer]] = run(toys, [start(toys / ("x" * 300))])
+    assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
+    assert "[Errno" in answer["unkept"]["even"]
 
 
 def test_a_cache_that_cannot_be_written_is_read(toys: Path) -> None:
