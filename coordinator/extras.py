@@ -14,7 +14,7 @@ _TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.ot
 
 
 class MissingPackages(Exception):
-    """A setting asks for what is not installed; the message says what to do."""
+    """A setting asks for packages that are missing or broken; the message says what to do."""
 
 
 def check(settings: Settings) -> None:
@@ -24,7 +24,7 @@ def check(settings: Settings) -> None:
 
 
 def drop_unusable(settings: Settings) -> Settings:
-    """Return the settings. If the packages for exporting spans are missing, disable the export and log what to install.
+    """Return the settings. If spans cannot be exported, disable the export and log what to install.
 
     The variable may be meant for other programs on the machine, and no job needs spans.
     """
@@ -43,5 +43,11 @@ def _require(setting: str, group: str, module: str) -> None:
     except ImportError as error:
         raise MissingPackages(
             f"{setting} is set, and {error.name} is not installed: "
+            f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
+        ) from error
+    except Exception as error:  # versions of packages that do not fit together raise all kinds
+        why = next(iter(str(error).splitlines()), "")
+        raise MissingPackages(
+            f"{setting} is set, and {module} cannot be imported ({type(error).__name__}: {why}): "
             f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
         ) from error

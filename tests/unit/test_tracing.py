@@ -387,6 +387,19 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
     assert "pip install --require-hashes -r requirements/tracing.txt" in line and "\n" not in line
 
 
+def test_a_coordinator_with_packages_of_tracing_that_do_not_fit_together_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Such as those of gRPC and protobuf."""
+    (tmp_path / "ill_fitting.py").write_text("raise TypeError('Descriptors cannot be created directly.\\nRegenerate.')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(extras, "_TRACING", ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "ill_fitting"))
+    usable = extras.drop_unusable(Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318"))
+    assert not usable.otel_exporter_otlp_endpoint
+    [line] = caplog.messages
+    assert "(TypeError: Descriptors cannot be created directly.)" in line and "\n" not in line
+
+
 #: Code that hides the packages of OpenTelemetry's exporter from an interpreter.
 HIDING = "import sys; sys.modules['opentelemetry.exporter'] = None\n"
 
