@@ -47,7 +47,7 @@ ROUTE = SimpleNamespace(path_format="page of a service")
 #: Requests and WebSockets of one service that a coordinator passes on at once.
 MOST = 100
 #: Seconds for which a replica may be silent, and between two looks at a ticket.
-_SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
+SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
 #: Headers that pass to a replica, and back.
 _ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
 _ANSWERED = (
@@ -198,13 +198,16 @@ class PageLayer:
         headers = {"accept-encoding": "identity"} | given | _of_replica(let.replica)
         began, target = False, _target(request.scope)
         try:
-            async with self._gateway.pass_on(let.replica, request.method, target, headers, _SILENT_SECONDS) as answer:
+            async with contextlib.AsyncExitStack() as held:
+                asked = self._gateway.pass_on(let.replica, request.method, target, headers, SILENT_SECONDS)
+                async with asyncio.timeout(SILENT_SECONDS):  # of all 1xx answers and headers together
+                    answer = await held.enter_async_context(asked)
                 if not 200 <= answer.status_code < 600:
                     raise BadUpstream(f"{let.replica.job_id} answers {answer.status_code}, which is no status")
                 response = StreamingResponse(answer.aiter_raw(), answer.status_code, _shown(answer))
                 began = True
                 await response(request.scope, receive, send)
-        except BROKEN as error:
+        except (TimeoutError, *BROKEN) as error:
             said = str(error) or type(error).__name__
             log.warning(
                 "a page %s: %s", "broke off" if began else "was not answered", said,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,6 +45,9 @@ class Replica:
 
             def do_GET(self) -> None:
                 replica.heard.append((self.command, self.path, dict(self.headers.items())))
+                while replica.status < 200:
+                    self.wfile.write(b"HTTP/1.1 %d Later\r\n\r\n" % replica.status)
+                    time.sleep(0.05)
                 status, body = (302 if "Location" in replica.answers else replica.status), b"<p>tasks</p>"
                 self.send_response_only(status)
                 for name, value in {**replica.answers, "Content-Length": str(len(body) + replica.lacks)}.items():
@@ -174,6 +178,19 @@ def test_a_replica_leads_a_browser_nowhere_else(shown: Shown, replica: Replica) 
             assert "location" not in answer.headers
         replica.answers["Location"] = "/status"
         assert (await ask("/", **browser)).headers["location"] == "/status"
+
+    shown.run(work)
+
+
+def test_a_replica_that_puts_its_answer_off_for_ever_is_given_up(
+    shown: Shown, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(ask: Ask) -> None:
+        browser = await shown.let_in(ask)
+        monkeypatch.setattr(page_layer, "SILENT_SECONDS", 0.5)
+        replica.status = 102
+        answer = await ask("/status", **browser)
+        assert answer.status_code == 502 and "gave no answer: TimeoutError" in answer.text
 
     shown.run(work)
 
