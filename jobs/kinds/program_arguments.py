@@ -27,8 +27,9 @@ SCHEMA: dict[str, Any] = {
 }
 #: Placeholders of all kinds of programs.
 _PLACEHOLDERS = re.compile(r"\{(?:unit|item|port|address|python)\}")
-#: Braces around a name, a number or GNU parallel's signs, but not ${NAME} of a shell, {{...}} and JSON.
-_UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})[\w./#%:+\[\]-]*\}(?!\})")
+#: Braces around a name, a number or GNU parallel's signs, or with text that begins like a placeholder, such as
+#: {item['a']}, but not ${NAME} of a shell, {{...}} and JSON.
+_UNKNOWN = re.compile(r"(?<![${])\{(?!unit\}|item\})(?:[\w./#%:+\[\]-]*|\s*(?:unit|item)\b[^{}]*)\}(?!\})")
 
 
 def literal(text: str) -> Argument:

@@ -269,8 +269,11 @@ UNKNOWN = [
     "{items}",
     "{name}",
     "{1..5}",
+    "{item['a']}",
+    "{ item }",
+    "{unit!r}",
 ]
-LITERAL = ["${HOME}", "{{.Names}}", '{"a":1}', "{print $2}", "{a,b}", "{", "}{", "{ }"]
+LITERAL = ["${HOME}", "{{.Names}}", '{"a":1}', "{print $2}", "{a,b}", "{", "}{", "{ }", '{"item": 1}']
 
 
 @pytest.mark.parametrize("more", [{"items": ["x"]}, {"items_artifact": "a" * 64, "count": 2}, {"count": 2}])
