@@ -33,10 +33,10 @@ def model(files: dict[str, int] = WEIGHTS, config: object = CONFIG, name: str = 
     return Model(artifact="a" * 64, name=name, files=files, head=lambda path, most: text[:most])
 
 
-def launched(engine: str, given: Model | None, gpus: int = 0, **parameters: Any) -> list[str]:
+def launched(engine: str, given: Model | None, gpus: int = 0, **parameters: Any) -> list[Any]:
     definition = registry.definition(engine)
     launch = definition.launch(definition.Parameters(**parameters), given, gpus)
-    return [str(word) for word in launch.command]
+    return list(launch.command)
 
 
 def needs(engine: str, given: Model, gpus: int = 0, **parameters: Any) -> Need:
