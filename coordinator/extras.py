@@ -10,7 +10,7 @@ from jobs.settings import Settings
 log = logging.getLogger(__name__)
 
 _GRPC = ("GRPC_PORT", "grpc", "grpc.aio")
-_TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
+TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 
 class MissingPackages(Exception):
@@ -30,7 +30,7 @@ def drop_unusable(settings: Settings) -> Settings:
     """
     try:
         if settings.otel_exporter_otlp_endpoint:
-            _require(*_TRACING)
+            _require(*TRACING)
     except MissingPackages as error:
         log.warning("no spans are sent: %s", error)
         return settings.model_copy(update={"otel_exporter_otlp_endpoint": ""})

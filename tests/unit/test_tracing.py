@@ -393,7 +393,7 @@ def test_a_coordinator_with_packages_of_tracing_that_do_not_fit_together_runs(
     """Such as those of gRPC and protobuf."""
     (tmp_path / "ill_fitting.py").write_text("raise TypeError('Descriptors cannot be created directly.\\nRegenerate.')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(extras, "_TRACING", ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "ill_fitting"))
+    monkeypatch.setattr(extras, "TRACING", ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "ill_fitting"))
     usable = extras.drop_unusable(Settings(otel_exporter_otlp_endpoint="http://127.0.0.1:4318"))
     assert not usable.otel_exporter_otlp_endpoint
     [line] = caplog.messages
