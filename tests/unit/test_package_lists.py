@@ -25,7 +25,7 @@ def test_the_packages_are_those_that_are_known() -> None:
 
 
 def test_types_and_imports_are_checked_in_every_package() -> None:
-    checked = {path.parent.name for path in TOP.glob("*/*.py")} - {"tests"}
+    checked = {path.parent.name for path in TOP.glob("*/*.py")}
     assert set(CONFIGURATION["mypy"]["packages"]) == checked >= set(ALL)
     assert set(CONFIGURATION["importlinter"]["root_packages"]) == set(ALL)
 
