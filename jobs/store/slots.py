@@ -94,9 +94,9 @@ class Slots(Part):
         whose requirements meet the `offer` of a runner, of the tenant that it names, if any.
 
         Else the word none (no work) or draining (this worker must not work). `popped`: the queue of the bell that RQ
-        has just taken; `bell`, its id, is not needed. `owner` begins the tokens of the leases. `labels`: of the worker's
-        host, for tenants that require some; None: those that its row has. `replicas`: the worker is a runner without a
-        free slot, which takes only replicas of services.
+        has just taken; `bell`, its id, is not needed. `owner` begins the tokens of the leases. `labels`: of the
+        worker's host, for tenants that require some; None: those that its row has. `replicas`: the worker is a runner
+        without a free slot, which takes only replicas of services.
         """
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
