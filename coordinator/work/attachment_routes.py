@@ -25,9 +25,8 @@ from coordinator.work.leased import Job
 from coordinator.work.program_routes import Lease
 from jobs.store.attachments import MAX_BYTES, Chunk, Read
 
-routes = http.router()
+routes = http.router(tag="worker", scope=Scope.WORKER)
 
-_WORKER = [http.needs(Scope.WORKER)]
 _PATH = "/worker/jobs/{job}/attachments/{attachment}"
 _GONE = Read(state="ended", exit=None, reason="", size="", closed=True, worker="", upto=0, chunks=())
 
@@ -67,18 +66,11 @@ class End(Call):
     reason: str = Field("", max_length=500, description="Why, where it did not end by itself.")
 
 
-def _of(name: str, model: type[Call], answer: type[Any]) -> dict[str, Any]:
-    return {
-        "path": f"{_PATH}/{name}", "tags": ["worker"], "dependencies": _WORKER,
-        "openapi_extra": http.describes(model), **http.answers(answer),
-    }  # fmt: skip
-
-
 async def _body(request: Request, model: type[Any]) -> Any:
     return http.parsed(model, await bodies.body(request, limit=MOST_BODY))
 
 
-@routes.post(**_of("take", Take, schemas.TakenAttachment))
+@routes.post(f"{_PATH}/take", **http.answers(schemas.TakenAttachment, takes=Take))
 async def take(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
@@ -92,7 +84,7 @@ async def take(
     return http.shown(await run_in_threadpool(work))
 
 
-@routes.post(**_of("input", ReadInput, schemas.AttachmentInput))
+@routes.post(f"{_PATH}/input", **http.answers(schemas.AttachmentInput, takes=ReadInput))
 async def read(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep,
     asker: http.AskerDep,
@@ -115,7 +107,7 @@ async def read(
     return http.shown({**row, "chunks": rows.chunks(found.chunks)})
 
 
-@routes.post(**_of("output", WriteOutput, schemas.AttachmentOutput))
+@routes.post(f"{_PATH}/output", **http.answers(schemas.AttachmentOutput, takes=WriteOutput))
 async def write(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
@@ -134,7 +126,7 @@ async def write(
     return http.shown({"state": state, "upto": upto})
 
 
-@routes.post(**_of("end", End, schemas.Ended))
+@routes.post(f"{_PATH}/end", **http.answers(schemas.Ended, takes=End))
 async def end(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:

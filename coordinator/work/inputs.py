@@ -11,7 +11,7 @@ from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.store.artifacts import Artifact, Artifacts
 from jobs.store.outputs import Leased
-from jobs.trees import manifest
+from threads_protocol import manifest
 
 #: Fields of the specification of a job with artifacts that it was given.
 Which = Literal["files", "items"]

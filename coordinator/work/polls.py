@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.redis_reader import RedisReader
 from jobs import queues
 from jobs.store import Store, bells
-from jobs.store.connection import RedisError, Unreachable
-
-log = logging.getLogger(__name__)
+from jobs.store.connection import Unreachable
 
 #: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
 BLOCK_SECONDS = 0.5
@@ -29,7 +26,6 @@ BLOCK_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 #: One read says for all of them whether there is anything to look for; it counts for this long.
 _FRESH_SECONDS = 1.0
-_RETRY_SECONDS = 0.5
 
 #: Queue and id of a bell; empty for none.
 Bell = tuple[str, str]
@@ -113,15 +109,13 @@ class Polls:
         return self._anything
 
 
-class _Listener(threading.Thread):
+class _Listener(RedisReader):
     """Pops bells of the queues that are heeded, and hands each to the loop before it pops the next."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, polls: Polls) -> None:
-        super().__init__(name="bells", daemon=True)
-        self._store, self._loop, self._polls = store, loop, polls
+        super().__init__("bells", loop)
+        self._store, self._polls = store, polls
         self._queues: list[str] = []
-        self._changed = threading.Condition()
-        self._ended = False
 
     def heed(self, wanted: list[str]) -> None:
         if wanted != self._queues:
@@ -129,27 +123,16 @@ class _Listener(threading.Thread):
                 self._queues = wanted
                 self._changed.notify()
 
-    def run(self) -> None:
-        """Hear until stopped, whatever fails."""
-        while not self._ended:
-            with self._changed:
-                if not self._queues:
-                    self._changed.wait(1.0)
-                wanted = self._queues
-            try:
-                if wanted and (bell := bells.pop(self._store, wanted, BLOCK_SECONDS)):
-                    self._hand_over(bell)
-            except Unreachable as error:
-                log.warning("no bells: redis cannot be reached: %s", error)
-                time.sleep(_RETRY_SECONDS)
-            except RedisError as error:  # scripts put aside what is no queue
-                log.warning("no bells: %s", error)
-                time.sleep(_RETRY_SECONDS)
-            except Exception:  # without this thread nobody here hears of work at once
-                log.exception("hearing bells failed")
-                time.sleep(_RETRY_SECONDS)
+    def read(self) -> None:
+        """Pop a bell, or wait until somebody listens."""
+        with self._changed:
+            if not self._queues:
+                self._changed.wait(1.0)
+            wanted = self._queues
+        if wanted and (bell := bells.pop(self._store, wanted, BLOCK_SECONDS)):
+            self._deliver(bell)
 
-    def _hand_over(self, bell: Bell) -> None:
+    def _deliver(self, bell: Bell) -> None:
         try:
             taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(bell), self._loop).result(5)
         except RuntimeError:  # the loop is closed
@@ -157,10 +140,3 @@ class _Listener(threading.Thread):
         if not taken:
             bells.put_back(self._store, *bell)
             time.sleep(0.01)  # whoever waited has gone; the loop says so at once
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._ended = True
-        with self._changed:
-            self._changed.notify()
-        self.join(timeout=3)

@@ -19,9 +19,8 @@ from coordinator.work.leased import Job
 from jobs import errors
 from jobs.store.live_output import MAX_BYTES, MOST_CHUNKS
 
-routes = http.router()
+routes = http.router(tag="worker", scope=Scope.WORKER)
 
-_WORKER = [http.needs(Scope.WORKER)]
 #: Bytes of a call's body: MAX_BYTES in base64, with their brackets.
 _MOST_BODY = 2 * MAX_BYTES
 Lease = Annotated[str, Field(pattern=leased.LEASE, description="A lease of the job, which this worker holds.")]
@@ -45,10 +44,7 @@ class Output(Call):
     )
 
 
-@routes.post(
-    "/worker/jobs/{job}/secrets", tags=["worker"], dependencies=_WORKER, openapi_extra=http.describes(Secrets),
-    **http.answers(schemas.SecretValues),
-)  # fmt: skip
+@routes.post("/worker/jobs/{job}/secrets", **http.answers(schemas.SecretValues, takes=Secrets))
 async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """The values of the secrets that the job names, and of no other. 404 naming those that are missing."""
     asked: Secrets = http.parsed(Secrets, await bodies.body(request))
@@ -67,10 +63,7 @@ def _named(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
 
-@routes.post(
-    "/worker/jobs/{job}/output", tags=["worker"], dependencies=_WORKER, openapi_extra=http.describes(Output),
-    **http.answers(schemas.Heard),
-)  # fmt: skip
+@routes.post("/worker/jobs/{job}/output", **http.answers(schemas.Heard, takes=Output))
 async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Pass lines on to those who follow a unit of the lease: at most 64 KiB a call, and 64 KiB/s of a job.
 

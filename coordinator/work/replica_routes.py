@@ -19,7 +19,7 @@ from coordinator.work.program_routes import Lease
 from jobs import errors
 from jobs.store.services import Report, job_id, parts_of
 
-routes = http.router()
+routes = http.router(tag="worker", scope=Scope.WORKER)
 
 _MAX_WHY = 300
 
@@ -38,10 +38,7 @@ class Replica(Call):
     devices: str = Field(max_length=4000, description="What it computes on, with ; between.")
 
 
-@routes.post(
-    "/worker/jobs/{job}/replica", tags=["worker"], dependencies=[http.needs(Scope.WORKER)],
-    openapi_extra=http.describes(Replica), **http.answers(schemas.Ended),
-)  # fmt: skip
+@routes.post("/worker/jobs/{job}/replica", **http.answers(schemas.Ended, takes=Replica))
 async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Say in which state a replica of a service is, and where coordinators reach it."""
     asked: Replica = http.parsed(Replica, await bodies.body(request))
@@ -66,10 +63,7 @@ class Lead(Call):
     lease: Lease
 
 
-@routes.post(
-    "/worker/jobs/{job}/lead", tags=["worker"], dependencies=[http.needs(Scope.WORKER)],
-    openapi_extra=http.describes(Lead), **http.answers(schemas.Leader),
-)  # fmt: skip
+@routes.post("/worker/jobs/{job}/lead", **http.answers(schemas.Leader, takes=Lead))
 async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Tell which replica of the same service leads, and where it answers; whoever asks first does."""
     asked: Lead = http.parsed(Lead, await bodies.body(request))

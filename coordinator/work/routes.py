@@ -32,7 +32,7 @@ from jobs.store.connection import ResponseError
 from jobs.store.lease_store import Pulse
 from jobs.store.leases import Finished, Grant
 
-routes = http.router()
+routes = http.router(tag="worker", scope=Scope.WORKER)
 
 _GONE = {"how": "gone", "lo": 0, "hi": 0, "errors": 0}
 
@@ -40,15 +40,7 @@ Body = TypeVar("Body", bound=Call)
 Answer = TypeVar("Answer")
 
 
-def _of(name: str, model: type[Call], answer: type[Any]) -> dict[str, Any]:
-    """Return the arguments of the route of a call."""
-    return {
-        "path": f"/worker/{name}", "tags": ["worker"], "dependencies": [http.needs(Scope.WORKER)],
-        "openapi_extra": http.describes(model), **http.answers(answer),
-    }  # fmt: skip
-
-
-async def _answered(request: Request, model: type[Body], work: Callable[[Body], dict[str, Any]]) -> Response:
+async def answered(request: Request, model: type[Body], work: Callable[[Body], dict[str, Any]]) -> Response:
     """Read the body as a call and answer it in a thread."""
     async with _read(request) as body:
         return await run_in_threadpool(_checked, model, body, work)
@@ -86,14 +78,14 @@ def _store(request: Request) -> Store:
 # -- the worker -------------------------------------------------------------------------------------------------------
 
 
-@routes.post(**_of("register", calls.Register, schemas.Registered))
+@routes.post("/worker/register", **http.answers(schemas.Registered, takes=calls.Register))
 async def register(request: Request, worker: WorkerDep) -> Response:
     """A worker's process begins. The answer names it."""
     store = _store(request)
-    return await _answered(request, calls.Register, lambda _: {"worker": worker, "born": store.fleet.birth()})
+    return await answered(request, calls.Register, lambda _: {"worker": worker, "born": store.fleet.birth()})
 
 
-@routes.post(**_of("beat", calls.Beat, schemas.Beaten))
+@routes.post("/worker/beat", **http.answers(schemas.Beaten, takes=calls.Beat))
 async def beat(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """The worker lives, and keeps its leases and its slot: once a second, or they expire after three."""
     store = _store(request)
@@ -115,10 +107,10 @@ async def beat(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Res
             "profiles": None if heard.profiles is None else [dataclasses.asdict(order) for order in heard.profiles],
         }  # fmt: skip
 
-    return await _answered(request, calls.Beat, work)
+    return await answered(request, calls.Beat, work)
 
 
-@routes.post(**_of("claim", calls.Claim, schemas.Claimed))
+@routes.post("/worker/claim", **http.answers(schemas.Claimed, takes=calls.Claim))
 async def claim(request: Request, worker: WorkerDep) -> Response:
     """Take GPUs by their UUIDs, all or none, or renew that: for five seconds, a runner for 650; or give them back.
 
@@ -133,13 +125,13 @@ async def claim(request: Request, worker: WorkerDep) -> Response:
         answer = store.fleet.claim(asked.all(), worker, asked.priority)
         return {"claimed": answer.held, "wanted": answer.wanted, "by": answer.by}
 
-    return await _answered(request, calls.Claim, work)
+    return await answered(request, calls.Claim, work)
 
 
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-@routes.post(**_of("next", calls.Next, schemas.Work))
+@routes.post("/worker/next", **http.answers(schemas.Work, takes=calls.Next))
 async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """End the worker's slot and give it the best work; wait for some up to `wait_seconds`.
 
@@ -197,14 +189,14 @@ def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], l
             return shaped
 
 
-@routes.post(**_of("waiting", calls.Waiting, schemas.WaitingCounts))
+@routes.post("/worker/waiting", **http.answers(schemas.WaitingCounts, takes=calls.Waiting))
 async def waiting(request: Request, worker: WorkerDep) -> Response:
     """How many jobs wait in each queue that a worker of this device listens to."""
     store = _store(request)
-    return await _answered(request, calls.Waiting, lambda asked: queries.waiting(store, Device(asked.device)))
+    return await answered(request, calls.Waiting, lambda asked: queries.waiting(store, Device(asked.device)))
 
 
-@routes.post(**_of("leave", calls.Leave, schemas.Left))
+@routes.post("/worker/leave", **http.answers(schemas.Left, takes=calls.Leave))
 async def leave(request: Request, worker: WorkerDep) -> Response:
     """End the worker's slot: its job goes to others."""
     store = _store(request)
@@ -213,10 +205,10 @@ async def leave(request: Request, worker: WorkerDep) -> Response:
         store.slots.leave(worker)
         return {"ended": True}
 
-    return await _answered(request, calls.Leave, work)
+    return await answered(request, calls.Leave, work)
 
 
-@routes.post(**_of("lease", calls.Lease, schemas.Granted))
+@routes.post("/worker/lease", **http.answers(schemas.Granted, takes=calls.Lease))
 async def lease(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """A range of the job that the worker holds, for a lane; gone for any other job. The same token gets it again."""
     store = _store(request)
@@ -233,10 +225,10 @@ async def lease(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Re
             return {"how": "ok", "lo": answer.lo, "hi": answer.hi, "errors": answer.errors}
         return _GONE | {"how": answer}
 
-    return await _answered(request, calls.Lease, work)
+    return await answered(request, calls.Lease, work)
 
 
-@routes.post(**_of("commit", calls.Commit, schemas.Merged))
+@routes.post("/worker/commit", **http.answers(schemas.Merged, takes=calls.Commit))
 async def commit(request: Request, worker: WorkerDep) -> Response:
     """Store the partial of the units below `upto`, once, and end the lease, or keep what is left of it."""
     store = _store(request)
@@ -254,10 +246,10 @@ async def commit(request: Request, worker: WorkerDep) -> Response:
         )  # fmt: skip
         return {"merged": done.merged, "finishing": done.finishing, "parts": done.parts}
 
-    return await _answered(request, calls.Commit, work)
+    return await answered(request, calls.Commit, work)
 
 
-@routes.post(**_of("return", calls.Return, schemas.Ended))
+@routes.post("/worker/return", **http.answers(schemas.Ended, takes=calls.Return))
 async def give_back(request: Request, worker: WorkerDep) -> Response:
     """End a lease without a commit: its range goes to others."""
     store = _store(request)
@@ -269,10 +261,10 @@ async def give_back(request: Request, worker: WorkerDep) -> Response:
         how = store.leases.crash if asked.how == "crash" else store.leases.release
         return {"ended": how(asked.job_id, token)}
 
-    return await _answered(request, calls.Return, work)
+    return await answered(request, calls.Return, work)
 
 
-@routes.post(**_of("fail-unit", calls.FailUnit, schemas.Ended))
+@routes.post("/worker/fail-unit", **http.answers(schemas.Ended, takes=calls.FailUnit))
 async def fail_unit(request: Request, worker: WorkerDep) -> Response:
     """End a lease whose first unit failed: it waits or is given up, and the units after it are leased next."""
     store = _store(request)
@@ -284,21 +276,21 @@ async def fail_unit(request: Request, worker: WorkerDep) -> Response:
         )  # fmt: skip
         return {"ended": failed}
 
-    return await _answered(request, calls.FailUnit, work)
+    return await answered(request, calls.FailUnit, work)
 
 
-@routes.post(**_of("split", calls.Split, schemas.Ended))
+@routes.post("/worker/split", **http.answers(schemas.Ended, takes=calls.Split))
 async def split(request: Request, worker: WorkerDep) -> Response:
     """End a lease at a unit within it; the units from there on go to others."""
     store = _store(request)
-    return await _answered(
+    return await answered(
         request,
         calls.Split,
         lambda asked: {"ended": store.leases.split(asked.job_id, owned(worker, asked.lease), asked.at)},
     )
 
 
-@routes.post(**_of("done", calls.Done, schemas.AllEnded))
+@routes.post("/worker/done", **http.answers(schemas.AllEnded, takes=calls.Done))
 async def done(request: Request, worker: WorkerDep) -> Response:
     """Commit and finish small jobs, each of which one lease covers."""
     store = _store(request)
@@ -312,13 +304,13 @@ async def done(request: Request, worker: WorkerDep) -> Response:
         ]  # fmt: skip
         return {"ended": store.leases.done1_all(finished, worker=worker, device=asked.device)}
 
-    return await _answered(request, calls.Done, work)
+    return await answered(request, calls.Done, work)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-@routes.post(**_of("gather", calls.Gather, schemas.Parts))
+@routes.post("/worker/gather", **http.answers(schemas.Parts, takes=calls.Gather))
 async def gather(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """The committed parts of the job that the worker holds, or has computed to its end; nothing of any other."""
     store = _store(request)
@@ -326,10 +318,10 @@ async def gather(request: Request, worker: WorkerDep, asker: http.AskerDep) -> R
     def work(asked: calls.Gather) -> dict[str, Any]:
         return queries.gathered(store, worker, asked.job_id, asked.limit, asked.start, asker.labels)
 
-    return await _answered(request, calls.Gather, work)
+    return await answered(request, calls.Gather, work)
 
 
-@routes.post(**_of("fold", calls.Fold, schemas.Ended))
+@routes.post("/worker/fold", **http.answers(schemas.Ended, takes=calls.Fold))
 async def fold(request: Request, worker: WorkerDep) -> Response:
     """Put an accumulator in the place of what was gathered, of which only who gathered it knows the digest."""
     store = _store(request)
@@ -337,10 +329,10 @@ async def fold(request: Request, worker: WorkerDep) -> Response:
     def work(asked: calls.Fold) -> dict[str, Any]:
         return {"ended": store.results.fold_seen(asked.job_id, asked.digest, asked.parts, asked.accumulator)}
 
-    return await _answered(request, calls.Fold, work)
+    return await answered(request, calls.Fold, work)
 
 
-@routes.post(**_of("finish", calls.Finish, schemas.Ended))
+@routes.post("/worker/finish", **http.answers(schemas.Ended, takes=calls.Finish))
 async def finish(request: Request, worker: WorkerDep) -> Response:
     """Store the result of what was gathered."""
     store = _store(request)
@@ -349,10 +341,10 @@ async def finish(request: Request, worker: WorkerDep) -> Response:
         left_marks.check(store, [Left(asked.job_id, asked.marks, asked.result)])
         return {"ended": store.results.finish_seen(asked.job_id, asked.digest, asked.result, asked.marks)}
 
-    return await _answered(request, calls.Finish, work)
+    return await answered(request, calls.Finish, work)
 
 
-@routes.post(**_of("give-up", calls.GiveUp, schemas.Ended))
+@routes.post("/worker/give-up", **http.answers(schemas.Ended, takes=calls.GiveUp))
 async def give_up(request: Request, worker: WorkerDep) -> Response:
     """The result of what was gathered cannot be derived: the job fails, or a death of a lane over it is counted."""
     store = _store(request)
@@ -364,4 +356,4 @@ async def give_up(request: Request, worker: WorkerDep) -> Response:
             return {"ended": store.results.abort(asked.job_id, asked.error)}
         return {"ended": store.results.stumble(asked.job_id, owned(worker, asked.lease), asked.error)}
 
-    return await _answered(request, calls.GiveUp, work)
+    return await answered(request, calls.GiveUp, work)
