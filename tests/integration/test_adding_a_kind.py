@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.kinds.contract import Kind
 from tests import kernels
 from tests.integration.live import TOP, Live, running
 
@@ -32,7 +34,14 @@ def not_copied(folder: str, names: list[str]) -> set[str]:
     return MADE(folder, names) | ({"secrets"} if folder == str(TOP) else set())
 
 
-making, checking, computing = (block.splitlines() for block in COMMANDS.findall(TEXT))
+making, checking, computing, measuring = (block.splitlines() for block in COMMANDS.findall(TEXT))
+#: Tests outside the contract of kinds that look at every kind or at all names of kinds.
+TESTS = (
+    "tests/unit/test_benchmarks.py tests/unit/test_command_jobs.py tests/unit/test_metrics.py "
+    "tests/unit/test_registry.py tests/unit/test_titles.py tests/unit/test_web_sources.py "
+    "tests/unit/test_workflow_texts.py "
+    "-k 'kind or stored or begin_at_zero'"
+)
 
 
 def shell(command: str, checkout: Path, **environment: str) -> str:
@@ -73,6 +82,31 @@ def test_its_checks_pass_and_run_on_its_kind(checkout: Path) -> None:
     [contract] = [text for command, text in said.items() if "every_kind" in command]
     passed = re.search(r"(\d+) passed", contract)
     assert passed and int(passed[1]) >= 14, contract
+
+
+def test_tests_that_look_at_every_kind_pass_with_it(checkout: Path) -> None:
+    """A list of kinds by hand fails here, and so does a ban of words that the name of a kind can hit."""
+    shell(f".venv/bin/python -m pytest -q {TESTS}", checkout)
+
+
+def test_its_benchmark_compares_it_with_its_reference(checkout: Path) -> None:
+    [command] = measuring
+    without_setup = command.replace("make ", "make -o setup ")  # it would replace the environment, which is ours
+    assert "K1@pi" in shell(without_setup, checkout)
+
+
+def test_the_page_names_every_hook_of_a_kind() -> None:
+    hooks = {name for name in {**vars(Kind), **vars(Kind)["__annotations__"]} if not name.startswith("_")}
+    assert hooks <= set(re.findall(r"\w+", TEXT))
+
+
+def test_it_may_live_outside_the_repository(checkout: Path, tmp_path: Path) -> None:
+    shutil.copytree(checkout / "jobs" / "kinds" / "pi", tmp_path / "jobs" / "kinds" / "pi")
+    for package in (tmp_path / "jobs", tmp_path / "jobs" / "kinds"):
+        (package / "__init__.py").touch()
+    program = "from jobs.kinds import registry; print(registry.definition('pi').summary)"
+    command = shlex.join([sys.executable, "-c", program])
+    assert shell(command, TOP, PYTHONPATH=f"{tmp_path}:{TOP}") == "Estimates pi from random points in a square.\n"
 
 
 def test_its_command_computes_on_a_cluster(cluster: Live, checkout: Path) -> None:

@@ -15,8 +15,8 @@ from tests import kernels
 
 def test_benchmarks_of_kinds_are_found_by_folder() -> None:
     goals = bench.by_goal()
-    assert goals["P1"] == ["benchmarks.collatz.p1_verification"]
-    assert goals["P4"] == ["benchmarks.collatz.p4_gpu", "benchmarks.thread.p4_gpu"]
+    assert "benchmarks.collatz.p1_verification" in goals["P1"]
+    assert {"benchmarks.collatz.p4_gpu", "benchmarks.thread.p4_gpu"} <= set(goals["P4"])
     assert {"K1", "P5", "P6", "P7", "R1"} < set(goals)
 
 

@@ -22,7 +22,7 @@ MADE = (
     ".cluster/",
     ".venv/",
     "benchmarks/pi/",
-    "p8_points.py",
+    "k2_points.py",
     "benchmarks/results.json",
     "jobs/__init__.py",
     "jobs/kinds/__init__.py",
