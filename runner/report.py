@@ -40,11 +40,12 @@ def failure(ended: Ended, tail: str, timeout_seconds: float) -> Failure | None:
     )  # fmt: skip
 
 
-def disk_full(ended: Ended, tail: str) -> Failure:
-    """Return the failure of a program that left no space on its runner's disk."""
+def disk_full(ended: Ended, tail: str, workspace: str = "") -> Failure:
+    """Return the failure of a program that left no space on its runner's disk. `workspace`: it is still full."""
+    stays = f"; its workspace {workspace} stays, and must be emptied on the runner" if workspace else ""
     return Failure(
         error="disk full: the program left no space on the runner's disk, so its output could not be kept and its files"
-        " were removed; have it write less, or run it where RUNNER_DIR has more space",
+        f" were removed{stays}; have it write less, or run it where RUNNER_DIR has more space",
         exit=ended.code,
         reason="disk",
         seconds=round(ended.seconds, 3),

@@ -303,14 +303,17 @@ class Run:
     def _make_space(self, error: OSError, ended: Ended, recorder: Recorder) -> Failure:
         """Remove the output of a program that could not be stored; return its failure if it had filled the disk.
 
-        Raises HostFault if the error has another reason, or if the disk is still full.
+        Raises HostFault if the error has another reason, or if the disk is still full of files of others. Files in a
+        workspace stay: if its unit counted as not tried, the job would fill the disks of all runners one by one.
         """
         self.place.discard()
         self.place.forget_unit(self._unit)
-        if error.errno not in DISK_FULL or self.host.cordon.is_disk_full():
+        is_full, workspace = self.host.cordon.is_disk_full(), self._command.workspace
+        if error.errno not in DISK_FULL or (is_full and not workspace):
             raise HostFault(f"the output of a program could not be stored: {error}") from error
-        self.place.keep(self._unit, recorder, ())
-        return report.disk_full(ended, recorder.tail())
+        if not is_full:
+            self.place.keep(self._unit, recorder, ())
+        return report.disk_full(ended, recorder.tail(), workspace if is_full else "")
 
     def _blames_host(self, ended: Ended) -> bool:
         return self.host.cordon.did_not_start(self._job, ended.error, self._can_start)

@@ -54,6 +54,19 @@ def test_nothing_that_a_program_does_on_a_full_disk_keeps_it_full(bench: Bench, 
     assert used_mib(disk) == 0 and bench.run("echo y", job="k")[0] == 1
 
 
+def test_a_program_that_fills_the_disk_with_its_workspace_fails_and_its_log_shows_the_end(
+    bench: Bench, disk: Path
+) -> None:
+    """If it counted as not tried, it would go on to the next runner and fill that one's disk, too."""
+    fill = "head -c 1G /dev/zero > $CLUSTER_WORKSPACE/big 2> /dev/null"
+    call = bench.fail(f"{fill}; echo x", workspace="fits")
+    assert call[2].startswith("disk full: ") and "its workspace fits stays" in call[2]
+    assert (call[5]["reason"], call[5]["tail"]) == ("disk", "x\n")
+    assert used_mib(disk) == DISK_MIB and not bench.lane.ready
+    (bench.host.places.workspace("default", "fits", None) / "big").unlink()
+    assert bench.lane.ready and bench.run("echo y", job="k")[0] == 1
+
+
 def test_units_that_ended_before_the_one_that_filled_the_disk_count(bench: Bench) -> None:
     assert bench.fail(f"test $CLUSTER_UNIT -lt 2 || {FILL}; echo x", 0, 4)[1] == 2
     assert bench.leases.calls[0][:3] == ("commit", 0, 2)
