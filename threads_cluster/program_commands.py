@@ -277,10 +277,12 @@ def submit(
     answer = _submitted(session, program, given, files, quiet=as_json, count=count, values=values)
     if wait:
         submitting.finish(session, answer["job_id"], as_json=as_json)
+    elif as_json:
+        submitting.accepted(answer, as_json=True)
     else:
-        submitting.accepted(answer, as_json=as_json)
-        if not as_json:
-            _say_why_it_waits(session, answer["job_id"])
+        # The estimate knows the queue, and not whether any runner has what the job needs.
+        submitting.accepted(answer | {"estimated_wait_seconds": None}, as_json=False)
+        _say_why_it_waits(session, answer["job_id"])
 
 
 def _read(sources: Sequence[str]) -> list[Any]:

@@ -219,6 +219,15 @@ def test_a_unit_that_runs_does_not_wait_whatever_its_job_does(fake: Ran, run: Ru
     assert (ran.code, ran.err) == (0, b"")
 
 
+def test_a_submission_that_no_runner_fits_is_not_said_to_start_at_once(fake: Ran, run: Run) -> None:
+    because = "no runner has labels ssd; runner-1 comes nearest, with none"
+    fake.on("POST", "/api/submit", {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []})
+    fake.on("GET", "/api/jobs/j1", fake.job("queued", waiting_because=because))
+    ran = run("submit", "command", "--count", "2", "--label", "ssd", "--", "true")
+    assert ran.code == 0 and b"starts at once" not in ran.err
+    assert f"queued; watch it with: cluster watch j1\nj1 waits: {because}\n".encode() in ran.err
+
+
 def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> None:
     because = "no runner lives; start one with ./deploy-cluster.sh local --runner"
     fake.on("GET", UNITS, page(unit("waiting")), page(unit("done")))
