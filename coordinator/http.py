@@ -63,7 +63,7 @@ class _Identity(SecurityBase):
         """
         cluster: Cluster = shared_state(request).cluster
         scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
-        bearer: str = given if scheme.lower() == "bearer" else _key(request)
+        bearer: str = (scheme.lower() == "bearer" and given) or _key(request)
         if not bearer and (cookie := cookies.read(request)):
             asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
             if asker is not None:
