@@ -2,8 +2,8 @@
 -- each: c, children wait for it, or were skipped because of it; p, it waited for parents; w, it belongs to a workflow;
 -- n, a webhook is told of its end.
 
--- What one call does at most: children that it tells, and parents that it reads for them.
-local TOLD_AT_ONCE = 64
+-- What one call does at most: children that it notifies, and parents that it reads for them.
+local NOTIFIED_AT_ONCE = 64
 local STEPS_AT_ONCE = 600
 
 local function has_tie(job, letter) return string.find(job.ties, letter, 1, true) ~= nil end
@@ -189,11 +189,11 @@ function Dependencies.retried(job, now_ms)
   return { 'ok', job.state }
 end
 
--- Whether this call has done its part: jobs that it told, and parents that it read or wrote for them.
-local function is_full() return State.told >= TOLD_AT_ONCE or State.steps >= STEPS_AT_ONCE end
+-- Whether this call has done its part: jobs that it notified, and parents that it read or wrote for them.
+local function is_full() return State.notified >= NOTIFIED_AT_ONCE or State.steps >= STEPS_AT_ONCE end
 
 -- Tells a child that its parent has ended. Returns how many parents were read or written.
-local function tell_child(parent, state, child, now_ms)
+local function notify_child(parent, state, child, now_ms)
   local job = Jobs.find(child)
   if not job or job.state ~= 'blocked' then
     redis.pcall('ZREM', job_key(parent, 'children'), child)
@@ -207,7 +207,7 @@ local function tell_child(parent, state, child, now_ms)
   return 1
 end
 
--- Takes back a job that was skipped because of one that is tried again. Returns as tell_child.
+-- Takes back a job that was skipped because of one that is tried again. Returns as notify_child.
 local function recall(root, id, now_ms)
   local job = Jobs.find(id)
   call('SREM', job_key(root, 'skips'), id)
@@ -221,20 +221,20 @@ local function do_some(some, asked, act)
   if some.err then return true end
   for _, id in ipairs(some) do
     if is_full() then return false end
-    State.told, State.steps = State.told + 1, State.steps + 1 + act(id)
+    State.notified, State.steps = State.notified + 1, State.steps + 1 + act(id)
   end
   return #some < asked
 end
 
 -- Tells the children of a job that has ended.
-local function tell(parent, state, now_ms)
-  local room = math.max(TOLD_AT_ONCE - State.told, 0) + 1
+local function notify_children(parent, state, now_ms)
+  local room = math.max(NOTIFIED_AT_ONCE - State.notified, 0) + 1
   local waiting = redis.pcall('ZRANGEBYSCORE', job_key(parent, 'children'), 0, 0, 'LIMIT', 0, room)
-  return do_some(waiting, room, function(child) return tell_child(parent, state, child, now_ms) end)
+  return do_some(waiting, room, function(child) return notify_child(parent, state, child, now_ms) end)
 end
 
 local function bring_some_back(root, now_ms)
-  local room = math.max(TOLD_AT_ONCE - State.told, 0) + 1
+  local room = math.max(NOTIFIED_AT_ONCE - State.notified, 0) + 1
   local skipped = redis.pcall('SRANDMEMBER', job_key(root, 'skips'), room)
   return do_some(skipped, room, function(id) return recall(root, id, now_ms) end)
 end
@@ -242,28 +242,28 @@ end
 -- Tells those whom the first in ct:waking concerns, then the next, until there is no room. Returns how many, and
 -- whether there are more.
 local function wake_some(now_ms)
-  State.telling = true
+  State.is_notifying = true
   while not is_full() do
     local id = call('ZRANGE', PREFIX .. 'waking', 0, 0)[1]
-    if not id then return State.told, false end
+    if not id then return State.notified, false end
     local state, all = Jobs.state_of(id), true
     if state and is_broken({ id = id, state = state }) then state = 'failed' end
     if not is_bad(state) then all = bring_some_back(id, now_ms) end
-    if all and (not state or Jobs.TERMINAL[state]) then all = tell(id, state, now_ms) end
+    if all and (not state or Jobs.TERMINAL[state]) then all = notify_children(id, state, now_ms) end
     if all then call('ZREM', PREFIX .. 'waking', id) else note_waking(id) end -- others have their turn
     State.steps = State.steps + 2
   end
-  return State.told, true
+  return State.notified, true
 end
 
 -- A job has ended: its children hear of it, at once those that it makes ready. The leader tells the others.
 local function call_children(job, now_ms)
   note_waking(job.id)
-  if job.state ~= 'done' or State.telling then return end
+  if job.state ~= 'done' or State.is_notifying then return end
   local blamed = State.job_id
-  State.telling = true
-  local sound, all = pcall(tell, job.id, job.state, now_ms)
-  State.telling, State.job_id, State.refused = false, blamed, false
+  State.is_notifying = true
+  local sound, all = pcall(notify_children, job.id, job.state, now_ms)
+  State.is_notifying, State.job_id, State.refused = false, blamed, false
   if not sound or not all or call('EXISTS', job_key(job.id, 'skips')) == 1 then return end -- some may not be back yet
   call('ZREM', PREFIX .. 'waking', job.id)
 end
@@ -333,11 +333,11 @@ function Dependencies.forget(id)
   call('ZREM', PREFIX .. 'in:blocked', id)
 end
 
--- WAKE -> {jobs told, 1: call again for more}. The leader, each second: tells the children of jobs that have ended, and
+-- WAKE -> {jobs notified, 1: call again}. The leader, each second: notifies the children of jobs that have ended, and
 -- brings back those that were skipped because of a job that is tried again, as many as one call may.
 local function wake()
-  local told, more = wake_some(now())
-  return { told, more and 1 or 0 }
+  local notified, more = wake_some(now())
+  return { notified, more and 1 or 0 }
 end
 
 register({

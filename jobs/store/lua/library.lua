@@ -106,7 +106,7 @@ local function run(handler, args, is_read_only)
     cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
       type, unpack = globals()
   end
-  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, left = {}, texts = {}, told = 0,
+  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, left = {}, texts = {}, notified = 0,
     steps = 0 }
   for _ = 1, 100 do
     local ok, answer = pcall(handler, args)
