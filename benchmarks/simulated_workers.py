@@ -167,7 +167,7 @@ class SimulatedWorker:
 
     async def _turn(self) -> None:
         self._job = ""
-        words = (self.name, "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), "[]", self._versions)
+        words = (self.name, "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), "", 0, self._versions)
         how, *more = await self._script("next", *words)
         if how != b"hold":
             await self._fleet.sleep(_IDLE_SECONDS)
