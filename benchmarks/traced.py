@@ -37,7 +37,7 @@ STEPS = {
         Step("jobs.store.slots:Slots.next", "a worker has the bell, asks NEXT", "NEXT is answered"),
         Step("jobs.store.leases:Leases.done1_all", "DONE1 is asked", "DONE1 is answered"),
     ),
-    "child": (Step("cpu_worker.child:_small", "the lane's process has it", "it is computed"),),
+    "child": (Step("cpu_worker.child:compute_small", "the lane's process has it", "it is computed"),),
 }
 
 

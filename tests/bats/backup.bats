@@ -94,7 +94,7 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   exits 2
   cluster backup ../backup.tar.gz
   exits 1
-  says "Redis does not run in Docker" ".cluster/redis"
+  says "Redis does not run in Docker" "A local cluster: stop it and copy its data by hand"
 }
 
 @test "backup --dry-run" {

@@ -5,7 +5,8 @@
 REPOSITORY=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
 setup_file() { # one fake engine for all tests of a file; each call says which test's it is
-  python3 -SE "$REPOSITORY/tests/bats/fake_docker.py" "$BATS_FILE_TMPDIR/port" 3>&- &
+  # A Python with httpx: the engine runs the scripts that are piped into a coordinator's container.
+  "${PYTHON:-python3}" -E "$REPOSITORY/tests/bats/fake_docker.py" "$BATS_FILE_TMPDIR/port" 3>&- &
   echo $! >"$BATS_FILE_TMPDIR/pid"
   until [[ -s $BATS_FILE_TMPDIR/port ]]; do /bin/sleep 0.05; done
 }

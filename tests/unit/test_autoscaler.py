@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 
 from deploy.autoscaler import pool, proxy
@@ -260,10 +259,10 @@ def test_an_engine_that_is_away_is_said_and_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_socket_that_may_not_be_opened_names_the_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def denied(*_given: Any, **_more: Any) -> None:
-        raise httpx.ConnectError("denied") from PermissionError("denied")
+    def denied(_connection: Any) -> None:
+        raise PermissionError("denied")
 
-    monkeypatch.setattr(httpx.Client, "stream", denied)
+    monkeypatch.setattr(proxy.EngineConnection, "connect", denied)
     path = tmp_path / "s"
     path.touch()
     with pytest.raises(PermissionError, match=f"set DOCKER_GID={path.stat().st_gid} in .env"):

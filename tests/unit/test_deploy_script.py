@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ def test_bats(file: Path) -> None:
     if shutil.which("bats") is None:
         missing("bats is not installed: apt-get install bats, or npm install --global bats")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BATS_")}
+    environment["PYTHON"] = sys.executable
     done = subprocess.run(["bats", file], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
