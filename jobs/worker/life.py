@@ -155,7 +155,7 @@ class Worker:
             while not ready.wait(BEAT_SECONDS):
                 say()
 
-        store.fleet.heartbeat(self.name, self.born, self.row(self.phase))
+        say()
         saying = threading.Thread(target=go_on, name="starting", daemon=True)
         saying.start()
         try:
