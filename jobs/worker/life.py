@@ -103,7 +103,7 @@ class Worker:
     def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip
         """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
-        self.name, self.born = link.worker, link.store.fleet.birth()
+        self.name, self.born = link.worker, links.wait_for_birth(link.store)
         with links.on_signals(self._stop):
             try:
                 self.server = self._start(link.store, start, meter)

@@ -188,6 +188,16 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
             time.sleep(pause(error, 1.0))
 
 
+def wait_for_birth(store: LeaseStore) -> str:
+    """Return the identity of this process among those of its name once the store answers; try each second."""
+    while True:
+        try:
+            return store.fleet.birth()
+        except Unreachable as error:
+            log.warning("waiting: %s", away(error))
+            time.sleep(pause(error, 1.0))
+
+
 def wait_for_redis(settings: Settings) -> Store:
     """Return the store at REDIS_URL once it answers and a coordinator has loaded its functions; try each second."""
     url = settings.redis_url

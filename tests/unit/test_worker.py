@@ -69,3 +69,30 @@ def test_a_goodbye_that_is_refused_is_not_sent_again() -> None:
     beats, sent = goodbyes(NotLetIn("its token was revoked"))
     beats.end()
     assert len(sent) == 1
+
+
+def test_a_worker_starts_although_the_store_goes_away_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.worker.links.time.sleep", lambda seconds: None)
+    births = iter([CoordinatorAway("gone", 0.01), "0000000000001-x"])
+    failing = iter([CoordinatorAway("Connection closed by server.", 0.01)])
+    sent: list[Any] = []
+
+    def birth() -> str:
+        if isinstance(found := next(births), Exception):
+            raise found
+        return found
+
+    def heartbeat(worker: str, born: str, row: Any, *, leaving: bool = False) -> str:
+        sent.append((born, row["state"]))
+        if error := next(failing, None):
+            raise error
+        return "ok"
+
+    def start() -> list[Any]:
+        raise links.CannotStart("it has started, which is all that is tested")
+
+    link: Any = SimpleNamespace(
+        worker="w", store=SimpleNamespace(fleet=SimpleNamespace(birth=birth, heartbeat=heartbeat))
+    )
+    assert Worker(Settings(worker_id="w"), Device.CPU, 1).run(link, start, lambda: None) == 1
+    assert sent[0] == ("0000000000001-x", "starting") and sent[-1] == ("0000000000001-x", "stopped")
