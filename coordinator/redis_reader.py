@@ -19,7 +19,7 @@ _RETRY_SECONDS = 0.5
 
 
 class RedisReader(threading.Thread):
-    """Calls `read` again and again until it is stopped, whatever fails: without it nobody here hears of anything.
+    """Calls `read` repeatedly until it is stopped, whatever fails: all live updates of this replica depend on it.
 
     One read waits in Redis for at most about a second.
     """

@@ -106,7 +106,7 @@ class Data(_Placed):
         return self._ask("POST", "", answers.ChunkBegun, body=body)
 
     def move(self, chunk: str, to: str) -> Json:
-        """Bring a chunk to another place, and to no other besides the cluster's store; `{task_id}`, a workflow."""
+        """Move a chunk to one location outside the cluster's store; return `{task_id}`, a workflow."""
         return self._begin(chunk, "move", {"target_device": to})
 
     def transfer(self, chunk: str, to: str) -> Json:

@@ -1,4 +1,4 @@
-"""Errors of texts from another process. Whoever reads one turns them into errors of its own."""
+"""Errors of texts from another process. Callers convert them into their own errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of uploads of files, which users and workers have alike, each at a path of its own."""
+"""Routes of uploads of files, the same for users and for workers, at different paths."""
 
 from __future__ import annotations
 

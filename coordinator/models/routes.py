@@ -79,7 +79,7 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.Asker
 async def move_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
 ) -> Response:  # fmt: skip
-    """Bring a chunk to another place, and to no other besides the cluster's store, by a workflow."""
+    """Move a chunk to one location outside the cluster's store, by a workflow."""
     return await _moved(request, "data_move", chunk, cluster, asker, key)
 
 

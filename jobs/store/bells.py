@@ -134,7 +134,7 @@ class BellWorker(rq.SimpleWorker):
             self.heartbeat()
             self._answer_next()
         except SilenceError:
-            log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
+            log.warning("redis was silent for %s s: connecting again", SILENCE_SECONDS)
             self._silent()
             self._answer("")
         except Unreachable as error:

@@ -245,7 +245,7 @@ class Api:
                 socket.socket.shutdown(polled, socket.SHUT_RDWR)
 
     def disconnect(self) -> None:
-        """Close the connections; calls under way fail, and later ones connect anew."""
+        """Close the connections; calls under way fail, and later ones connect again."""
         closing = (self._client, self._poller)
         self._client, self._poller = self._new_client(), self._new_client()
         for client in closing:

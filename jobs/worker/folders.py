@@ -67,7 +67,7 @@ def _is_sound(path: str, about: os.stat_result, target: str) -> bool:
 
 
 def _file(root: Path, path: str) -> Entry | None:
-    """Return a file; None for one that nobody may read, or that grows beyond all bounds meanwhile."""
+    """Return a file; None if it cannot be read, or if it grows beyond its bound meanwhile."""
     made, size = hashlib.sha256(), 0
     try:
         file = opened(root, path)

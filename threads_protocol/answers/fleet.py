@@ -127,9 +127,7 @@ class Worker(Answer):
         Annotated[str, describe("Of a CPU worker: instructions that its kernels use: v2, avx2, avx512 or aarch64.")]
     ]
     offer: NotRequired[Annotated[Offer, describe("Of a runner: what it has in all.")]]
-    isolation: NotRequired[
-        Annotated[str, describe("Of a runner: uid, where each slot has a user of its own, or shared.")]
-    ]
+    isolation: NotRequired[Annotated[str, describe("Of a runner: uid if each slot has its own user, else shared.")]]
     running: NotRequired[
         Annotated[
             Many[Annotated[tuple[str, Count], Field(strict=False)]],
@@ -171,7 +169,7 @@ class Status(Answer):
     version: str
     cluster_size: Annotated[Count | None, describe("Workers wanted.")]
     desired_workers: Annotated[
-        dict[str, Count], describe("Workers that the work needs, by device; empty while nobody counts.")
+        dict[str, Count], describe("Workers that the work needs, by device; empty if autoscaling is off.")
     ]
     workers: WorkerCounts
     lanes: Count

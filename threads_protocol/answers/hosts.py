@@ -14,7 +14,7 @@ class Device(Answer):
     name: Annotated[str, describe("The model's.")]
     worker: Annotated[str, describe("The worker that has it.")]
     job: Annotated[str | None, describe("The job that the worker holds.")]
-    idle: Annotated[bool, describe("The worker has it and computes nothing, and nobody else does there.")]
+    idle: Annotated[bool, describe("True if neither the worker nor any other process computes on it.")]
     utilization_ratio: Annotated[float | None, describe("0..1; null, here and below: not known.")]
     memory_used_bytes: Count | None
     memory_total_bytes: Count | None
@@ -31,7 +31,7 @@ class Host(Answer):
     busy_lanes: Count
     draining: Annotated[bool, describe("Whether all of its live workers are being drained.")]
     seen_seconds_ago: float
-    cpus: Annotated[Count | None, describe("null: no worker told it.")]
+    cpus: Annotated[Count | None, describe("null if no worker reported it.")]
     cpu_ratio: Annotated[float | None, describe("Processors in use: 1 is all of them.")]
     load1: Annotated[float | None, describe("Processes that run or wait to, averaged over a minute; null: not known.")]
     memory_used_bytes: Count | None

@@ -147,7 +147,7 @@ class Dead(Answer):
     state: State
     tenant: str
     ranges: Many[DeadRange]
-    more_ranges: NotRequired[Annotated[Count, describe("Ranges besides, which are not in this answer.")]]
+    more_ranges: NotRequired[Annotated[Count, describe("Number of further ranges, which this answer omits.")]]
 
 
 class DeadJobs(Answer):

@@ -13,7 +13,10 @@ class Output(Answer):
     unit: Count
     attempt: Annotated[Count, describe("From 1 on; a unit that failed may be tried again.")]
     run: Annotated[
-        str, describe("Differs where the program was started again, as one whose worker died; offsets begin anew.")
+        str,
+        describe(
+            "Changes when the program is started again, for example after its worker died. Offsets then start at 0."
+        ),
     ]
     offset: Annotated[Count, describe("Place of the first byte in all that this run of the program has written.")]
     stream: Literal["stdout", "stderr"]

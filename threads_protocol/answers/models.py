@@ -9,7 +9,7 @@ from threads_protocol.answers.fields import Answer, Count, Many, Moment, describ
 
 class Model(Answer):
     model_name: str
-    type: Annotated[str, describe("What its owner calls it, such as llm; empty where nobody said.")]
+    type: Annotated[str, describe("Type that its owner gave it, such as llm; empty if none was given.")]
     source: Annotated[str, describe("Where it is downloaded from; empty where that is not known.")]
     status: Annotated[str, describe("ready, or registered: its source is known, and it was not downloaded.")]
     bytes: Count
@@ -29,7 +29,7 @@ class ModelPage(Answer):
 
 class Chunk(Answer):
     chunk_id: str
-    device: Annotated[str, describe("The first place where it lies besides the cluster's store; disk: at none.")]
+    device: Annotated[str, describe("The first location of a copy outside the cluster's store; disk if there is none.")]
     locations: Annotated[Many[str], describe("Where it lies: disk is the cluster's store; HOST:disk, HOST:dram.")]
     bytes: Count
     files: Count

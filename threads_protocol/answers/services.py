@@ -83,7 +83,7 @@ class Access(Answer):
     address: Annotated[str, describe("Where it answers.")]
     port: Count
     certificate: Annotated[
-        str, describe("PEM: of both sides, and of who signed it. Whoever has it and its key is let in.")
+        str, describe("PEM: the certificate of both sides and its issuer's. The certificate and its key give access.")
     ]
     private_key: Annotated[str, describe("PEM.")]
 

@@ -11,7 +11,7 @@ class Tenant(Answer):
     """A tenant's share, its caps, and what it uses of them; use is counted while tenants are registered."""
 
     tenant: str
-    weight: Annotated[Count, describe("Its share of the lanes beside other tenants, relative to theirs.")]
+    weight: Annotated[Count, describe("Its share of the lanes relative to the weights of other tenants.")]
     max_lanes: Annotated[Count | None, describe("Most lanes that compute its jobs at once; null: any number.")]
     max_jobs: Annotated[Count | None, describe("Most of its jobs that wait or run at once; null: any number.")]
     lanes: Annotated[Count, describe("Lanes that compute its jobs now.")]

@@ -34,7 +34,7 @@ class Workflow(Answer):
 
 
 class Retried(Workflow):
-    notes: Annotated[Many[str], describe("Actions that begin anew, and why; at most the first 20.")]
+    notes: Annotated[Many[str], describe("Actions that start from the beginning, and why; at most 20.")]
 
 
 class Items(Answer):
@@ -112,7 +112,7 @@ class Validation(Answer):
     layers: Annotated[Count, describe("Actions of the longest path.")]
     problems: Annotated[Many[Complaint], describe("At most the first 100.")]
     notes: Annotated[Many[Complaint], describe("Actions that this cluster cannot carry out, at most the first 100.")]
-    more: Annotated[Count, describe("Problems or notes besides these.")]
+    more: Annotated[Count, describe("Number of further problems or notes.")]
 
 
 class Refused(Problem):
@@ -121,4 +121,4 @@ class Refused(Problem):
     problems: NotRequired[
         Annotated[Many[dict[str, Any]], describe("Those of the text, as of a validation; the first 100.")]
     ]
-    more: NotRequired[Annotated[Count, describe("Problems besides these.")]]
+    more: NotRequired[Annotated[Count, describe("Number of further problems.")]]
