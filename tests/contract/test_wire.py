@@ -121,14 +121,15 @@ def test_a_connection_that_is_lost_fails_its_calls_and_is_made_anew(store: Store
 def test_a_redis_that_is_silent_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go(given: Wire) -> None:
         monkeypatch.setattr(wire, "SILENCE_SECONDS", 0.3)
-        calls = [asyncio.ensure_future(given.call(("BLPOP", "nothing", 0))) for _ in range(3)]
+        calls = [asyncio.ensure_future(given.call(("BRPOP", "nothing", 0))) for _ in range(3)]
         assert [type(one) for one in await asyncio.gather(*calls, return_exceptions=True)] == [Away] * 3
         monkeypatch.setattr(wire, "SILENCE_SECONDS", LONG)
         await ready(given)
         assert await given.call(("ECHO", "a")) == [b"a"]
-        blocked = [one for one in await asyncio.to_thread(store.client.client_list) if one["cmd"] == "blpop"]
-        for one in blocked:
-            await gone(store, int(one["id"]))
+        # Workers that other tests left behind block with BLPOP.
+        for one in await asyncio.to_thread(store.client.client_list):
+            if one["cmd"] == "brpop":
+                await gone(store, int(one["id"]))
 
     within(store, go)
 
