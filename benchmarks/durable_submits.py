@@ -15,7 +15,9 @@ from coordinator.asker import ANYONE
 from coordinator.events import hub
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import Store, bells, connection
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.work import bells
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 ROUNDS = 30

@@ -21,7 +21,7 @@ from coordinator.telemetry.recorder import Recorder
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import Store
-from jobs.store.connection import Client
+from jobs.store.server.connection import Client
 
 #: Reads that are measured, after one that is not.
 _READS = 5

@@ -25,7 +25,7 @@ from benchmarks.generators import Generator, coordinated, generating
 from benchmarks.measure import Row
 from benchmarks.stages import Stages
 from jobs.models import QUANTUM_SECONDS
-from jobs.store.connection import Client
+from jobs.store.server.connection import Client
 from tests.integration.live import Live, until
 
 GOAL_MS, GOAL_MICROSECONDS = 100.0, 100.0

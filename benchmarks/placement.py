@@ -19,13 +19,14 @@ from typing import Any
 from jobs import queues
 from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, Device, Priority
-from jobs.store import Store, bells, lease_tokens
-from jobs.store.connection import Client, Unreachable, connect
-from jobs.store.jobs import NewJob
-from jobs.store.leases import Grant
-from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS
-from jobs.store.slots import TAKE, Held
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server.connection import Client, Unreachable, connect
+from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work import bells, lease_tokens
+from jobs.store.work.jobs import NewJob
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import TAKE, Held
 from tests.redis_servers import any_server
 
 #: Jobs that are submitted at once.

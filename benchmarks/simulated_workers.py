@@ -27,10 +27,11 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
-from jobs.store import Store, keys, lease_tokens
-from jobs.store.connection import LibraryMissing, connect
-from jobs.store.leases import BEAT_SECONDS
-from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
+from jobs.store import Store, keys
+from jobs.store.server.connection import LibraryMissing, connect
+from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
+from jobs.store.work import lease_tokens
+from jobs.store.work.leases import BEAT_SECONDS
 from jobs.worker.execution import FOLD_AT, GATHERED
 from jobs.worker.turns import LINGER_SECONDS
 

@@ -29,13 +29,13 @@ STEPS = {
     "coordinator": (
         Step("coordinator.protocol:BoundedProtocol.data_received", "coordinator reads the request"),
         Step("coordinator.cluster:Cluster.submit_one", "the body is read"),
-        Step("jobs.store.jobs:Jobs.submit_by", "SUBMIT is asked", "SUBMIT is answered"),
+        Step("jobs.store.work.jobs:Jobs.submit_by", "SUBMIT is asked", "SUBMIT is answered"),
         Step("coordinator.events.ends:Ends.take", "the loop hears the end"),
         Step("uvicorn.protocols.http.httptools_impl:RequestResponseCycle.send", "the answer is written"),
     ),
     "cpu_worker": (
-        Step("jobs.store.slots:Slots.next", "a worker has the bell, asks NEXT", "NEXT is answered"),
-        Step("jobs.store.leases:Leases.done1_all", "DONE1 is asked", "DONE1 is answered"),
+        Step("jobs.store.work.slots:Slots.next", "a worker has the bell, asks NEXT", "NEXT is answered"),
+        Step("jobs.store.work.leases:Leases.done1_all", "DONE1 is asked", "DONE1 is answered"),
     ),
     "child": (Step("cpu_worker.child:compute_small", "the lane's process has it", "it is computed"),),
 }

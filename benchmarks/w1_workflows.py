@@ -20,7 +20,7 @@ import redis
 
 from benchmarks.measure import Row
 from coordinator.workflows import validation
-from jobs.store.scripts import Scripts
+from jobs.store.server.scripts import Scripts
 from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from jobs.store.aof import Aof, RewriteRefused
+from jobs.store.server.aof import Aof, RewriteRefused
 
 log = logging.getLogger(__name__)
 

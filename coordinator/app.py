@@ -35,7 +35,7 @@ from coordinator.telemetry.request_spans import RequestSpans
 from jobs import VERSION, errors, logs
 from jobs.models import Actor
 from jobs.settings import Settings
-from jobs.store import connection
+from jobs.store.server import connection
 from threads_protocol.numbers import short
 
 log = structlog.get_logger("coordinator")

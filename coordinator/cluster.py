@@ -27,8 +27,8 @@ from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
 from jobs.store import Store
-from jobs.store.job_reads import ResultText
-from jobs.store.jobs import NewJob, Over, over
+from jobs.store.work.job_reads import ResultText
+from jobs.store.work.jobs import NewJob, Over, over
 from jobs.worker import execution
 from threads_protocol.answers import jobs as answers
 

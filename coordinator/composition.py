@@ -58,7 +58,8 @@ from coordinator.workflows.engine import Engine
 from coordinator.workflows.pool_host import PoolHost
 from coordinator.workflows.workflow_task import WorkflowTask
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from coordinator.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
 from coordinator.freshness import Fresh
 from jobs import errors, exposure
 from jobs.settings import Settings
-from jobs.store import tokens
-from jobs.store.connection import Unreachable
-from jobs.store.tokens import BrowserSession, Token, Tokens
+from jobs.store.server.connection import Unreachable
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "no token was sent: log in, or send Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired"

@@ -25,8 +25,8 @@ from coordinator.services.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors
-from jobs.store import tenants
-from jobs.store.job_reads import ResultText
+from jobs.store.tenancy import tenants
+from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers.fields import Problem
 from threads_protocol.numbers import short
 

@@ -11,8 +11,10 @@ from coordinator.aof import AofRewriter
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import MarkKind
-from jobs.store import Store, bells, connection
+from jobs.store import Store
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS
+from jobs.store.server import connection
+from jobs.store.work import bells
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from coordinator.asker import Scope
-from jobs.store import schedules, secrets, tenants, webhooks
+from jobs.store import schedules, webhooks
+from jobs.store.tenancy import secrets, tenants
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 #: Together no longer than a worker's name.

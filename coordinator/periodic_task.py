@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.events.event import Event
 from jobs import errors
-from jobs.store import connection
+from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobs.store.connection import RedisError, Unreachable
+from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.settings import Settings
-from jobs.store.jobs import NewJob
+from jobs.store.work.jobs import NewJob
 
 #: Version, trace, span and flags; more may follow in later versions than 00.
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL)

@@ -25,8 +25,8 @@ from jobs import exposure, logs, queues
 from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
 from jobs.settings import Settings, begin_anew, load, show_one_gpu
-from jobs.store.connection import RedisError
-from jobs.store.lease_store import Row
+from jobs.store.server.connection import RedisError
+from jobs.store.work.lease_store import Row
 from jobs.worker import links
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import CannotStart, Link

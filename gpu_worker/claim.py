@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from gpu_worker.telemetry import HostGpu
-from jobs.store import connection
-from jobs.store.lease_store import LeaseStore
-from jobs.store.scripts import GPU_TTL_MS
+from jobs.store.server import connection
+from jobs.store.server.scripts import GPU_TTL_MS
+from jobs.store.work.lease_store import LeaseStore
 
 log = logging.getLogger(__name__)
 

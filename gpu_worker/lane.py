@@ -12,7 +12,7 @@ from jobs import errors
 from jobs.gathered import Gathered
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task

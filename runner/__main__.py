@@ -16,7 +16,7 @@ from jobs import exposure, logs, settings
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import TUNNEL, Settings, usable_cores, usable_memory_mib
-from jobs.store.lease_store import Row
+from jobs.store.work.lease_store import Row
 from jobs.worker import links
 from jobs.worker.api_attachments import ApiAttachments
 from jobs.worker.api_calls import TIMEOUT_SECONDS, Api

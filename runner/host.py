@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from jobs.store.lease_store import Heard, LeaseStore
+from jobs.store.work.lease_store import Heard, LeaseStore
 from runner.environments import Environments
 from runner.faults import Cordon
 from runner.inputs import Files, Inputs

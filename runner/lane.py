@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from jobs import errors
 from jobs.gathered import Gathered
 from jobs.models import Spec
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LaneDied, Task

@@ -13,9 +13,9 @@ from jobs import requirements
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS
 from jobs.requirements import Offer, Requirements
-from jobs.store.connection import RedisError
-from jobs.store.lease_store import Claimed
-from jobs.store.slots import Facts
+from jobs.store.server.connection import RedisError
+from jobs.store.work.lease_store import Claimed
+from jobs.store.work.slots import Facts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace
 from runner.gpus import Gpu

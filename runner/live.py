@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jobs.store.connection import RedisError
+from jobs.store.server.connection import RedisError
 from runner.inputs import Files
 from runner.recorder import Recorder
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from jobs import errors
 from jobs.kinds import programs as program
 from jobs.models import Device, Partial
-from jobs.store.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
-from jobs.store.scripts import PROGRAM_TTL_MS
+from jobs.store.server.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
+from jobs.store.server.scripts import PROGRAM_TTL_MS
 from jobs.worker.api_files import Stale
 from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task

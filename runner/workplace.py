@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from runner.cache import Damaged, FileCache
 from runner.commands import Command
 from runner.folders import Folder, TooDeep, clear

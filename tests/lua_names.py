@@ -33,7 +33,7 @@ OFFERED = frozenset(
         "unpack",
     ]
 )
-#: What jobs/store/library.py puts before the files, and the files that all others see.
+#: What jobs/store/server/library.py puts before the files, and the files that all others see.
 GIVEN, SHARED = ("LIBRARY", "SETTINGS"), ("library", "clock")
 _KEYWORDS = frozenset(
     [

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from coordinator import browsers
 from jobs import errors, exposure
-from jobs.store.tokens import SESSION_MS
+from jobs.store.tenancy.tokens import SESSION_MS
 from threads_protocol.numbers import short
 
 CSRF_HEADER = "X-CSRF-Token"

@@ -14,7 +14,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from jobs import errors
-from jobs.store import tokens
+from jobs.store.tenancy import tokens
 from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator import decoding
 from coordinator.asker import Asker
-from jobs.store.tokens import Token
+from jobs.store.tenancy.tokens import Token
 from threads_protocol.answers import access as answers
 
 

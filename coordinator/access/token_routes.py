@@ -15,7 +15,7 @@ from coordinator.http import shown
 from jobs import errors
 from jobs import labels as host_labels
 from jobs.models import DEFAULT_TENANT
-from jobs.store import tenants, tokens
+from jobs.store.tenancy import tenants, tokens
 from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")

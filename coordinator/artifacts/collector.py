@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coordinator.artifacts.trees import Trees
 from jobs import errors
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 #: Seconds between two collections.
 INTERVAL_SECONDS = 10.0

@@ -6,7 +6,8 @@ import logging
 
 from coordinator.artifacts.blobs import Blobs
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from coordinator.asker import Asker
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store import Store
-from jobs.store.outputs import UnitState
+from jobs.store.work.outputs import UnitState
 
 
 def unit(store: Store, asker: Asker, job: str, number: int) -> UnitState:

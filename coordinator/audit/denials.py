@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from jobs.models import Actor
-from jobs.store.audit_log import Denied
+from jobs.store.tenancy.audit_log import Denied
 
 #: Reasons by the status of the answer.
 REASONS = {401: "unauthorized", 403: "forbidden", 429: "limited"}

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 
 from coordinator.audit.file import AuditFile, opened
-from jobs.store.audit_log import AuditLog, Log, Position
+from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 

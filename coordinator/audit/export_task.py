@@ -11,7 +11,7 @@ from coordinator.audit import export
 from coordinator.audit.denials import SECONDS, Denials
 from coordinator.audit.file import BrokenFile
 from jobs import errors
-from jobs.store.audit_log import AuditLog
+from jobs.store.tenancy.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.store.audit_log import START, Entry, Position
+from jobs.store.tenancy.audit_log import START, Entry, Position
 
 _ROOT = "0" * 64
 _LINE = re.compile(rb'\{"(?:seq|after)":(\d+),(?:.*,)?"hash":"([0-9a-f]{40})","sha256":"([0-9a-f]{64})"\}')

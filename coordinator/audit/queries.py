@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.audit import rows
-from jobs.store.audit_log import START, AuditLog, Log, Position
+from jobs.store.tenancy.audit_log import START, AuditLog, Log, Position
 from threads_protocol.answers import audit as answers
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.store.audit_log import Log, Position
+from jobs.store.tenancy.audit_log import Log, Position
 from threads_protocol.answers import audit as answers
 
 

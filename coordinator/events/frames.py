@@ -14,7 +14,7 @@ from coordinator.events import history, live_rows
 from coordinator.events.event import START, Event, Position, position
 from coordinator.events.subscription import Subscription
 from jobs import errors
-from jobs.store.connection import Unreachable
+from jobs.store.server.connection import Unreachable
 
 log = logging.getLogger(__name__)
 

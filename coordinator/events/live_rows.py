@@ -13,7 +13,7 @@ from typing import Any
 from coordinator.events.event import Event
 from coordinator.events.hub import Hub
 from coordinator.queries import Queries
-from jobs.store.connection import Unreachable
+from jobs.store.server.connection import Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from coordinator.events.event import Event, readable
 from coordinator.redis_reader import RedisReader
 from jobs.store import keys, skipped
-from jobs.store.connection import RedisError, Unreachable
 from jobs.store.events import Events
+from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from coordinator.events.event import Event, Position
-from jobs.store.connection import Silent
+from jobs.store.server.connection import Silent
 
 #: A listener that falls this far behind loses progress events, and at twice this it must start anew.
 BACKLOG = 10_000

@@ -1,4 +1,4 @@
-"""Work that workers are needed for, from the rows of `jobs.store.demand`. Pure.
+"""Work that workers are needed for, from the rows of `jobs.store.work.demand`. Pure.
 
 What nobody may compute now does not count: paused jobs, those that a cap holds back or defers to another day, GPU work
 of a tenant that has used the GPU seconds of its day, work of a tenant that requires labels which further workers would
@@ -17,7 +17,7 @@ from coordinator.fleet.desired import DEVICES, Work
 from jobs.labels import required_in
 from jobs.models import Device
 from jobs.store import skipped
-from jobs.store.demand import FIELDS, Demand
+from jobs.store.work.demand import FIELDS, Demand
 from threads_protocol.states import JobState
 
 _HELD = {JobState.RUNNING.value, JobState.FINISHING.value, JobState.QUEUED.value}

@@ -8,8 +8,8 @@ from coordinator.asker import Asker
 from coordinator.fleet import hosts
 from coordinator.hosts import rows
 from jobs import errors
-from jobs.store import tokens
-from jobs.store.tokens import Credential, Tokens
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import Credential, Tokens
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import hosts as host_answers
 

@@ -19,7 +19,7 @@ from coordinator.secrets.vault import Vault
 from coordinator.tracing import Tracing
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store.jobs import Jobs, NewJob
+from jobs.store.work.jobs import Jobs, NewJob
 
 
 @dataclass(frozen=True, kw_only=True)

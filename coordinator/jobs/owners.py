@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from itertools import islice
 
-from jobs.store.job_reads import JobReads
+from jobs.store.work.job_reads import JobReads
 
 #: Jobs that are remembered, about 8 MB of them.
 _KEPT = 50_000

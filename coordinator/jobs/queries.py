@@ -14,8 +14,8 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Place
 from jobs.store import Store, skipped
-from jobs.store.connection import Unreadable
-from jobs.store.job_reads import ResultText
+from jobs.store.server.connection import Unreadable
+from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import exact
 from threads_protocol.states import TERMINAL

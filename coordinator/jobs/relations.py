@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator import decoding
-from jobs.store.relations import Stored
+from jobs.store.work.relations import Stored
 from threads_protocol.answers import jobs as answers
 
 #: What a job may need of a parent, by the field of its submission.

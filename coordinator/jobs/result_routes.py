@@ -16,7 +16,7 @@ from coordinator.http import shown
 from coordinator.jobs import submissions
 from jobs import errors
 from jobs.kinds import registry
-from jobs.store.job_reads import ResultText
+from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import TERMINAL
 

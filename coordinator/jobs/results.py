@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jobs.store import Store
-from jobs.store.job_reads import Head
+from jobs.store.work.job_reads import Head
 
 #: Bytes of results that one answer for many jobs holds.
 RESULTS_BYTES = 16 << 20

@@ -20,7 +20,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.settings import Settings
-from jobs.store.jobs import NewJob, Over
+from jobs.store.work.jobs import NewJob, Over
 from threads_protocol.answers import jobs as answers
 from threads_protocol.numbers import short
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from coordinator.jobs import units
 from coordinator.jobs.units import Units
-from jobs.store.unit_reads import StoredUnits, UnitMark, UnitReads
+from jobs.store.work.unit_reads import StoredUnits, UnitMark, UnitReads
 
 #: Bytes of what is kept, about, and seconds after which what nobody asked for is dropped.
 MAX_BYTES, IDLE_SECONDS = 64 << 20, 60.0

@@ -11,7 +11,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import FinishedUnit
 from jobs.kinds.program_kind import ProgramKind
-from jobs.store.unit_reads import Piece, StoredUnits, UnitReads
+from jobs.store.work.unit_reads import Piece, StoredUnits, UnitReads
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import JobState
 

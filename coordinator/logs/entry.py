@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.events.event import Position, position
 from coordinator.logs import rows
-from jobs.store.live_output import Chunk, Lines
+from jobs.store.work.live_output import Chunk, Lines
 
 
 def frame(name: str, row: Mapping[str, Any], place: str = "") -> bytes:

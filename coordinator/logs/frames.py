@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.events.event import position
 from coordinator.logs.entry import Entry, frame
 from coordinator.logs.live import Ended, Live
-from jobs.store.live_output import BEGINNING
+from jobs.store.work.live_output import BEGINNING
 
 _RETRY, _PING = b"retry: 2000\n\n", b": ping\n\n"
 

@@ -23,8 +23,8 @@ from coordinator.logs.texts import Texts
 from coordinator.redis_reader import RedisReader
 from jobs import errors
 from jobs.store import Store
-from jobs.store.connection import Silent, Unreachable
-from jobs.store.live_output import BEGINNING, FOLLOW_MS, Lines
+from jobs.store.server.connection import Silent, Unreachable
+from jobs.store.work.live_output import BEGINNING, FOLLOW_MS, Lines
 from threads_protocol.answers import logs as answers
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from coordinator.logs.texts import Stream, Texts
 from jobs import errors
 from jobs.kinds import registry
-from jobs.store.outputs import Outputs, UnitState
+from jobs.store.work.outputs import Outputs, UnitState
 from threads_protocol.answers import logs as answers
 from threads_protocol.states import TERMINAL, JobState
 

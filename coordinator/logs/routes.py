@@ -18,7 +18,7 @@ from coordinator.logs.texts import Stream
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS
-from jobs.store.live_output import MOST_FOLLOWED
+from jobs.store.work.live_output import MOST_FOLLOWED
 
 routes = http.router(tag="logs")
 

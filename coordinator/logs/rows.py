@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Literal
 
-from jobs.store.live_output import Chunk, Lines
+from jobs.store.work.live_output import Chunk, Lines
 from threads_protocol.answers import logs as answers
 
 #: Names of streams as they are stored.

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from coordinator import bodies, http, places
 from coordinator.artifacts import catalog
 from jobs import errors
-from jobs.store import artifacts, secrets
+from jobs.store import artifacts
+from jobs.store.tenancy import secrets
 
 Body = TypeVar("Body", bound=BaseModel)
 Name = Annotated[str, Field(pattern=artifacts.NAME)]

@@ -12,8 +12,8 @@ from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import connection
 from jobs.store.schedules import Schedule, Schedules
+from jobs.store.server import connection
 from jobs.store.workflows import Workflows
 from threads_protocol.states import TERMINAL
 

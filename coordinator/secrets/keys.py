@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store.secrets import Sealed
+from jobs.store.tenancy.secrets import Sealed
 
 #: Characters of a key at least; `openssl rand -hex 32` prints 64.
 SHORTEST = 32

@@ -14,7 +14,7 @@ from coordinator.http import shown
 from coordinator.secrets import queries
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
-from jobs.store.secrets import MAX_BYTES, NAME
+from jobs.store.tenancy.secrets import MAX_BYTES, NAME
 from threads_protocol.answers import secrets as answers
 
 routes = http.router(tag="access")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator import decoding
-from jobs.store.secrets import Secret
+from jobs.store.tenancy.secrets import Secret
 from threads_protocol.answers import secrets as answers
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from coordinator.secrets.keys import Keys
 from jobs import errors
 from jobs.models import Actor
-from jobs.store import secrets
-from jobs.store.secrets import Secret, Secrets
+from jobs.store.tenancy import secrets
+from jobs.store.tenancy.secrets import Secret, Secrets
 
 
 @dataclass(frozen=True, kw_only=True)

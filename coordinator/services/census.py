@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 from coordinator.services import rows, scaling
 from jobs import metrics
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 from jobs.store.services import Service
 
 

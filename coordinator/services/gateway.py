@@ -26,7 +26,7 @@ from coordinator.services.routing import Route, Routes
 from coordinator.services.shares import SMALL, Shares
 from engines import calls
 from jobs import errors
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.store.services import Replica
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from coordinator.services.routing import Page
 from coordinator.services.tickets import Place, Use
 from engines import registry
 from jobs import errors
-from jobs.store.connection import Unreachable, reason
+from jobs.store.server.connection import Unreachable, reason
 from jobs.store.services import Replica
 from jobs.tunnel import first_of
 from threads_protocol.numbers import short

@@ -14,7 +14,8 @@ from coordinator.services.absences import Absences
 from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
 from jobs import errors
 from jobs.models import Actor
-from jobs.store import Store, connection, services
+from jobs.store import Store, services
+from jobs.store.server import connection
 from jobs.store.services import Replica, Service
 
 log = logging.getLogger(__name__)

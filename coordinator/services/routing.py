@@ -28,7 +28,8 @@ from coordinator.services.tunnels import Tunnels
 from engines import registry
 from jobs import tunnel
 from jobs.exposure import is_loopback
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 
 log = logging.getLogger(__name__)

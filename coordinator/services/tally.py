@@ -13,7 +13,7 @@ from coordinator.services import figures
 from coordinator.services.figures import Exchange
 from coordinator.telemetry.exporter import Exporter
 from jobs import metrics
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.store.services import Asked, Services
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,8 @@ from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
-from jobs.store import Store, connection, keys, skipped
+from jobs.store import Store, keys, skipped
+from jobs.store.server import connection
 from threads_protocol.answers import fleet as answers
 from threads_protocol.states import TERMINAL
 

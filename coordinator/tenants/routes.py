@@ -14,7 +14,7 @@ from coordinator.http import shown
 from coordinator.tenants import queries
 from jobs import errors, labels
 from jobs.kinds import registry
-from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
+from jobs.store.tenancy.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
 from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import short
 

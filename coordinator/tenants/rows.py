@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.store.tenants import Tenant, Use
+from jobs.store.tenancy.tenants import Tenant, Use
 from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import exact
 

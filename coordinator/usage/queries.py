@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.asker import Asker, Scope
 from coordinator.usage import rows
-from jobs.store.usage import Usage
+from jobs.store.tenancy.usage import Usage
 from threads_protocol.answers import usage as answers
 
 

@@ -8,8 +8,8 @@ from fastapi import Query, Response
 
 from coordinator import http
 from coordinator.http import shown
-from jobs.store.tenants import NAME
-from jobs.store.usage import DAYS
+from jobs.store.tenancy.tenants import NAME
+from jobs.store.tenancy.usage import DAYS
 from threads_protocol.answers import usage as answers
 
 routes = http.router(tag="tenants")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from jobs.store.usage import Used
+from jobs.store.tenancy.usage import Used
 from threads_protocol.answers import usage as answers
 from threads_protocol.numbers import exact
 

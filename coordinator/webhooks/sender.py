@@ -20,7 +20,7 @@ from coordinator.destinations import Guard
 from coordinator.secrets.keys import Keys
 from coordinator.webhooks import attempt, signing
 from coordinator.webhooks.attempt import Outcome, Resolve
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.store.webhooks import Delivery, Limits, Webhooks
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from jobs import queues
 from jobs.labels import joined
 from jobs.models import MAX_UNITS
 from jobs.store import profiles
-from jobs.store.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
-from jobs.store.slots import TAKE
+from jobs.store.work.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
+from jobs.store.work.slots import TAKE
 
 #: Bytes of a call, and values in it beside the texts that stand in base64.
 MAX_BODY = 64 << 20

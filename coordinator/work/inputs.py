@@ -10,7 +10,7 @@ from typing import Literal
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.store.artifacts import Artifact, Artifacts
-from jobs.store.outputs import Leased
+from jobs.store.work.outputs import Leased
 from threads_protocol import manifest
 
 #: Fields of the specification of a job with artifacts that it was given.

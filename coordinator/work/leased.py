@@ -11,7 +11,7 @@ from coordinator.state import shared_state
 from coordinator.work.identity import WorkerDep, owned
 from jobs import errors
 from jobs.store import Store
-from jobs.store.outputs import Leased
+from jobs.store.work.outputs import Leased
 
 #: Patterns of a job's id and of a lease's token as its worker knows it.
 JOB, LEASE = r"^[A-Za-z0-9_-]{1,64}$", r"^[A-Za-z0-9]{1,64}$"

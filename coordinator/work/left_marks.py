@@ -12,7 +12,7 @@ from coordinator.work import calls
 from jobs import errors, marks
 from jobs.kinds import registry
 from jobs.store import Store
-from jobs.store.slots import Description
+from jobs.store.work.slots import Description
 
 
 class Left(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from coordinator.artifacts.trees import Trees
 from coordinator.work.leased import stale
 from jobs import errors
-from jobs.store.outputs import MAX_RANGES, MAX_UNITS, Leased, Outputs
+from jobs.store.work.outputs import MAX_RANGES, MAX_UNITS, Leased, Outputs
 
 _RANGE = re.compile(r"([0-9]{1,16})(?:-([0-9]{1,16}))?")
 #: Form of a text of units.

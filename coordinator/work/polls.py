@@ -17,8 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.redis_reader import RedisReader
 from jobs import queues
-from jobs.store import Store, bells
-from jobs.store.connection import Unreachable
+from jobs.store import Store
+from jobs.store.server.connection import Unreachable
+from jobs.store.work import bells
 
 #: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
 BLOCK_SECONDS = 0.5

@@ -17,7 +17,7 @@ from coordinator.work.calls import Call, Units
 from coordinator.work.identity import WorkerDep, owned
 from coordinator.work.leased import Job
 from jobs import errors
-from jobs.store.live_output import MAX_BYTES, MOST_CHUNKS
+from jobs.store.work.live_output import MAX_BYTES, MOST_CHUNKS
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 

@@ -12,8 +12,8 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.models import Device
 from jobs.store import Store
-from jobs.store.results import SOME_BYTES
-from jobs.store.slots import Facts, Held, Taken
+from jobs.store.work.results import SOME_BYTES
+from jobs.store.work.slots import Facts, Held, Taken
 
 _GONE = Gathered(accumulator=None, parts=(), done=0, spec=None)
 

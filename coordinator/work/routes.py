@@ -28,9 +28,9 @@ from jobs import errors, queues
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store
-from jobs.store.connection import ResponseError
-from jobs.store.lease_store import Pulse
-from jobs.store.leases import Finished, Grant
+from jobs.store.server.connection import ResponseError
+from jobs.store.work.lease_store import Pulse
+from jobs.store.work.leases import Finished, Grant
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 

@@ -24,7 +24,7 @@ from coordinator.services.tunnels import Tunnels
 from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 
 log = logging.getLogger(__name__)

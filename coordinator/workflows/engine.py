@@ -42,8 +42,9 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Actor
 from jobs.settings import Settings
-from jobs.store import Store, connection, workflows
+from jobs.store import Store, workflows
 from jobs.store.files import PART_BYTES
+from jobs.store.server import connection
 from jobs.store.workflows import Course, StoredWorkflow
 from threads_protocol.numbers import short
 from threads_protocol.states import TERMINAL

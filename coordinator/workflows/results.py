@@ -13,7 +13,7 @@ from coordinator.workflows.ended_jobs import EndedJobs, Source
 from coordinator.workflows.planning import Known, item_key
 from coordinator.workflows.references import INDEX, ITEM, Reference, Unfilled
 from jobs.kinds import program_arguments, registry
-from jobs.store.connection import Unreadable
+from jobs.store.server.connection import Unreadable
 from jobs.store.workflows import DoneJob
 
 #: Fields that programs give of their units.

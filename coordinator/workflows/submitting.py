@@ -18,7 +18,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import workflows
-from jobs.store.jobs import Over
+from jobs.store.work.jobs import Over
 from jobs.store.workflows import NewWorkflow, Workflows
 
 

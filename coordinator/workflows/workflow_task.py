@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from coordinator.events.event import Event
 from coordinator.workflows.census import Census
 from coordinator.workflows.engine import Engine
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.store.workflows import Workflows
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from deploy.local import private_files
 from jobs.settings import LOCAL_FOLDER
-from jobs.store import tokens
-from jobs.store.tokens import Tokens
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import Tokens
 
 #: Where the cluster command finds the token.
 FILE = LOCAL_FOLDER / "token"

@@ -17,7 +17,7 @@ from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
-from jobs.store import connection
+from jobs.store.server import connection
 
 #: Kernels are compiled at the first start.
 READY_SECONDS = 300.0

@@ -23,7 +23,7 @@ from deploy.local.invitation import PUBLIC, Invitation
 from deploy.local.outcome import FAILED, USAGE, Trouble, say
 from jobs import VERSION, causes
 from jobs.settings import LOCAL_FOLDER
-from jobs.store import tokens
+from jobs.store.tenancy import tokens
 
 FOLDER = LOCAL_FOLDER / "joined"
 _HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"

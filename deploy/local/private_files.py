@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.store import Store, connection, tokens
-from jobs.store.tokens import Tokens
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import Tokens
 
 
 def write(path: Path, content: bytes) -> None:

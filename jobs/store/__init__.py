@@ -5,42 +5,42 @@
 
 from __future__ import annotations
 
-from jobs.store.aof import Aof
 from jobs.store.artifacts import Artifacts
 from jobs.store.attachments import Attachments
-from jobs.store.audit_log import AuditLog
-from jobs.store.clock import Clock
-from jobs.store.connection import Client
-from jobs.store.demand import DemandReads
 from jobs.store.events import Events
 from jobs.store.files import Files
 from jobs.store.fleet import Fleet
 from jobs.store.fleet_reads import FleetReads
-from jobs.store.job_reads import JobReads
-from jobs.store.jobs import Jobs
-from jobs.store.lease_store import Heard, Pulse
-from jobs.store.leases import Leases
-from jobs.store.libraries import Libraries
-from jobs.store.live_output import LiveOutput
-from jobs.store.marks import Marks
-from jobs.store.outputs import Outputs
 from jobs.store.profiles import Profiles
-from jobs.store.relations import Relations
 from jobs.store.repairs import Repairs
-from jobs.store.results import Results
 from jobs.store.schedules import Schedules
-from jobs.store.scripts import LIMITS, Limits, Scripts
-from jobs.store.secrets import Secrets
+from jobs.store.server.aof import Aof
+from jobs.store.server.clock import Clock
+from jobs.store.server.connection import Client
+from jobs.store.server.libraries import Libraries
+from jobs.store.server.scripts import LIMITS, Limits, Scripts
+from jobs.store.server.wire import Wire
 from jobs.store.services import Services
-from jobs.store.slots import Slots
-from jobs.store.stored_bytes import StoredBytes
 from jobs.store.telemetry import Telemetry
-from jobs.store.tenants import Tenants
-from jobs.store.tokens import Tokens
-from jobs.store.unit_reads import UnitReads
-from jobs.store.usage import Usage
+from jobs.store.tenancy.audit_log import AuditLog
+from jobs.store.tenancy.secrets import Secrets
+from jobs.store.tenancy.stored_bytes import StoredBytes
+from jobs.store.tenancy.tenants import Tenants
+from jobs.store.tenancy.tokens import Tokens
+from jobs.store.tenancy.usage import Usage
 from jobs.store.webhooks import Webhooks
-from jobs.store.wire import Wire
+from jobs.store.work.demand import DemandReads
+from jobs.store.work.job_reads import JobReads
+from jobs.store.work.jobs import Jobs
+from jobs.store.work.lease_store import Heard, Pulse
+from jobs.store.work.leases import Leases
+from jobs.store.work.live_output import LiveOutput
+from jobs.store.work.marks import Marks
+from jobs.store.work.outputs import Outputs
+from jobs.store.work.relations import Relations
+from jobs.store.work.results import Results
+from jobs.store.work.slots import Slots
+from jobs.store.work.unit_reads import UnitReads
 from jobs.store.workflows import Workflows
 
 __all__ = ["Store"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Most artifacts of a tenant.
 MAX_ARTIFACTS = 10_000

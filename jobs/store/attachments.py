@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from jobs.store import keys, skipped
-from jobs.store.connection import Unreadable
-from jobs.store.scripts import Part
+from jobs.store.server.connection import Unreadable
+from jobs.store.server.scripts import Part
 
 #: Attachments at once at most: of a unit, of a tenant's jobs, of the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: An event's place in the stream, milliseconds-number, and its fields.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]

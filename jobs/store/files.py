@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Bytes of every object of a file but its last.
 PART_BYTES = 8 << 20

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from jobs import queues
 from jobs.models import ANONYMOUS, Actor
-from jobs.store.lease_store import Claimed
-from jobs.store.scripts import GPU_TTL_MS, WORKER_TTL_MS, Part
+from jobs.store.server.scripts import GPU_TTL_MS, WORKER_TTL_MS, Part
+from jobs.store.work.lease_store import Claimed
 
 #: With the round in which others ask for the lead, it moves within five seconds.
 LEADER_TTL_MS = 3000

@@ -13,8 +13,8 @@ from typing import Any
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.connection import RedisError
-from jobs.store.scripts import Part
+from jobs.store.server.connection import RedisError
+from jobs.store.server.scripts import Part
 
 #: Names are part of those of artifacts: profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"

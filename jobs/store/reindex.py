@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 
 def main() -> None:

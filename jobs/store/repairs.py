@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part, Scripts
+from jobs.store.server.scripts import Part, Scripts
 
 #: Jobs that one call of REINDEX puts into the indexes.
 _JOBS_A_CALL = 100

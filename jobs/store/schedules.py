@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Schedules of a tenant at most.
 MAX_SCHEDULES = 1000

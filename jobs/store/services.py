@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Services of a tenant at most.
 MAX_SERVICES = 100

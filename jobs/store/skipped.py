@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from jobs.store.connection import Unreadable, wrong_type
-from jobs.store.scripts import Scripts
+from jobs.store.server.connection import Unreadable, wrong_type
+from jobs.store.server.scripts import Scripts
 
 log = logging.getLogger(__name__)
 

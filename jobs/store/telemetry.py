@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
-from jobs.store.connection import RedisError, Unreachable
-from jobs.store.scripts import SPANS_KEPT, Part
+from jobs.store.server.connection import RedisError, Unreachable
+from jobs.store.server.scripts import SPANS_KEPT, Part
 from threads_protocol.states import ACTIVE, JobState
 
 

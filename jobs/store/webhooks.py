@@ -13,7 +13,7 @@ from typing import Literal
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 State = Literal["pending", "delivered", "dead"]
 STATES: tuple[State, ...] = ("pending", "delivered", "dead")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
-from jobs.store.jobs import Over, over
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
+from jobs.store.work.jobs import Over, over
 
 #: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
 MAX_LIVE, MAX_STORED = 100, 64 << 20

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 
 from jobs import VERSION, causes, exposure
-from jobs.store.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
+from jobs.store.server.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
 from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)

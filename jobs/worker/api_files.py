@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.files import PART_BYTES
-from jobs.store.live_output import MOST_CHUNKS
+from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
+from jobs.store.work.live_output import MOST_CHUNKS
 from jobs.worker import folders
 from jobs.worker.api_calls import Api, NotLetIn
 from threads_protocol import bundles, uploads

@@ -1,4 +1,4 @@
-"""The store of leases over the worker API: the calls of `jobs.store.lease_store`, each a request to a coordinator."""
+"""The store of a worker that reaches the coordinators alone: the calls of LeaseStore, by HTTP."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from jobs.gathered import Gathered
 from jobs.models import MAX_UNITS, Device
 from jobs.requirements import Offer
-from jobs.store.connection import CoordinatorRejects
-from jobs.store.lease_store import Claimed, Heard, Pulse, Row
-from jobs.store.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
 from jobs.store.profiles import Order, Recording, Reported
-from jobs.store.slots import TAKE, Facts, Held, Taken
+from jobs.store.server.connection import CoordinatorRejects
+from jobs.store.work.lease_store import Claimed, Heard, Pulse, Row
+from jobs.store.work.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
+from jobs.store.work.slots import TAKE, Facts, Held, Taken
 from jobs.worker.api_calls import Api
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from jobs.store.connection import RedisError, Unreachable, away, pause
-from jobs.store.lease_store import Heard, LeaseStore, Pulse, Row
-from jobs.store.leases import BEAT_SECONDS
+from jobs.store.server.connection import RedisError, Unreachable, away, pause
+from jobs.store.work.lease_store import Heard, LeaseStore, Pulse, Row
+from jobs.store.work.leases import BEAT_SECONDS
 from jobs.worker.api_calls import NotLetIn
 from jobs.worker.serving import Server
 

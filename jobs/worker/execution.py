@@ -15,7 +15,7 @@ from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
 
 if TYPE_CHECKING:  # else each lane of a CPU worker would load all that speaks to Redis
-    from jobs.store.lease_store import LeaseStore
+    from jobs.store.work.lease_store import LeaseStore
 
 #: Parts are folded when this many wait, so that finishing stays quick.
 FOLD_AT = 32

@@ -11,8 +11,8 @@ from typing import Protocol
 from jobs import errors
 from jobs.gathered import Gathered
 from jobs.models import Spec
-from jobs.store.leases import Grant
-from jobs.store.slots import Facts
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import pace
 from jobs.worker.execution import Computed, Derived, Whole
 

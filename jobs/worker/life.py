@@ -16,9 +16,9 @@ from jobs import exposure, labels, redis_address
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store.connection import RedisError
-from jobs.store.lease_store import Heard, LeaseStore, Row
-from jobs.store.leases import BEAT_SECONDS
+from jobs.store.server.connection import RedisError
+from jobs.store.work.lease_store import Heard, LeaseStore, Row
+from jobs.store.work.leases import BEAT_SECONDS
 from jobs.worker import api_calls, beats, exporter, links
 from jobs.worker.beats import Beats
 from jobs.worker.host import Host

@@ -15,9 +15,11 @@ from typing import Protocol
 from jobs import logs, redis_address
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, bells, connection, stops
-from jobs.store.connection import Unreachable, away, pause
-from jobs.store.lease_store import LeaseStore
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.server.connection import Unreachable, away, pause
+from jobs.store.work import bells, stops
+from jobs.store.work.lease_store import LeaseStore
 from jobs.worker import api_calls
 from jobs.worker.api_calls import Api, AskAnew, NotLetIn
 from jobs.worker.api_store import ApiStore

@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 
-from jobs.store.connection import CoordinatorRejects, RedisError
-from jobs.store.lease_store import Heard, LeaseStore
 from jobs.store.profiles import MAX_BYTES, Order, Recording, Reported
+from jobs.store.server.connection import CoordinatorRejects, RedisError
+from jobs.store.work.lease_store import Heard, LeaseStore
 from jobs.worker import recordings
 from jobs.worker.recordings import Parcel
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobs.requirements import Offer
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace
 

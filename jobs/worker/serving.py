@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from jobs import queues
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import slots
-from jobs.store.lease_store import LeaseStore
-from jobs.store.slots import Held, Taken
+from jobs.store.work import slots
+from jobs.store.work.lease_store import LeaseStore
+from jobs.store.work.slots import Held, Taken
 from jobs.worker import small_jobs
 from jobs.worker.lanes import Lane, LanePool, Task
 from jobs.worker.meter import Meter

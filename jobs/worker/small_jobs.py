@@ -9,8 +9,8 @@ from functools import partial
 
 from jobs import errors
 from jobs.models import Device
-from jobs.store.leases import Finished, Grant
-from jobs.store.slots import Facts, Taken
+from jobs.store.work.leases import Finished, Grant
+from jobs.store.work.slots import Facts, Taken
 from jobs.worker.execution import Whole
 from jobs.worker.lanes import Lane, LaneDied, Task
 from jobs.worker.meter import Share

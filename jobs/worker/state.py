@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from jobs.models import Device
-from jobs.store.connection import RedisError, Unreachable, away, pause
-from jobs.store.lease_store import LeaseStore
+from jobs.store.server.connection import RedisError, Unreachable, away, pause
+from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.lanes import LanePool, Task
 from jobs.worker.meter import Meter
 

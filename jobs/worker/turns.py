@@ -8,9 +8,9 @@ import time
 
 from jobs import errors
 from jobs.models import QUANTUM_SECONDS, Device
-from jobs.store import lease_tokens
-from jobs.store.leases import Committed, Grant
-from jobs.store.slots import Facts
+from jobs.store.work import lease_tokens
+from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import execution, pace
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import Lane, LaneDied, LeaseEnded, Task

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 from tests.browser.conftest import (
     DIST,
     PHONE,

@@ -17,7 +17,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from jobs.store import Store, bells
+from jobs.store import Store
+from jobs.store.work import bells
 from tests.chaos import campaign, faults, listener, plan, verdict, work
 from tests.chaos.bench import MARK, Bench, another_clock, faketime
 from tests.chaos.campaign import Tally

@@ -19,10 +19,11 @@ from coordinator.asker import Asker, Scope
 from jobs.gathered import Gathered
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
-from jobs.store import Store, tokens
-from jobs.store.lease_store import LeaseStore
-from jobs.store.leases import Committed, Finished, Grant
-from jobs.store.slots import Held, Taken
+from jobs.store import Store
+from jobs.store.tenancy import tokens
+from jobs.store.work.lease_store import LeaseStore
+from jobs.store.work.leases import Committed, Finished, Grant
+from jobs.store.work.slots import Held, Taken
 from jobs.worker.api_calls import Api, Place
 from jobs.worker.api_store import ApiLeases, ApiResults, ApiStore
 

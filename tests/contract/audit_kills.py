@@ -25,7 +25,8 @@ import pytest
 
 from coordinator.aof import AofRewriter
 from deploy.local import redis_server
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 from tests.contract.lease_model import new_job
 from tests.ports import free_port
 from threads_cluster import audit

@@ -5,7 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from jobs.store import Store, bells, connection
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.work import bells
 from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import Bench
 

@@ -8,7 +8,7 @@ from typing import Any
 from jobs.models import Device
 from jobs.requirements import Offer
 from jobs.store import Store
-from jobs.store.leases import Grant
+from jobs.store.work.leases import Grant
 from jobs.worker.api_files import JobFiles
 from jobs.worker.api_store import ApiStore
 from tests.contract.api_transport import Served

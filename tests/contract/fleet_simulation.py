@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from jobs import queues
 from jobs.models import QUANTUM_SECONDS, Device
-from jobs.store.leases import Grant
-from jobs.store.slots import Held, Taken
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import Bench
 
 TICK_MS = 100

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 from jobs import queues
-from jobs.store import bells, keys
-from jobs.store.leases import Grant
+from jobs.store import keys
+from jobs.store.work import bells
+from jobs.store.work.leases import Grant
 from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 
 PENDABLE = {"queued", "running", "finishing"}

@@ -13,12 +13,14 @@ from typing import Any, TypeAlias
 from jobs import labels, queues
 from jobs.gathered import Gathered
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
-from jobs.store.jobs import NewJob, Over
-from jobs.store.leases import Committed, Grant
-from jobs.store.scripts import PROGRAM_TTL_MS, Limits
-from jobs.store.slots import Held, Taken
+from jobs.store.server import connection
+from jobs.store.server.scripts import PROGRAM_TTL_MS, Limits
+from jobs.store.work import bells
+from jobs.store.work.jobs import NewJob, Over
+from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
 

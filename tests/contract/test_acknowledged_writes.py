@@ -15,7 +15,9 @@ from coordinator.asker import OWNER
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs.settings import Settings
-from jobs.store import Store, acknowledgement, bells, connection
+from jobs.store import Store
+from jobs.store.server import acknowledgement, connection
+from jobs.store.work import bells
 from tests.conftest import start_redis
 from tests.integration.live import until
 from tests.redis_servers import any_server

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.aof import AofRewriter
-from jobs.store import Store, connection
-from jobs.store.audit_log import Position
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy.audit_log import Position
 from tests.contract.audit_kills import Server
 from tests.contract.lease_model import new_job
 from tests.integration.live import until

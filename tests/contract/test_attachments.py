@@ -16,10 +16,11 @@ import httpx
 import pytest
 
 from coordinator.credentials import FRESH_SECONDS
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, Side
-from jobs.store.leases import Grant
-from jobs.store.tenants import Tenant
+from jobs.store.server import connection
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.leases import Grant
 from jobs.worker.api_attachments import ApiAttachments
 from tests import fetch
 from tests.contract.api_transport import Served, serve
@@ -431,7 +432,7 @@ def test_a_third_shell_beside_a_unit_is_refused_until_one_ends(served: Served, s
 
 
 def test_beats_of_a_runner_tell_it_of_its_own_alone(served: Served, store: Store, asker: Asker) -> None:
-    from jobs.store.lease_store import Pulse
+    from jobs.store.work.lease_store import Pulse
     from tests.contract.test_worker_api import ROW
 
     def row() -> dict[str, Any]:

@@ -16,8 +16,8 @@ from coordinator.usage.queries import UsageQueries
 from jobs import errors
 from jobs.models import Actor
 from jobs.settings import Settings
-from jobs.store.audit_log import Denied
-from jobs.store.usage import Usage
+from jobs.store.tenancy.audit_log import Denied
+from jobs.store.tenancy.usage import Usage
 from tests.contract.lease_model import START, Bench
 from threads_cluster import audit
 

@@ -14,9 +14,10 @@ from coordinator.audit import export, file
 from coordinator.audit.denials import Denials
 from coordinator.audit.export_task import AuditExport
 from jobs.models import Actor
-from jobs.store import Store, connection
-from jobs.store.audit_log import START, AuditLog, Denied
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy.audit_log import START, AuditLog, Denied
+from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import Bench, new_job
 from threads_cluster import audit
 

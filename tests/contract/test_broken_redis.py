@@ -14,10 +14,12 @@ import redis
 from coordinator import app
 from jobs import queues
 from jobs.settings import Settings
-from jobs.store import Store, bells, connection, keys, lease_tokens, leases, scripts
-from jobs.store.leases import Grant
+from jobs.store import Store, keys
+from jobs.store.server import connection, scripts
 from jobs.store.skipped import SKIPS
-from jobs.store.slots import Held, Taken
+from jobs.store.work import bells, lease_tokens, leases
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
 #: Strings that are no number, no text, no JSON, no range, or too much of one.

@@ -16,10 +16,10 @@ from coordinator.jobs.queries import JobQueries
 from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store.jobs import Over
-from jobs.store.leases import Finished
-from jobs.store.slots import Held, Taken
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.jobs import Over
+from jobs.store.work.leases import Finished
+from jobs.store.work.slots import Held, Taken
 from tests.contract.fleet_simulation import LEASE_MS, Fleet
 from tests.contract.lease_invariants import check, sizes_agree
 from tests.contract.lease_model import DAY_MS, START, Bench, encode, new_job, total_of

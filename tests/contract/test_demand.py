@@ -16,8 +16,8 @@ from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.worker_table import WorkerTable
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import demand as reads
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work import demand as reads
 from tests.contract.lease_model import Bench
 from threads_protocol.answers import fleet as answers
 

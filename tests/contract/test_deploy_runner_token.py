@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy import runner_token
-from jobs.store import Store, connection, tokens
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy import tokens
 from tests.contract.api_transport import Served, serve
 
 

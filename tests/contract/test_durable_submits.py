@@ -14,7 +14,8 @@ from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 

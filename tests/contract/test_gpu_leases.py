@@ -7,8 +7,9 @@ import random
 import pytest
 
 from jobs.models import Device
-from jobs.store import fleet, keys, scripts
-from jobs.store.lease_store import Claimed
+from jobs.store import fleet, keys
+from jobs.store.server import scripts
+from jobs.store.work.lease_store import Claimed
 from runner import guard, run
 from tests.contract.lease_model import Bench
 

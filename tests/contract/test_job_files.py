@@ -18,10 +18,10 @@ import pytest
 from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.store import Store, keys
-from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.files import PART_BYTES, StoredFile
-from jobs.store.leases import Grant
-from jobs.store.tenants import Tenant
+from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.leases import Grant
 from jobs.worker.api_files import Stale, ranges
 from tests import fetch
 from tests.contract.api_transport import Served, serve

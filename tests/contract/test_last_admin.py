@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from jobs.store import keys, tokens
+from jobs.store import keys
+from jobs.store.tenancy import tokens
 from tests import fetch
 from tests.contract.api_transport import serve
 from tests.contract.lease_model import Bench

@@ -10,9 +10,10 @@ import redis
 
 from jobs import queues
 from jobs.gathered import Gathered
-from jobs.store import connection, keys, reindex
-from jobs.store.leases import Grant
-from jobs.store.slots import Taken
+from jobs.store import keys, reindex
+from jobs.store.server import connection
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 

@@ -6,8 +6,9 @@ import pytest
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import keys, scripts
-from jobs.store.leases import Grant
+from jobs.store import keys
+from jobs.store.server import scripts
+from jobs.store.work.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
 

@@ -10,7 +10,8 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, connection, fleet, keys, scripts
+from jobs.store import Store, fleet, keys
+from jobs.store.server import connection, scripts
 from jobs.worker import life, links
 from jobs.worker.lanes import Lane
 from jobs.worker.links import CannotStart

@@ -6,8 +6,10 @@ import pytest
 
 from coordinator.leader import Leader
 from jobs import queues
-from jobs.store import keys, scripts, slots
-from jobs.store.leases import Grant
+from jobs.store import keys
+from jobs.store.server import scripts
+from jobs.store.work import slots
+from jobs.store.work.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, encode, new_job, total_of
 

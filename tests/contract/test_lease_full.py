@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from coordinator.leader import Leader
-from jobs.store import connection, keys
-from jobs.store.leases import Finished
-from jobs.store.slots import Taken
+from jobs.store import keys
+from jobs.store.server import connection
+from jobs.store.work.leases import Finished
+from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, encode, total_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jobs.store import keys
-from jobs.store.jobs import Over
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.jobs import Over
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, new_job
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.store import scripts
+from jobs.store.server import scripts
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench
 

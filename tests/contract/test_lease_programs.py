@@ -11,10 +11,10 @@ import pytest
 from jobs import queues, requirements
 from jobs.models import Device
 from jobs.store import keys
-from jobs.store.jobs import Over
-from jobs.store.leases import Grant
-from jobs.store.slots import Held
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.jobs import Over
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Held
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, History, new_job
 

@@ -24,11 +24,13 @@ from hypothesis.stateful import (
 from jobs import queues, requirements
 from jobs.gathered import Gathered
 from jobs.models import Device
-from jobs.store import keys, lease_tokens, scripts
-from jobs.store.jobs import NewJob, Over
-from jobs.store.leases import Grant
-from jobs.store.slots import Held, Taken
-from jobs.store.tenants import Tenant
+from jobs.store import keys
+from jobs.store.server import scripts
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work import lease_tokens
+from jobs.store.work.jobs import NewJob, Over
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import DAY_MS, LONG, Bench, History, JobView, Snapshot, Worker, new_job
 
@@ -692,7 +694,7 @@ def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: py
     def machine() -> LeaseMachine:
         made = LeaseMachine(redis_url)
         monkeypatch.setattr(lease_tokens, "new", made.bench.new_token)
-        monkeypatch.setattr("jobs.store.leases.secrets.randbelow", lambda _: 500)
+        monkeypatch.setattr("jobs.store.work.leases.secrets.randbelow", lambda _: 500)
         return made
 
     factory: Any = machine  # hypothesis takes what makes a machine, and says that it takes a class alone

@@ -9,8 +9,10 @@ from coordinator.queries import Queries
 from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import bells, fleet, scripts
-from jobs.store.slots import Taken
+from jobs.store import fleet
+from jobs.store.server import scripts
+from jobs.store.work import bells
+from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 

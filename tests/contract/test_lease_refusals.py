@@ -15,7 +15,8 @@ import redis
 
 from coordinator import app
 from jobs.settings import Settings
-from jobs.store import bells, connection
+from jobs.store.server import connection
+from jobs.store.work import bells
 from tests.contract.lease_model import Bench, new_job
 from tests.stuck_function import stuck
 

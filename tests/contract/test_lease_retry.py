@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jobs import queues
 from jobs.models import Device
 from jobs.store import Store, keys
-from jobs.store.scripts import LIMITS
+from jobs.store.server.scripts import LIMITS
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, JobView
 

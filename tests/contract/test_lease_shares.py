@@ -11,7 +11,7 @@ from coordinator.jobs import scheduler
 from coordinator.jobs.queries import JobQueries
 from jobs import queues
 from jobs.models import Device
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
 from tests.contract.fleet_simulation import LEASE_MS, Fleet
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, Snapshot

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.store import keys, leases, scripts
-from jobs.store.slots import Held, Taken
+from jobs.store import keys
+from jobs.store.server import scripts
+from jobs.store.work import leases
+from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import Bench
 
 P = keys.PREFIX

@@ -10,11 +10,12 @@ import pytest
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import scripts, tokens
-from jobs.store.jobs import Over
-from jobs.store.slots import Taken
-from jobs.store.tenants import Tenant
-from jobs.store.tokens import mint
+from jobs.store.server import scripts
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.tenancy.tokens import mint
+from jobs.store.work.jobs import Over
+from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, new_job
 

@@ -9,10 +9,11 @@ import pytest
 
 from coordinator import health
 from coordinator.leader import Leader
-from jobs.store import Store, connection
-from jobs.store.libraries import KEPT_MS
-from jobs.store.scripts import Limits
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.server.libraries import KEPT_MS
+from jobs.store.server.scripts import Limits
+from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import CLOCK, Bench
 
 #: A library in the place of ours, which answers what nobody expects.

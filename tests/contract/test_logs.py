@@ -17,10 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
-from jobs.store import Store, connection, keys
-from jobs.store.connection import CoordinatorRejects
-from jobs.store.live_output import FOLLOW_MS, MAX_BYTES, MOST_FOLLOWED
-from jobs.store.tenants import Tenant
+from jobs.store import Store, keys
+from jobs.store.server import connection
+from jobs.store.server.connection import CoordinatorRejects
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.live_output import FOLLOW_MS, MAX_BYTES, MOST_FOLLOWED
 from jobs.worker.api_files import Stale
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written

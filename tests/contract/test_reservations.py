@@ -12,8 +12,8 @@ import pytest
 from jobs import queues
 from jobs.models import Device
 from jobs.store import keys
-from jobs.store.leases import Grant
-from jobs.store.slots import Held, Taken
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 

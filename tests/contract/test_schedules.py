@@ -18,9 +18,10 @@ from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import connection, keys
+from jobs.store import keys
 from jobs.store.schedules import Schedule
-from jobs.store.tenants import Tenant
+from jobs.store.server import connection
+from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import START, Bench
 
 JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 10}}

@@ -17,9 +17,10 @@ from jobs import queues
 from jobs.errors import KernelFailed
 from jobs.gathered import Gathered
 from jobs.models import Device, Spec
-from jobs.store import Store, bells, keys
-from jobs.store.leases import Grant
-from jobs.store.slots import Facts
+from jobs.store import Store, keys
+from jobs.store.work import bells
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole, encode
 from jobs.worker.lanes import Lane, LaneDied, LanePool, Task

@@ -10,9 +10,11 @@ import pytest
 import redis
 
 from jobs.models import Device
-from jobs.store import Store, connection, keys, stops
-from jobs.store.leases import Grant
-from jobs.store.slots import Facts
+from jobs.store import Store, keys
+from jobs.store.server import connection
+from jobs.store.work import stops
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import beats, links
 from jobs.worker.beats import Beats
 from jobs.worker.lanes import Task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.models import Device
-from jobs.store.usage import DAYS, Used
+from jobs.store.tenancy.usage import DAYS, Used
 from tests.contract.lease_model import START, Bench
 
 DAY_MS = 86_400_000

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs.store import keys
-from jobs.store.jobs import Over
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
 from jobs.store.webhooks import Delivery, Limits
+from jobs.store.work.jobs import Over
 from tests.contract.lease_model import Bench, new_job
 
 URL = "https://receiver.example/path?key=1"

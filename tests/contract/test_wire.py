@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobs.store import Store, connection, keys, wire
-from jobs.store.jobs import Over
-from jobs.store.wire import Away, Wire
+from jobs.store import Store, keys
+from jobs.store.server import connection, wire
+from jobs.store.server.wire import Away, Wire
+from jobs.store.work.jobs import Over
 from tests.contract.lease_model import new_job
 from threads_protocol.states import JobState
 

@@ -18,11 +18,12 @@ from jobs import queues
 from jobs.gathered import Gathered
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import Store, fleet, keys, results
-from jobs.store.connection import CoordinatorAway, CoordinatorRejects
-from jobs.store.lease_store import Claimed, Pulse
-from jobs.store.leases import Finished, Grant
-from jobs.store.slots import Held, Taken
+from jobs.store import Store, fleet, keys
+from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
+from jobs.store.work import results
+from jobs.store.work.lease_store import Claimed, Pulse
+from jobs.store.work.leases import Finished, Grant
+from jobs.store.work.slots import Held, Taken
 from jobs.worker.api_calls import Api, NotLetIn, Place
 from jobs.worker.api_store import ApiStore, packed
 from jobs.worker.host import Host

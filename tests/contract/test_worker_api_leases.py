@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from jobs import queues
-from jobs.store import Store, connection, lease_tokens
-from jobs.store.scripts import Limits
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.server.scripts import Limits
+from jobs.store.work import lease_tokens
 from tests.contract.api_transport import OverApi, Served, serve
 from tests.contract.lease_model import CLOCK, JobView, Worker
 from tests.contract.test_lease_protocol import PICK, SETTINGS, TOTALS, LeaseMachine
@@ -68,7 +70,7 @@ def test_any_order_of_calls_over_the_api_keeps_the_invariants(
     def machine() -> LeaseMachine:
         made = ApiMachine(any_redis_url, served)
         monkeypatch.setattr(lease_tokens, "new", made.bench.new_token)
-        monkeypatch.setattr("jobs.store.leases.secrets.randbelow", lambda _: 500)
+        monkeypatch.setattr("jobs.store.work.leases.secrets.randbelow", lambda _: 500)
         return made
 
     few = settings(SETTINGS, max_examples=max(settings().max_examples // 8, 1))

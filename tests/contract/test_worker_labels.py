@@ -13,9 +13,9 @@ from jobs import queues
 from jobs.labels import MOST
 from jobs.models import Device
 from jobs.store import Store, keys
-from jobs.store.lease_store import Pulse
-from jobs.store.slots import Held
-from jobs.store.tenants import Tenant
+from jobs.store.tenancy.tenants import Tenant
+from jobs.store.work.lease_store import Pulse
+from jobs.store.work.slots import Held
 from jobs.worker.api_store import ApiStore
 from jobs.worker.host import Host
 from tests import fetch

@@ -17,7 +17,8 @@ import httpx
 import psutil
 import redis
 
-from jobs.store import Store, acl, tokens
+from jobs.store import Store, acl
+from jobs.store.tenancy import tokens
 from tests import fetch, kernels
 from tests.ports import free_port
 from tests.redis_servers import any_server

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from jobs.store.keys import SPANS
-from jobs.store.tokens import MAX_LOGINS
+from jobs.store.tenancy.tokens import MAX_LOGINS
 from tests import fetch
 from tests.integration.live import Live, guarded, until, within
 

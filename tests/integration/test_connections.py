@@ -13,7 +13,9 @@ from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from jobs.store import Store, bells, connection
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.work import bells
 from tests.integration.live import Live, until, within
 from tests.integration.proxy import Proxy
 

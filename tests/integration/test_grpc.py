@@ -21,7 +21,8 @@ from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc import server
 from coordinator.rpc.frames import Frames
 from jobs.settings import Settings
-from jobs.store import Store, tokens
+from jobs.store import Store
+from jobs.store.tenancy import tokens
 from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import redis
 
-from jobs.store import Store, acl, bells, connection
+from jobs.store import Store, acl
+from jobs.store.server import connection
+from jobs.store.work import bells
 from tests import fetch
 from tests.chaos import work
 from tests.contract.lease_model import new_job

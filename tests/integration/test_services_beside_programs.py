@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from jobs.store import Store, tokens
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tenants import Tenant
 from tests import fetch
 from tests.integration.live import Live, until
 

@@ -18,8 +18,9 @@ from coordinator.asker import Asker, Scope
 from coordinator.jobs import submissions
 from coordinator.jobs.scheduler import Fleet
 from jobs.settings import Settings
-from jobs.store import Store, connection
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy.tenants import Tenant
 from tests import fetch
 from tests.integration.live import Live, guarded, running, until
 

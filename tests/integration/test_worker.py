@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.store import connection
+from jobs.store.server import connection
 from tests.integration import held
 from tests.integration.live import Live, running, until
 from tests.redis_servers import any_server

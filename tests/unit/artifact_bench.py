@@ -16,7 +16,8 @@ from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 from threads_cluster import api
 
 TOKEN = "a-long-secret-of-the-tests"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.aof import RETRY_ROUNDS, AofRewriter
-from jobs.store.aof import Aof, AofState, RewriteRefused
+from jobs.store.server.aof import Aof, AofState, RewriteRefused
 
 
 class FakeAof(Aof):

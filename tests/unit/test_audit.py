@@ -14,7 +14,7 @@ from coordinator.audit.denials import CALLERS, OTHERS, Denials
 from coordinator.audit.export_task import AuditExport
 from coordinator.periodic_task import PeriodicTask
 from jobs.models import Actor
-from jobs.store.audit_log import START, Denied, Log
+from jobs.store.tenancy.audit_log import START, Denied, Log
 
 NOBODY = Actor("", "")
 

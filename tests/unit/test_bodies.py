@@ -11,7 +11,7 @@ import pytest
 from coordinator import bodies, patterns
 from coordinator.jobs import submissions
 from jobs import errors
-from jobs.store import tenants
+from jobs.store.tenancy import tenants
 
 MB = 1 << 20
 

@@ -16,7 +16,7 @@ from coordinator.jobs.unit_cache import UnitCache
 from jobs.kinds import programs as program
 from jobs.kinds import registry
 from jobs.kinds.command.definition import KIND
-from jobs.store import lease_tokens
+from jobs.store.work import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench, sha_of
 

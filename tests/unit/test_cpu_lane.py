@@ -15,8 +15,8 @@ from cpu_worker import child
 from cpu_worker import lane as lanes
 from cpu_worker.lane import ChildLane
 from jobs import errors
-from jobs.store.leases import Grant
-from jobs.store.slots import Facts
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import LaneDied, Task

@@ -9,9 +9,11 @@ import pytest
 
 from coordinator.credentials import Credentials
 from jobs.settings import Settings
-from jobs.store import Store, connection, tokens
-from jobs.store.connection import Silent
-from jobs.store.tokens import Credential, Token
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.server.connection import Silent
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import Credential, Token
 
 GIVEN = tokens.mint()
 

@@ -10,7 +10,9 @@ from coordinator import dependents
 from coordinator.dependents import Dependents
 from coordinator.events.event import Event
 from coordinator.periodic_task import PeriodicTask
-from jobs.store import Store, bells, connection
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.work import bells
 from tests.contract.lease_model import new_job
 from tests.integration.live import until
 

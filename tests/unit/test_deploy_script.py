@@ -19,8 +19,8 @@ import redis
 from coordinator.leader import Leader
 from deploy.docker import report, status
 from jobs.store import Store
-from jobs.store.libraries import KEPT_MS
-from jobs.store.scripts import Limits
+from jobs.store.server.libraries import KEPT_MS
+from jobs.store.server.scripts import Limits
 from tests.contract.lease_model import CLOCK, START, new_job
 from tests.unit.test_redis_server import FUTURE
 

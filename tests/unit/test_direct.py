@@ -21,7 +21,7 @@ from coordinator.direct import Direct
 from coordinator.http import shown
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import connection
+from jobs.store.server import connection
 
 PATH = "/api/tried"
 BODY = {"Content-Type": "application/json"}

@@ -12,8 +12,9 @@ from coordinator.jobs.fleet_cache import FLEET_SECONDS
 from coordinator.queries import Queries
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, connection
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy.tenants import Tenant
 
 
 class Reading:

@@ -12,8 +12,8 @@ import pytest
 from gpu_worker import lane as lanes
 from jobs import errors
 from jobs.kinds import gpu
-from jobs.store.leases import Grant
-from jobs.store.slots import Facts
+from jobs.store.work.leases import Grant
+from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import LaneDied, Task

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from coordinator.telemetry import history
 from coordinator.telemetry.recorder import Speeds
 from jobs import errors
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
+from jobs.store.server import connection
 
 #: Of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")

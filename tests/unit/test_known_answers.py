@@ -18,7 +18,7 @@ from cpu_worker.lane import ChildLane
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from jobs.worker import known_answers
 from jobs.worker.lanes import LaneDied
 from jobs.worker.life import Worker

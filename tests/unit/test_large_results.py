@@ -20,7 +20,7 @@ from jobs import packed
 from jobs.json_reader import JsonReader
 from jobs.kinds.thread import definition
 from jobs.store import keys
-from jobs.store.job_reads import PIECE_BYTES, JobReads
+from jobs.store.work.job_reads import PIECE_BYTES, JobReads
 from tests.unit.artifact_bench import TOKEN, Bench
 
 CORES = 4

@@ -6,8 +6,9 @@ from coordinator.leader import Leader
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import Mark
-from jobs.store import Store, connection, keys
-from jobs.store.marks import Marks
+from jobs.store import Store, keys
+from jobs.store.server import connection
+from jobs.store.work.marks import Marks
 from tests.unit.test_marks import stored
 
 

@@ -13,8 +13,8 @@ from deploy.local.outcome import Trouble
 from deploy.local.processes import Run
 from deploy.local.shape import Shape, plan
 from jobs.settings import Settings
-from jobs.store import tokens
-from jobs.store.tokens import Credential, Token
+from jobs.store.tenancy import tokens
+from jobs.store.tenancy.tokens import Credential, Token
 
 
 def shape(*, runner: bool) -> Shape:

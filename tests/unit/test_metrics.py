@@ -25,8 +25,9 @@ from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
 from jobs.store.profiles import Profile, Recording
+from jobs.store.server import connection
 from jobs.store.services import Service
 from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool

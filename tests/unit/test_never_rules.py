@@ -39,7 +39,7 @@ REDIS_CALL = re.compile(
 )
 #: Modules that ruff exempts from every banned import at once, each for the sake of one of them.
 EXEMPT = frozenset(
-    {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/bells.py", "jobs/store/connection.py"}
+    {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/work/bells.py", "jobs/store/server/connection.py"}
 )
 PICKLES = frozenset({"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"})
 
@@ -165,10 +165,10 @@ def imports_complained_about(path: str, source: str) -> list[str]:
         first = name.partition(".")[0]
         if first in PICKLES:
             found.append(f"{path}:{line}: {name} unpickles: what travels or is kept is JSON")
-        if first == "redis" and path in EXEMPT - {"jobs/store/connection.py"}:
-            found.append(f"{path}:{line}: only jobs/store/connection.py imports redis")
-        if first == "rq" and path in EXEMPT - {"jobs/store/bells.py"}:
-            found.append(f"{path}:{line}: only jobs/store/bells.py imports rq")
+        if first == "redis" and path in EXEMPT - {"jobs/store/server/connection.py"}:
+            found.append(f"{path}:{line}: only jobs/store/server/connection.py imports redis")
+        if first == "rq" and path in EXEMPT - {"jobs/store/work/bells.py"}:
+            found.append(f"{path}:{line}: only jobs/store/work/bells.py imports rq")
         if name in {"os.environ", "os.getenv"} and path in EXEMPT - {"jobs/settings.py", "threads_cluster/settings.py"}:
             found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
     return found
@@ -193,10 +193,10 @@ def test_no_module_says_what_it_may_not() -> None:
         ("jobs/worker/execution.py", "from pickle import loads", "is JSON"),
         ("jobs/worker/execution.py", "def late():\n    import cloudpickle", "is JSON"),
         ("jobs/settings.py", "import redis", "imports redis"),
-        ("jobs/store/bells.py", "from redis import Redis", "imports redis"),
-        ("jobs/store/bells.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
-        ("jobs/store/connection.py", "from os import getenv", "reads the environment"),
-        ("jobs/store/connection.py", "import rq.job", "imports rq"),
+        ("jobs/store/work/bells.py", "from redis import Redis", "imports redis"),
+        ("jobs/store/work/bells.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
+        ("jobs/store/server/connection.py", "from os import getenv", "reads the environment"),
+        ("jobs/store/server/connection.py", "import rq.job", "imports rq"),
         ("threads_cluster/utils.py", "", "this name says nothing"),
         ("coordinator/telemetry/probe.py", "def f(leases): return leases.client.ping()", "add a method to a part"),
         ("jobs/worker/probe.py", "def f(redis): redis.pipeline(transaction=False)", "add a method to a part"),
@@ -388,14 +388,14 @@ TANGLED = (
         (
             "coordinator/probe.py",
             "import redis\n\nredis\n",
-            "Only jobs/store/connection.py imports redis",
+            "Only jobs/store/server/connection.py imports redis",
         ),
         ("jobs/probe.py", "from redis.exceptions import RedisError\n\nRedisError\n", "imports redis"),
-        ("jobs/store/leases.py", "import redis\n\nredis\n", "imports redis"),
+        ("jobs/store/work/leases.py", "import redis\n\nredis\n", "imports redis"),
         (
             "cpu_worker/probe.py",
             "def f() -> None:\n    import rq\n\n    rq.Queue()\n",
-            "Only jobs/store/bells.py imports rq",
+            "Only jobs/store/work/bells.py imports rq",
         ),
         ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
         ("threads_cluster/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
@@ -412,8 +412,8 @@ def test_ruff_catches_a_violation_and_says_what_to_do(path: str, source: str, me
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("jobs/store/bells.py", "import rq\n\nrq\n"),
-        ("jobs/store/connection.py", "import redis\n\nredis\n"),
+        ("jobs/store/work/bells.py", "import rq\n\nrq\n"),
+        ("jobs/store/server/connection.py", "import redis\n\nredis\n"),
         ("jobs/settings.py", 'import os\n\nos.environ["X"]\n'),
         ("tests/unit/test_probe.py", 'import os\n\nimport redis\n\nredis, os.environ["X"]\n'),
     ],

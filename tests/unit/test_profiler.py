@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from jobs.store.connection import CoordinatorAway
-from jobs.store.lease_store import Heard
 from jobs.store.profiles import Order, Recording, Reported
+from jobs.store.server.connection import CoordinatorAway
+from jobs.store.work.lease_store import Heard
 from jobs.worker import recordings, sampler
 from jobs.worker.profiler import Profiler
 from jobs.worker.recordings import Parcel, Unusable

@@ -10,7 +10,7 @@ import pytest
 
 from jobs import redis_address
 from jobs.settings import Settings
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.worker import life
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from coordinator.jobs.submissions import over
-from jobs.store.jobs import Over
+from jobs.store.work.jobs import Over
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.jobs import results
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
+from jobs.store.server import connection
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from jobs.kinds.command.definition import KIND
-from jobs.store.connection import CoordinatorAway, CoordinatorRejects
-from jobs.store.leases import Committed, Grant
-from jobs.store.slots import Facts
+from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
+from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.slots import Facts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands, inputs
 from runner.cache import FileCache

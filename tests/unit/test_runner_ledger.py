@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.store.lease_store import Claimed
-from jobs.store.slots import Facts
+from jobs.store.work.lease_store import Claimed
+from jobs.store.work.slots import Facts
 from runner.gpus import Gpu
 from runner.ledger import FOREIGN_SECONDS, TAKEN_SECONDS, Ledger, Resources
 

@@ -24,7 +24,9 @@ from coordinator.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.credentials import Credentials
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import Store, connection, tokens
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy import tokens
 from tests.unit.artifact_bench import Bench
 
 #: What answers without a token, by method and path; the pages' files do too.

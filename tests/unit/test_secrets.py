@@ -18,9 +18,10 @@ from coordinator.secrets.vault import Vault
 from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
-from jobs.store import Store, connection
-from jobs.store.secrets import MAX_BYTES, MAX_SECRETS, Sealed
-from jobs.store.tenants import Tenant
+from jobs.store import Store
+from jobs.store.server import connection
+from jobs.store.tenancy.secrets import MAX_BYTES, MAX_SECRETS, Sealed
+from jobs.store.tenancy.tenants import Tenant
 
 TOKEN = "a-long-secret-of-the-tests"
 FIRST, SECOND, THIRD = ("1" * 32, "2" * 32, "3" * 32)

@@ -24,7 +24,7 @@ from coordinator.services.openai import BadUpstream, NoReplica, TooLate, Unknown
 from coordinator.services.routing import Routes
 from engines import calls
 from jobs import errors
-from jobs.store import connection
+from jobs.store.server import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd
 from tests import garbage
 from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.store.connection import CoordinatorAway
+from jobs.store.server.connection import CoordinatorAway
 from runner import run as runs
 from runner import serving
 from runner.probing import Endpoint

@@ -16,7 +16,8 @@ from coordinator.services.figures import Exchange
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
 from engines import registry
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
+from jobs.store.server import connection
 from jobs.store.services import Asked, Service, job_id
 from tests.unit.engine_fake import until as eventually
 from tests.unit.service_requests import stored_request

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jobs.store.connection import CoordinatorAway
+from jobs.store.server.connection import CoordinatorAway
 from jobs.worker.api_attachments import ApiAttachments, Typed
 from runner import processes, shells
 from runner.orders import Order

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobs.models import Device
-from jobs.store.leases import Finished
-from jobs.store.slots import Facts
+from jobs.store.work.leases import Finished
+from jobs.store.work.slots import Facts
 from jobs.worker import small_jobs
 from jobs.worker.execution import Whole
 from jobs.worker.meter import Share

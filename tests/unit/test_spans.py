@@ -10,7 +10,8 @@ import pytest
 
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.store import Store, connection, keys, scripts
+from jobs.store import Store, keys
+from jobs.store.server import connection, scripts
 
 
 @pytest.fixture

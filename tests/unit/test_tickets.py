@@ -12,7 +12,7 @@ import pytest
 from coordinator.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.services import tickets
 from coordinator.services.tickets import Place, Use
-from jobs.store.tokens import digest
+from jobs.store.tenancy.tokens import digest
 
 PLACE = Place(service_id="0123456789ab", key="k" * 32)
 ANNA = Asker(tenant="a", token="t123456789", scopes=frozenset({Scope.READ}))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.models import Device
-from jobs.store.slots import Facts
+from jobs.store.work.slots import Facts
 from jobs.worker import turns
 from jobs.worker.lanes import LanePool
 from jobs.worker.meter import Meter

@@ -11,7 +11,7 @@ import pytest
 from coordinator.jobs import unit_cache
 from coordinator.jobs.unit_cache import UnitCache
 from jobs import errors
-from jobs.store.unit_reads import StoredUnits, UnitMark
+from jobs.store.work.unit_reads import StoredUnits, UnitMark
 
 STORED = StoredUnits(
     kind="command", state="running", total=10, cursor=0, accumulator=None, parts=(), free=(), retry=(), dead=(),

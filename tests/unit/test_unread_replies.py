@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 
 
 class Interrupted(Exception):

@@ -17,7 +17,7 @@ from coordinator.services.gateway import Gateway
 from coordinator.stopping import Stopping
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import connection
+from jobs.store.server import connection
 from tests.unit.test_pages import Client as Pages
 from tests.unit.test_services import Served
 

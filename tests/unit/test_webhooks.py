@@ -25,7 +25,8 @@ from coordinator.webhooks.attempt import Outcome
 from coordinator.webhooks.sender import ATTEMPTS, PER_PLACE, WAITS, Sender
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
+from jobs.store.server import connection
 from jobs.store.webhooks import Delivery, Limits
 from tests.integration.live import until
 from tests.ports import free_port

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store.connection import CoordinatorAway
+from jobs.store.server.connection import CoordinatorAway
 from jobs.worker import links
 from jobs.worker.api_calls import NotLetIn
 from jobs.worker.beats import Beats

@@ -10,8 +10,9 @@ import pytest
 from coordinator.jobs import worker_table
 from coordinator.queries import Queries
 from jobs.settings import Settings
-from jobs.store import Store, connection, keys
+from jobs.store import Store, keys
 from jobs.store.fleet_reads import FleetReads
+from jobs.store.server import connection
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from coordinator.workflows.engine import Engine
 from coordinator.workflows.faults import TRIES, Faults
 from coordinator.workflows.workflow_task import WorkflowTask
 from jobs import errors
-from jobs.store import connection
+from jobs.store.server import connection
 from tests.unit.workflow_bench import Flows
 
 

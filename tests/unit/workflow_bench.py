@@ -10,7 +10,7 @@ import httpx
 
 from coordinator.workflows.engine import Engine
 from jobs.kinds import programs as program
-from jobs.store import lease_tokens
+from jobs.store.work import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench
 

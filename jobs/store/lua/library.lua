@@ -1,5 +1,5 @@
 -- The foundation of the library: constants, keys, calls of Redis, and the registration of functions.
--- jobs/store/library.py joins the files of this folder, this one first, behind LIBRARY, the library's name, and
+-- jobs/store/server/library.py joins the files of this folder, this one first, behind LIBRARY, the library's name, and
 -- SETTINGS. Each other file is a block of its own, so that files share functions through the tables of subjects alone.
 -- Keys are built here and not passed: RQ rules Redis Cluster out, so nothing is lost. Times are milliseconds of Redis'
 -- clock. Ranges are half open.

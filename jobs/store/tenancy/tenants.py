@@ -8,10 +8,11 @@ from typing import Any
 
 from jobs import labels
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import caps, keys, skipped
-from jobs.store.caps import Cap
-from jobs.store.scripts import Part
-from jobs.store.stored_bytes import StoredBytes
+from jobs.store import keys, skipped
+from jobs.store.server.scripts import Part
+from jobs.store.tenancy import caps
+from jobs.store.tenancy.caps import Cap
+from jobs.store.tenancy.stored_bytes import StoredBytes
 
 #: Names of tenants.
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"

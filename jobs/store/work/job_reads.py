@@ -10,11 +10,12 @@ from typing import Any, TypeAlias, cast
 
 from jobs import errors
 from jobs.models import DeadRange, Place, Spent
-from jobs.store import caps, keys, skipped
-from jobs.store.caps import Cap
-from jobs.store.connection import ResponseError, wrong_type
-from jobs.store.scripts import Part
-from jobs.store.wire import Away, Wire
+from jobs.store import keys, skipped
+from jobs.store.server.connection import ResponseError, wrong_type
+from jobs.store.server.scripts import Part
+from jobs.store.server.wire import Away, Wire
+from jobs.store.tenancy import caps
+from jobs.store.tenancy.caps import Cap
 from threads_protocol.states import JobState
 
 #: A job's hash.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.store.scripts import Scripts
+from jobs.store.server.scripts import Scripts
 
 #: Names of caps. Those of a day are named as `usage` counts what they limit; UNITS is followed by a kind.
 GPU_MS, UNITS, STORED_BYTES = "device_ms", "units|", "stored_bytes"

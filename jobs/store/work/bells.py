@@ -26,7 +26,7 @@ from rq.worker_registration import REDIS_WORKER_KEYS, WORKERS_BY_QUEUE_KEY, regi
 
 from jobs import queues
 from jobs.store import Store, keys
-from jobs.store.connection import Client, RedisError, SilenceError, Unreachable
+from jobs.store.server.connection import Client, RedisError, SilenceError, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, cast
 
 import hiredis
 
-from jobs.store import connection
-from jobs.store.connection import KEEPALIVE, Client, Server, Unreachable
+from jobs.store.server import connection
+from jobs.store.server.connection import KEEPALIVE, Client, Server, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from jobs.store import keys
-from jobs.store.connection import Client, RedisError
+from jobs.store.server.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 

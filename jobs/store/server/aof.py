@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
-from jobs.store.connection import ResponseError
-from jobs.store.scripts import Part
+from jobs.store.server.connection import ResponseError
+from jobs.store.server.scripts import Part
 
 
 class AofState(NamedTuple):

@@ -1,7 +1,7 @@
 """The store of leases as a worker asks it, however it reaches it: `Store` over Redis, or the coordinator's API.
 
 `docs/lease-protocol.md` says what each call does; the methods of the parts of `Store` have the same names. Every call
-may be repeated after a lost answer. Errors of a call are those of `jobs.store.connection`.
+may be repeated after a lost answer. Errors of a call are those of `jobs.store.server.connection`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 
 from jobs.gathered import Gathered
 from jobs.requirements import Offer
-from jobs.store.leases import Committed, Finished, Grant
 from jobs.store.profiles import Order, Recording, Reported
-from jobs.store.slots import Facts, Held, Taken
+from jobs.store.work.leases import Committed, Finished, Grant
+from jobs.store.work.slots import Facts, Held, Taken
 
 #: What a worker says of itself: values of a flat hash.
 Row = dict[str, str | int | float]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from jobs.store import caps, keys, skipped
-from jobs.store.scripts import Part
+from jobs.store import keys, skipped
+from jobs.store.server.scripts import Part
+from jobs.store.tenancy import caps
 
 #: Jobs counted by one script.
 _JOBS_A_CALL = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from jobs.store import keys
-from jobs.store.library import PREFIX
-from jobs.store.scripts import Part
+from jobs.store.server.library import PREFIX
+from jobs.store.server.scripts import Part
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.labels import as_argument
-from jobs.store.scripts import LEASE_TTL_MS, Part
+from jobs.store.server.scripts import LEASE_TTL_MS, Part
 
 #: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.store.scripts import Part, Scripts
+from jobs.store.server.scripts import Part, Scripts
 
 #: Seconds after which Redis is asked again; between, this machine counts seconds, whatever its clock is set to.
 FRESH_SECONDS = 1.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from jobs import metrics, queues
-from jobs.store.acknowledgement import Acknowledgement
-from jobs.store.connection import Client, Denied, Full, LibraryMissing, ResponseError
-from jobs.store.library import Library, Setting, make_library
+from jobs.store.server.acknowledgement import Acknowledgement
+from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, ResponseError
+from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
 #: Of leases of programs: what runs may be cut off for that long before others begin it again.

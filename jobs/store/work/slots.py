@@ -12,9 +12,10 @@ from jobs import queues
 from jobs.labels import as_argument
 from jobs.models import Device, Spec
 from jobs.requirements import Offer
-from jobs.store import keys, lease_tokens, repairs
-from jobs.store.connection import Unreadable, wrong_type
-from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
+from jobs.store import keys, repairs
+from jobs.store.server.connection import Unreadable, wrong_type
+from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
+from jobs.store.work import lease_tokens
 
 #: Small jobs claimed in one script at most, a lane.
 TAKE = 32

@@ -10,10 +10,10 @@ from typing import Any
 
 from jobs import errors, requirements
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
-from jobs.store.acknowledgement import Acknowledgement
-from jobs.store.connection import ResponseError, Unreachable, reason
-from jobs.store.scripts import Part
-from jobs.store.wire import Away, Wire
+from jobs.store.server.acknowledgement import Acknowledgement
+from jobs.store.server.connection import ResponseError, Unreachable, reason
+from jobs.store.server.scripts import Part
+from jobs.store.server.wire import Away, Wire
 
 
 @dataclass(frozen=True, kw_only=True)

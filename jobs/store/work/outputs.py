@@ -11,8 +11,8 @@ from jobs import queues
 from jobs.models import Device, Spec
 from jobs.store import keys
 from jobs.store.artifacts import NewArtifact
-from jobs.store.connection import Unreadable
-from jobs.store.scripts import Part
+from jobs.store.server.connection import Unreadable
+from jobs.store.server.scripts import Part
 from threads_protocol.states import TERMINAL
 
 #: Units and ranges of units of one call at most.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Names are those of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jobs.labels import joined, parted
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: tc_<id>_<secret>; of a session: ts_<id>_<secret>.
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.store import keys
-from jobs.store.connection import Unacknowledged
+from jobs.store.server.connection import Unacknowledged
 
 #: Longest wait: shorter than the coordinator waits for a reply.
 WAIT_MS = 2500

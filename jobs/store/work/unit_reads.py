@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.store import keys
-from jobs.store.connection import ResponseError, wrong_type
-from jobs.store.scripts import Part
+from jobs.store.server.connection import ResponseError, wrong_type
+from jobs.store.server.scripts import Part
 
 #: Parts beside the accumulator that are read: many more than wait while a job is being folded.
 _PARTS = 10_000

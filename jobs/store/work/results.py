@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jobs.gathered import Gathered, sha1
 from jobs.store import keys, repairs
-from jobs.store.connection import ResponseError, wrong_type
-from jobs.store.scripts import Part
+from jobs.store.server.connection import ResponseError, wrong_type
+from jobs.store.server.scripts import Part
 
 #: Bytes of parts that are read at once where memory is shared by all calls.
 SOME_BYTES = 8 << 20

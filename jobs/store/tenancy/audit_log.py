@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobs.models import Actor
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 ROOT = "0" * 40
 

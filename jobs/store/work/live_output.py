@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
-from jobs.store.scripts import Part
+from jobs.store.server.scripts import Part
 
 #: Units that are followed at once at most: with 256 KiB of each job, 64 MiB of live lines.
 MOST_FOLLOWED = 256

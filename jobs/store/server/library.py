@@ -19,7 +19,7 @@ Setting: TypeAlias = int | Sequence[str] | Sequence[float]
 PREFIX = "tc_"
 #: Characters of the digest in a name.
 _DIGEST = 8
-_FOLDER = Path(__file__).parent / "lua"
+_FOLDER = Path(__file__).resolve().parents[1] / "lua"
 #: Files whose names every other file sees; the others are blocks of their own.
 _SHARED = ("library", "clock")
 

@@ -1,0 +1,1 @@
+"""Connections to Redis, its library of functions, and its append-only file."""

@@ -1,0 +1,1 @@
+"""Tenants: tokens, caps, usage, secrets, and the audit log."""

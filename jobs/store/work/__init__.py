@@ -1,0 +1,1 @@
+"""Jobs and leases: submission, slots, leases, results, output."""
