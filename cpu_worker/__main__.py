@@ -11,12 +11,12 @@ from cpu_worker.lane import ChildLane
 from jobs import cpu_level, exposure, logs
 from jobs.models import Device
 from jobs.settings import Settings, load, use_cpu_level
-from jobs.worker import links
-from jobs.worker.host import Packages
+from jobs.worker.api import links
+from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import LaneDied
 from jobs.worker.life import Worker, refusal
-from jobs.worker.links import CannotStart
-from jobs.worker.meter import Meter
+from jobs.worker.telemetry.host import Packages
+from jobs.worker.telemetry.meter import Meter
 
 log = logging.getLogger("cpu_worker")
 

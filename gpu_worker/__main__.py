@@ -27,12 +27,12 @@ from jobs.models import Device, Priority
 from jobs.settings import Settings, begin_anew, load, show_one_gpu
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Row
-from jobs.worker import links
+from jobs.worker.api import links
+from jobs.worker.api.links import CannotStart, Link
 from jobs.worker.life import Worker, refusal
-from jobs.worker.links import CannotStart, Link
-from jobs.worker.meter import Meter
-from jobs.worker.profiler import Sampled
 from jobs.worker.serving import Server
+from jobs.worker.telemetry.meter import Meter
+from jobs.worker.telemetry.profiler import Sampled
 
 log = logging.getLogger("gpu_worker")
 

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from gpu_worker.telemetry import HostGpu, Provider
-from jobs.worker.gpu_faults import ADVICE
+from jobs.worker.telemetry.gpu_faults import ADVICE
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpu_worker.telemetry import HostGpu, NoTelemetry, Sample
-from jobs.worker import gpu_faults
+from jobs.worker.telemetry import gpu_faults
 
 T = TypeVar("T")
 

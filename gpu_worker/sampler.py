@@ -1,4 +1,4 @@
-"""Samples a host and a GPU of it for a profile: `python -m gpu_worker.sampler`, as `jobs.worker.sampler`."""
+"""Samples a host and a GPU of it for a profile: `python -m gpu_worker.sampler`, as `jobs.worker.telemetry.sampler`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from gpu_worker.nvml import Nvml
 from gpu_worker.telemetry import NoTelemetry
-from jobs.worker import sampler
+from jobs.worker.telemetry import sampler
 
 
 def gpus() -> sampler.Gpus | None:

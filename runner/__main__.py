@@ -17,13 +17,13 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import TUNNEL, Settings, usable_cores, usable_memory_mib
 from jobs.store.work.lease_store import Row
-from jobs.worker import links
-from jobs.worker.api_attachments import ApiAttachments
-from jobs.worker.api_calls import TIMEOUT_SECONDS, Api
-from jobs.worker.api_files import JobFiles
+from jobs.worker.api import links
+from jobs.worker.api.api_attachments import ApiAttachments
+from jobs.worker.api.api_calls import TIMEOUT_SECONDS, Api
+from jobs.worker.api.api_files import JobFiles
+from jobs.worker.api.links import ApiLink, CannotStart
 from jobs.worker.life import Worker, refusal
-from jobs.worker.links import ApiLink, CannotStart
-from jobs.worker.profiler import Sampled
+from jobs.worker.telemetry.profiler import Sampled
 from runner import gpus, leftovers, processes
 from runner.cache import FileCache
 from runner.environments import Environments

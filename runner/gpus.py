@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.worker import gpu_faults
+from jobs.worker.telemetry import gpu_faults
 
 #: MiB of a GPU's memory that may be used by others where no process of them can be seen.
 MOST_FOREIGN_MIB = 4096

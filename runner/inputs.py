@@ -26,7 +26,7 @@ Input = TypeVar("Input")
 
 
 class Files(Protocol):
-    """Files and secrets of one job, as `jobs.worker.api_files.JobFiles`, under one of its leases."""
+    """Files and secrets of one job, as `jobs.worker.api.api_files.JobFiles`, under one of its leases."""
 
     def manifest(self, which: str = "files") -> bytes: ...
 

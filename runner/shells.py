@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from jobs.store.attachments import OF_A_UNIT
 from jobs.store.server.connection import RedisError, Unreachable, pause
-from jobs.worker.api_attachments import MAX_BYTES, ApiAttachments
+from jobs.worker.api.api_attachments import MAX_BYTES, ApiAttachments
 from runner.orders import Order
 from runner.plumbing import HungUp, Plumbing, Terminal, pipes
 from runner.slot import GuardDied, Slot

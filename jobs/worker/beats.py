@@ -10,7 +10,7 @@ from collections.abc import Callable
 from jobs.store.server.connection import RedisError, Unreachable, away, pause
 from jobs.store.work.lease_store import Heard, LeaseStore, Pulse, Row
 from jobs.store.work.leases import BEAT_SECONDS
-from jobs.worker.api_calls import NotLetIn
+from jobs.worker.api.api_calls import NotLetIn
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)

@@ -19,15 +19,17 @@ from jobs.settings import Settings
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Heard, LeaseStore, Row
 from jobs.store.work.leases import BEAT_SECONDS
-from jobs.worker import api_calls, beats, exporter, links
+from jobs.worker import beats
+from jobs.worker.api import api_calls, links
+from jobs.worker.api.links import CannotStart, Link
 from jobs.worker.beats import Beats
-from jobs.worker.host import Host
 from jobs.worker.lanes import Lane
-from jobs.worker.links import CannotStart, Link
-from jobs.worker.meter import Meter
-from jobs.worker.profiler import Profiler, Sampled
 from jobs.worker.room import Room
 from jobs.worker.serving import SHUTDOWN_SECONDS, Server
+from jobs.worker.telemetry import exporter
+from jobs.worker.telemetry.host import Host
+from jobs.worker.telemetry.meter import Meter
+from jobs.worker.telemetry.profiler import Profiler, Sampled
 
 log = logging.getLogger(__name__)
 

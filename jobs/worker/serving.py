@@ -17,9 +17,9 @@ from jobs.store.work.lease_store import LeaseStore
 from jobs.store.work.slots import Held, Taken
 from jobs.worker import small_jobs
 from jobs.worker.lanes import Lane, LanePool, Task
-from jobs.worker.meter import Meter
 from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
+from jobs.worker.telemetry.meter import Meter
 from jobs.worker.turns import Slot, Turns
 
 #: Seconds that a turn which is over waits for its lanes.

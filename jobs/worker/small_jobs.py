@@ -13,8 +13,8 @@ from jobs.store.work.leases import Finished, Grant
 from jobs.store.work.slots import Facts, Taken
 from jobs.worker.execution import Whole
 from jobs.worker.lanes import Lane, LaneDied, Task
-from jobs.worker.meter import Share
 from jobs.worker.state import WorkerState
+from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 

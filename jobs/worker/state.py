@@ -12,7 +12,7 @@ from jobs.models import Device
 from jobs.store.server.connection import RedisError, Unreachable, away, pause
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.lanes import LanePool, Task
-from jobs.worker.meter import Meter
+from jobs.worker.telemetry.meter import Meter
 
 log = logging.getLogger(__name__)
 

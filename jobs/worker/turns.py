@@ -14,9 +14,9 @@ from jobs.store.work.slots import Facts
 from jobs.worker import execution, pace
 from jobs.worker.execution import Computed
 from jobs.worker.lanes import Lane, LaneDied, LeaseEnded, Task
-from jobs.worker.meter import Share
 from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
+from jobs.worker.telemetry.meter import Share
 
 log = logging.getLogger(__name__)
 

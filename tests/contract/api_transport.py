@@ -24,8 +24,8 @@ from jobs.store.tenancy import tokens
 from jobs.store.work.lease_store import LeaseStore
 from jobs.store.work.leases import Committed, Finished, Grant
 from jobs.store.work.slots import Held, Taken
-from jobs.worker.api_calls import Api, Place
-from jobs.worker.api_store import ApiLeases, ApiResults, ApiStore
+from jobs.worker.api.api_calls import Api, Place
+from jobs.worker.api.api_store import ApiLeases, ApiResults, ApiStore
 
 #: Gives the store of leases as a worker of this name reaches it.
 Reach = Callable[[str], LeaseStore]

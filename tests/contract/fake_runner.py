@@ -9,8 +9,8 @@ from jobs.models import Device
 from jobs.requirements import Offer
 from jobs.store import Store
 from jobs.store.work.leases import Grant
-from jobs.worker.api_files import JobFiles
-from jobs.worker.api_store import ApiStore
+from jobs.worker.api.api_files import JobFiles
+from jobs.worker.api.api_store import ApiStore
 from tests.contract.api_transport import Served
 from tests.contract.lease_model import new_job
 

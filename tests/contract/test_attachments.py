@@ -21,7 +21,7 @@ from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, 
 from jobs.store.server import connection
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work.leases import Grant
-from jobs.worker.api_attachments import ApiAttachments
+from jobs.worker.api.api_attachments import ApiAttachments
 from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import OFFER, Runner, running, submit

@@ -22,7 +22,7 @@ from jobs.store.files import PART_BYTES, StoredFile
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work.leases import Grant
-from jobs.worker.api_files import Stale, ranges
+from jobs.worker.api.api_files import Stale, ranges
 from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written

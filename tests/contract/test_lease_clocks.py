@@ -12,9 +12,10 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, fleet, keys
 from jobs.store.server import connection, scripts
-from jobs.worker import life, links
+from jobs.worker import life
+from jobs.worker.api import links
+from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import Lane
-from jobs.worker.links import CannotStart
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, new_job, total_of
 from tests.contract.test_audit_api import Api

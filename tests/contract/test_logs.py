@@ -22,7 +22,7 @@ from jobs.store.server import connection
 from jobs.store.server.connection import CoordinatorRejects
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work.live_output import FOLLOW_MS, MAX_BYTES, MOST_FOLLOWED
-from jobs.worker.api_files import Stale
+from jobs.worker.api.api_files import Stale
 from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written
 

@@ -15,7 +15,8 @@ from jobs.store.server import connection
 from jobs.store.work import stops
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Facts
-from jobs.worker import beats, links
+from jobs.worker import beats
+from jobs.worker.api import links
 from jobs.worker.beats import Beats
 from jobs.worker.lanes import Task
 from jobs.worker.serving import Server

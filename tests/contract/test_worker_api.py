@@ -24,9 +24,9 @@ from jobs.store.work import results
 from jobs.store.work.lease_store import Claimed, Pulse
 from jobs.store.work.leases import Finished, Grant
 from jobs.store.work.slots import Held, Taken
-from jobs.worker.api_calls import Api, NotLetIn, Place
-from jobs.worker.api_store import ApiStore, packed
-from jobs.worker.host import Host
+from jobs.worker.api.api_calls import Api, NotLetIn, Place
+from jobs.worker.api.api_store import ApiStore, packed
+from jobs.worker.telemetry.host import Host
 from tests import fetch
 from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import encode, new_job, total_of

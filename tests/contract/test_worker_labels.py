@@ -16,8 +16,8 @@ from jobs.store import Store, keys
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work.lease_store import Pulse
 from jobs.store.work.slots import Held
-from jobs.worker.api_store import ApiStore
-from jobs.worker.host import Host
+from jobs.worker.api.api_store import ApiStore
+from jobs.worker.telemetry.host import Host
 from tests import fetch
 from tests.contract.api_transport import Served
 from tests.contract.lease_model import new_job

@@ -17,7 +17,7 @@ from gpu_worker import sharing
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import logs, settings
 from jobs.kinds import gpu
-from jobs.worker import gpu_faults
+from jobs.worker.telemetry import gpu_faults
 from tests.gpu.host_device import HostArray, HostDevice
 
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000001")

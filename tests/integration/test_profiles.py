@@ -90,7 +90,7 @@ def samplers(live: Live, worker: str) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(live.processes[worker].pid).children():
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            found += [child] * ("jobs.worker.sampler" in child.cmdline())
+            found += [child] * ("jobs.worker.telemetry.sampler" in child.cmdline())
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from coordinator.work import calls
-from jobs.worker import cards
+from jobs.worker.telemetry import cards
 
 AMD = {
     "device/vendor": "0x1002", "device/device": "0x740f", "device/product_name": "Instinct MI210",

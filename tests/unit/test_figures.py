@@ -14,7 +14,7 @@ from gpu_worker.telemetry import HostGpu, Sample
 from grafana.queries import every_query, metric_names
 from jobs import figures, metrics
 from jobs.figures import Figure
-from jobs.worker.host import Host
+from jobs.worker.telemetry.host import Host
 from tests.unit.monitoring import ROOT
 from threads_protocol.answers import fleet
 

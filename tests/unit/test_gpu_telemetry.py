@@ -18,8 +18,8 @@ from gpu_worker.health import Health
 from gpu_worker.nvml import REASONS
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
-from jobs.worker.host import Packages
-from jobs.worker.meter import Meter
+from jobs.worker.telemetry.host import Packages
+from jobs.worker.telemetry.meter import Meter
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "tests" / "gpu" / "nvml_stub.c"

@@ -14,8 +14,8 @@ from coordinator.fleet import hosts
 from coordinator.fleet import rows as fleet_rows
 from coordinator.hosts import queries, rows
 from jobs import VERSION, errors
-from jobs.worker import host as worker_host
-from jobs.worker.host import Clock, Disks, Host, Speed
+from jobs.worker.telemetry import host as worker_host
+from jobs.worker.telemetry.host import Clock, Disks, Host, Speed
 from threads_cluster import answers, show
 from threads_protocol.answers.hosts import HostDetail
 
@@ -133,7 +133,7 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyP
         return real(folder)
 
     disks = Disks({"data": tmp_path}, clock=seconds)
-    monkeypatch.setattr("jobs.worker.host.shutil.disk_usage", hung)
+    monkeypatch.setattr("jobs.worker.telemetry.host.shutil.disk_usage", hung)
     before = threading.active_count()
     assert disks.read() == [] and disks.read() == []
     assert threading.active_count() <= before + 1, "one look at a time"

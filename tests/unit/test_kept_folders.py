@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.worker import folders
+from jobs.worker.api import folders
 from tests.unit.artifact_bench import sha_of
 from threads_protocol.folders import opened
 

@@ -20,9 +20,9 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.work.slots import Facts
 from jobs.worker import known_answers
+from jobs.worker.api.links import CannotStart
 from jobs.worker.lanes import LaneDied
 from jobs.worker.life import Worker
-from jobs.worker.links import CannotStart
 from tests.unit import lane_child
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,7 +29,7 @@ from jobs.store import Store, keys
 from jobs.store.profiles import Profile, Recording
 from jobs.store.server import connection
 from jobs.store.services import Service
-from jobs.worker import exporter
+from jobs.worker.telemetry import exporter
 from tests.unit.monitoring import ROOT, promtool
 from tests.unit.service_requests import stored_request
 

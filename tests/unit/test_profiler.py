@@ -18,10 +18,10 @@ import pytest
 from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.server.connection import CoordinatorAway
 from jobs.store.work.lease_store import Heard
-from jobs.worker import recordings, sampler
-from jobs.worker.profiler import Profiler
-from jobs.worker.recordings import Parcel, Unusable
-from jobs.worker.sampler import Asked, Lines, Sampler
+from jobs.worker.telemetry import recordings, sampler
+from jobs.worker.telemetry.profiler import Profiler
+from jobs.worker.telemetry.recordings import Parcel, Unusable
+from jobs.worker.telemetry.sampler import Asked, Lines, Sampler
 from tests.integration.live import until
 
 ID = "0123456789abcdef"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from jobs.store.server.connection import CoordinatorAway
-from jobs.worker.api_attachments import ApiAttachments, Typed
+from jobs.worker.api.api_attachments import ApiAttachments, Typed
 from runner import processes, shells
 from runner.orders import Order
 from runner.shells import Program, Shells

@@ -12,7 +12,7 @@ from jobs.store.work.leases import Finished
 from jobs.store.work.slots import Facts
 from jobs.worker import small_jobs
 from jobs.worker.execution import Whole
-from jobs.worker.meter import Share
+from jobs.worker.telemetry.meter import Share
 
 
 @pytest.mark.parametrize(("device", "expected"), [(Device.GPU, 6), (Device.CPU, 0)])

@@ -17,7 +17,7 @@ from coordinator.__main__ import is_event
 from coordinator.asker import Asker, Scope
 from coordinator.services.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
-from jobs.worker.api_calls import Api
+from jobs.worker.api.api_calls import Api
 from runner import tunnels
 
 

@@ -12,8 +12,8 @@ import pytest
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.server.connection import CoordinatorAway
-from jobs.worker import links
-from jobs.worker.api_calls import NotLetIn
+from jobs.worker.api import links
+from jobs.worker.api.api_calls import NotLetIn
 from jobs.worker.beats import Beats
 from jobs.worker.life import Worker
 
@@ -72,7 +72,7 @@ def test_a_goodbye_that_is_refused_is_not_sent_again() -> None:
 
 
 def test_a_worker_starts_although_the_store_goes_away_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.worker.links.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("jobs.worker.api.links.time.sleep", lambda seconds: None)
     refusals = iter([CoordinatorAway("gone", 0.01)])
     failing = iter([CoordinatorAway("Connection closed by server.", 0.01)])
     sent: list[Any] = []

@@ -1,4 +1,4 @@
-"""Samples a host for a profile, in a process of its own: `python -m jobs.worker.sampler`, which a worker starts.
+"""Samples a host for a profile, in a process of its own: `python -m jobs.worker.telemetry.sampler`, which a worker starts.
 
 The worker writes a line of JSON to its stdin, `Asked`; the end of stdin, which the death of the worker is too, and a
 second line end it. Each sample is one line of FILE that one write makes, so that what a kill cuts off is the last line
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from jobs.worker.host import Packages
+from jobs.worker.telemetry.host import Packages
 
 #: Figures beside time of processors, bytes of the network and energy move no more often than so many times a second.
 SLOW_HZ = 10

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from jobs.store.files import PART_BYTES
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work.live_output import MOST_CHUNKS
-from jobs.worker import folders
-from jobs.worker.api_calls import Api, NotLetIn
+from jobs.worker.api import folders
+from jobs.worker.api.api_calls import Api, NotLetIn
 from threads_protocol import bundles, uploads
 from threads_protocol.errors import Malformed, TooLarge
 from threads_protocol.folders import Tree

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from jobs import VERSION
-from jobs.worker import cards
-from jobs.worker.background import Background
+from jobs.worker.telemetry import cards
+from jobs.worker.telemetry.background import Background
 
 RAPL = Path("/sys/class/powercap")
 #: What NVIDIA's kernel module says of itself, where it is loaded.

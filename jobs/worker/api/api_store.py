@@ -16,7 +16,7 @@ from jobs.store.server.connection import CoordinatorRejects
 from jobs.store.work.lease_store import Claimed, Heard, Pulse, Row
 from jobs.store.work.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
 from jobs.store.work.slots import TAKE, Facts, Held, Taken
-from jobs.worker.api_calls import Api
+from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)
 

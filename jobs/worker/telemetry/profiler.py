@@ -24,8 +24,8 @@ import psutil
 from jobs.store.profiles import MAX_BYTES, Order, Recording, Reported
 from jobs.store.server.connection import CoordinatorRejects, RedisError
 from jobs.store.work.lease_store import Heard, LeaseStore
-from jobs.worker import recordings
-from jobs.worker.recordings import Parcel
+from jobs.worker.telemetry import recordings
+from jobs.worker.telemetry.recordings import Parcel
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Sampled:
     """Devices that a worker's process can sample beside its host, and how."""
 
     #: The module that does.
-    module: str = "jobs.worker.sampler"
+    module: str = "jobs.worker.telemetry.sampler"
     #: GPUs, each with uuid, name and index.
     gpus: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     #: As subprocess.Popen; and what is told of the process' end.

@@ -20,9 +20,9 @@ from jobs.store.server import connection
 from jobs.store.server.connection import Unreachable, away, pause
 from jobs.store.work import bells, stops
 from jobs.store.work.lease_store import LeaseStore
-from jobs.worker import api_calls
-from jobs.worker.api_calls import Api, AskAnew, NotLetIn
-from jobs.worker.api_store import ApiStore
+from jobs.worker.api import api_calls
+from jobs.worker.api.api_calls import Api, AskAnew, NotLetIn
+from jobs.worker.api.api_store import ApiStore
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)

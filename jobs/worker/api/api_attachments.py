@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.worker.api_calls import Api
+from jobs.worker.api.api_calls import Api
 
 #: Bytes of one write at most.
 MAX_BYTES = 16 << 10

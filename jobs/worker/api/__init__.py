@@ -1,0 +1,1 @@
+"""The worker API of a coordinator: leases, files and shells over HTTP."""
