@@ -24,19 +24,20 @@ from jobs.worker.api.api_files import JobFiles
 from jobs.worker.api.links import ApiLink, CannotStart
 from jobs.worker.life import Worker, refusal
 from jobs.worker.telemetry.profiler import Sampled
-from runner import gpus, leftovers, processes
-from runner.cache import FileCache
-from runner.environments import Environments
+from runner import gpus
 from runner.faults import Cordon
+from runner.files.cache import FileCache
+from runner.files.environments import Environments
+from runner.files.inputs import Files, Inputs
+from runner.files.places import Places
+from runner.files.workplace import Workplace
 from runner.host import Host
-from runner.inputs import Files, Inputs
 from runner.lane import GuardLane, ReplicaLane, RunnerLane
 from runner.ledger import REPLICA_LANE, Ledger, Resources
-from runner.places import Places
-from runner.shells import Shells
-from runner.slot import Slot, adopt_orphans, gone_beside, spawn_beside
-from runner.tunnels import Tunnels
-from runner.workplace import Workplace
+from runner.programs import leftovers, processes
+from runner.programs.shells import Shells
+from runner.programs.slot import Slot, adopt_orphans, gone_beside, spawn_beside
+from runner.replicas.tunnels import Tunnels
 
 log = logging.getLogger("runner")
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.cache import free_bytes
+from runner.files.cache import free_bytes
 
 #: Fewest bytes free where programs work.
 LEAST_FREE = 200 << 20

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jobs.store.work.lease_store import Heard, LeaseStore
-from runner.environments import Environments
 from runner.faults import Cordon
-from runner.inputs import Files, Inputs
+from runner.files.environments import Environments
+from runner.files.inputs import Files, Inputs
+from runner.files.places import Places
+from runner.files.workspaces import Workspaces
 from runner.ledger import Ledger
 from runner.live import Live
-from runner.places import Places
-from runner.shells import Shells
-from runner.tunnels import Tunnels
-from runner.workspaces import Workspaces
+from runner.programs.shells import Shells
+from runner.replicas.tunnels import Tunnels
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from typing import NoReturn
 from jobs import exposure, logs
 from jobs.settings import SECRETS_FOLDER, give_worker_token, load
 from runner import __main__ as runner
-from runner import processes, token_keeper
+from runner import token_keeper
+from runner.programs import processes
 
 log = logging.getLogger(__name__)
 

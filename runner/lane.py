@@ -15,11 +15,11 @@ from jobs.store.work.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LaneDied, Task
+from runner.files.workplace import Workplace
 from runner.host import Host
+from runner.programs.slot import GuardDied
+from runner.replicas.serving import ServiceRun
 from runner.run import Run
-from runner.serving import ServiceRun
-from runner.slot import GuardDied
-from runner.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jobs.store.server.connection import RedisError
-from runner.inputs import Files
-from runner.recorder import Recorder
+from runner.files.inputs import Files
+from runner.programs.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

@@ -21,20 +21,21 @@ from jobs.store.server.scripts import PROGRAM_TTL_MS
 from jobs.worker.api.api_files import Stale
 from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
-from runner import commands, report, values
-from runner.cache import Damaged
-from runner.environments import NotBuilt, Stopped, is_here
+from runner import commands
 from runner.faults import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
-from runner.folders import BadValue
+from runner.files.cache import Damaged
+from runner.files.environments import NotBuilt, Stopped, is_here
+from runner.files.folders import BadValue
+from runner.files.inputs import Files, NoItem
+from runner.files.workplace import Workplace
 from runner.host import MOST_PROCESSES, Host
-from runner.inputs import Files, NoItem
 from runner.live import Line
-from runner.orders import Ended, Order
-from runner.recorder import Recorder
-from runner.report import Failure
-from runner.shells import Program
-from runner.slot import GuardDied
-from runner.workplace import Workplace
+from runner.programs import report, values
+from runner.programs.orders import Ended, Order
+from runner.programs.recorder import Recorder
+from runner.programs.report import Failure
+from runner.programs.shells import Program
+from runner.programs.slot import GuardDied
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from jobs.kinds.service.launch import arguments
-from runner.probing import Probe, endpoint
+from runner.replicas.probing import Probe, endpoint
 from tests import fetch
 
 

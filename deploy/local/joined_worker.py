@@ -8,7 +8,7 @@ import sys
 from deploy.local import membership
 from jobs import exposure
 from jobs.settings import give
-from runner import processes
+from runner.programs import processes
 
 
 def main(name: str) -> int:

@@ -7,7 +7,7 @@ import sys
 from deploy.local import runner_token
 from jobs.settings import give_worker_token
 from runner import __main__ as runner
-from runner import processes
+from runner.programs import processes
 
 
 def main() -> int:

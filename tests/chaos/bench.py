@@ -135,7 +135,7 @@ class Bench(Live):
 
     def lanes_of(self, worker: str) -> list[int]:
         """Pids of a worker's children that compute, or that guard programs."""
-        name = "runner.guard" if worker.startswith("runner") else "spawn_main"
+        name = "runner.programs.guard" if worker.startswith("runner") else "spawn_main"
         found = []
         for child in psutil.Process(self.pid(worker)).children():
             with suppress(psutil.Error):  # it has ended meanwhile

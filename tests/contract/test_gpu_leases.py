@@ -10,7 +10,8 @@ from jobs.models import Device
 from jobs.store import fleet, keys
 from jobs.store.server import scripts
 from jobs.store.work.lease_store import Claimed
-from runner import guard, run
+from runner import run
+from runner.programs import guard
 from tests.contract.lease_model import Bench
 
 

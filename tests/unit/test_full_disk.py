@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runner import leftovers
-from runner.cache import FileCache
-from runner.environments import Environments
-from runner.places import Places
-from runner.workplace import Workplace
+from runner.files.cache import FileCache
+from runner.files.environments import Environments
+from runner.files.places import Places
+from runner.files.workplace import Workplace
+from runner.programs import leftovers
 from tests.small_disk import mounted, used_mib
 from tests.unit.test_runner_leases import Bench, Files, during
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner import probing
-from runner.probing import Endpoint, Probe, endpoint
+from runner.replicas import probing
+from runner.replicas.probing import Endpoint, Probe, endpoint
 from tests.integration.live import until
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from runner import leftovers, orders, output, processes
-from runner.orders import Ended, Order
-from runner.places import Places
-from runner.slot import GUARD, GuardDied, Slot
+from runner.files.places import Places
+from runner.programs import leftovers, orders, output, processes
+from runner.programs.orders import Ended, Order
+from runner.programs.slot import GUARD, GuardDied, Slot
 from tests.integration.live import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
@@ -221,7 +221,7 @@ def test_a_program_below_its_limits_is_left_alone(slot: Slot, written: Written) 
 RUNNER = """
 import os, sys
 from runner import slot
-from runner.orders import Order
+from runner.programs.orders import Order
 
 def show(stream, data):
     print(data.decode(), end="", flush=True)
@@ -423,8 +423,8 @@ def test_a_guard_that_a_program_stops_goes_on(slot: Slot, written: Written) -> N
 def test_a_guard_that_never_answers_is_killed_with_its_program(
     slot: Slot, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.slot.ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr("runner.slot.KEEP_SECONDS", 1e9)
+    monkeypatch.setattr("runner.programs.slot.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("runner.programs.slot.KEEP_SECONDS", 1e9)
     stopped = tmp_path / "stopped"
     with pytest.raises(GuardDied):
         slot.run(
@@ -482,7 +482,7 @@ def states(guard: int) -> list[str]:
 def test_time_in_which_a_program_is_suspended_does_not_count_for_its_timeout(
     slot: Slot, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.slot.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("runner.programs.slot.ANSWER_SECONDS", 0.2)
     begun = time.monotonic()
 
     def kept_from_six_seconds_on() -> float:
@@ -535,7 +535,7 @@ def test_nothing_that_is_suspended_outlives_its_runner_or_its_guard(how: str) ->
     ours, theirs = orders.channel()
     with ours, theirs:
         guard = subprocess.Popen(
-            [sys.executable, "-m", "runner.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            [sys.executable, "-m", "runner.programs.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()]
         )
         with Path(os.devnull).open("wb") as nothing:
             orders.send_run(ours, python("while True: pass"), [nothing.fileno()] * 2)
@@ -611,7 +611,9 @@ def test_threads_are_suspended_whatever_the_first_one_does(slot: Slot, code: str
 
 def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -> None:
     """A program that stands still may hold locks for which others wait."""
-    guard = "import runner.guard as guard, sys; guard.LONGEST_SUSPENSION = 1.5; sys.exit(guard.main(sys.argv[1:]))"
+    guard = (
+        "import runner.programs.guard as guard, sys; guard.LONGEST_SUSPENSION = 1.5; sys.exit(guard.main(sys.argv[1:]))"
+    )
     ours, theirs = orders.channel()
     with ours, theirs:
         process = subprocess.Popen([sys.executable, "-c", guard, str(theirs.fileno())], pass_fds=[theirs.fileno()])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.cache import Damaged, FileCache
 from runner.commands import RESULT
-from runner.folders import LARGEST_VALUE, BadValue, Folder, TooDeep, clear
-from runner.globs import pattern
+from runner.files.cache import Damaged, FileCache
+from runner.files.folders import LARGEST_VALUE, BadValue, Folder, TooDeep, clear
+from runner.files.globs import pattern
 
 FILES = {"a.txt": b"first", "sub/b.txt": b"second", "sub/deep/c.txt": b"third"}
 PATHS = ["a.txt", "sub", "sub/b.txt", "sub/deep", "sub/deep/c.txt"]

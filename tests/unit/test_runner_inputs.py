@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner import inputs
-from runner.inputs import Items, NoItem
+from runner.files import inputs
+from runner.files.inputs import Items, NoItem
 
 
 def items(path: Path, content: bytes) -> Items:

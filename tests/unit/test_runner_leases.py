@@ -19,21 +19,22 @@ from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work.leases import Committed, Grant
 from jobs.store.work.slots import Facts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
-from runner import commands, inputs
-from runner.cache import FileCache
-from runner.environments import LONGEST_LIST, Environments
+from runner import commands
 from runner.faults import Cordon
+from runner.files import inputs
+from runner.files.cache import FileCache
+from runner.files.environments import LONGEST_LIST, Environments
+from runner.files.inputs import Inputs
+from runner.files.places import Places
+from runner.files.workplace import Workplace
+from runner.files.workspaces import Workspaces
 from runner.host import Host
-from runner.inputs import Inputs
 from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.live import Line, Live
-from runner.orders import Ended
-from runner.places import Places
-from runner.recorder import Recorder
-from runner.slot import Slot
-from runner.workplace import Workplace
-from runner.workspaces import Workspaces
+from runner.programs.orders import Ended
+from runner.programs.recorder import Recorder
+from runner.programs.slot import Slot
 from tests.integration.live import until
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry

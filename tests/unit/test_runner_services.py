@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from runner.gpus import Gpu
-from runner.probing import Endpoint
-from runner.serving import ServiceRun
+from runner.replicas.probing import Endpoint
+from runner.replicas.serving import ServiceRun
 
 AT = Endpoint(address="127.0.0.1", port=9, key="k" * 16)
 

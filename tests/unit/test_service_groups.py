@@ -9,10 +9,10 @@ import pytest
 
 from jobs.store.server.connection import CoordinatorAway
 from runner import run as runs
-from runner import serving
-from runner.probing import Endpoint
+from runner.replicas import serving
+from runner.replicas.probing import Endpoint
+from runner.replicas.serving import ServiceRun
 from runner.run import Given
-from runner.serving import ServiceRun
 
 HERE = Endpoint(address="127.0.0.1", port=7, key="own-key")
 LEADER = {

@@ -18,9 +18,9 @@ import pytest
 
 from jobs.store.server.connection import CoordinatorAway
 from jobs.worker.api.api_attachments import ApiAttachments, Typed
-from runner import processes, shells
-from runner.orders import Order
-from runner.shells import Program, Shells
+from runner.programs import processes, shells
+from runner.programs.orders import Order
+from runner.programs.shells import Program, Shells
 from tests import garbage
 from tests.integration.live import until
 

@@ -18,7 +18,7 @@ from coordinator.asker import Asker, Scope
 from coordinator.services.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
 from jobs.worker.api.api_calls import Api
-from runner import tunnels
+from runner.replicas import tunnels
 
 
 class Opening:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 
-from runner import processes
+from runner.programs import processes
 
 #: States of threads in /proc that are stopped, and those in which one of a process that got SIGSTOP runs no code of
 #: its own.

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.folders import clear
-from runner.orders import Ended, Order
-from runner.places import give
+from runner.files.folders import clear
+from runner.files.places import give
+from runner.programs.orders import Ended, Order
 
 log = logging.getLogger(__name__)
 

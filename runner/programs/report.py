@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runner.orders import Ended
+from runner.programs.orders import Ended
 
 #: Most bytes of the row as JSON.
 MAX_ROW = 4096

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from runner.cache import FileCache
+from runner.files.cache import FileCache
 from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 

@@ -18,16 +18,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner import orders, processes
-from runner.orders import Ended, Order
-from runner.output import Drain
+from runner.programs import orders, processes
+from runner.programs.orders import Ended, Order
+from runner.programs.output import Drain
 
 log = logging.getLogger(__name__)
 
 #: The module that a guard runs.
-GUARD = "runner.guard"
+GUARD = "runner.programs.guard"
 #: Where the package `runner` is.
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[2]
 #: Seconds that the pipes of a program may stay open once nothing of it is alive.
 PIPES_SECONDS = 1.0
 #: Seconds between two questions whether a program shall stop.

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.output import FIRST_BYTES, LAST_BYTES, Log
+from runner.programs.output import FIRST_BYTES, LAST_BYTES, Log
 
 #: Ranges of stderr that are told apart; later ones run together.
 MOST_RANGES = 100_000

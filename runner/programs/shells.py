@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from jobs.store.attachments import OF_A_UNIT
 from jobs.store.server.connection import RedisError, Unreachable, pause
 from jobs.worker.api.api_attachments import MAX_BYTES, ApiAttachments
-from runner.orders import Order
-from runner.plumbing import HungUp, Plumbing, Terminal, pipes
-from runner.slot import GuardDied, Slot
+from runner.programs.orders import Order
+from runner.programs.plumbing import HungUp, Plumbing, Terminal, pipes
+from runner.programs.slot import GuardDied, Slot
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.store.work.slots import Facts
-from runner.cache import Damaged, FileCache
 from runner.commands import Command
-from runner.folders import Folder, TooDeep, clear
-from runner.inputs import Files, Inputs
-from runner.orders import Order
-from runner.places import Places
-from runner.recorder import Recorder
-from runner.slot import Slot
+from runner.files.cache import Damaged, FileCache
+from runner.files.folders import Folder, TooDeep, clear
+from runner.files.inputs import Files, Inputs
+from runner.files.places import Places
+from runner.programs.orders import Order
+from runner.programs.recorder import Recorder
+from runner.programs.slot import Slot
 from threads_protocol.manifest import Entry
 
 #: How often a job's files are fetched anew where some went from the cache meanwhile.

@@ -16,15 +16,15 @@ from jobs import tunnel
 from jobs.kinds.service import launch
 from jobs.settings import usable_cores
 from jobs.worker.lanes import Task
-from runner import processes
-from runner.environments import is_here
+from runner.files.environments import is_here
+from runner.files.workplace import Workplace
 from runner.host import Host
-from runner.orders import Ended, Order
-from runner.probing import Endpoint, Probe, endpoint
-from runner.recorder import Recorder
-from runner.report import Failure
+from runner.programs import processes
+from runner.programs.orders import Ended, Order
+from runner.programs.recorder import Recorder
+from runner.programs.report import Failure
+from runner.replicas.probing import Endpoint, Probe, endpoint
 from runner.run import Given, Run
-from runner.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner import globs
 from runner.commands import RESULT
+from runner.files import globs
 
 #: Most bytes of a value, wherever it goes.
 LARGEST_VALUE = 1 << 20

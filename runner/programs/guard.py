@@ -1,6 +1,6 @@
 """The guard of a slot: runs one program after another, and says that one has ended when nothing of it is alive.
 
-`python -m runner.guard FD RUNNER`, where FD is its end of `orders.channel` and RUNNER the runner's process id, by which
+`python -m runner.programs.guard FD RUNNER`, where FD is its end of `orders.channel` and RUNNER the runner's process id, by which
 the next runner finds one that lives on. It has one thread, which may fork, and no secrets.
 It adopts what a program leaves behind, so no descendant escapes it; when the runner is gone, it kills everything and
 ends.
@@ -26,9 +26,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner import orders, processes
-from runner.orders import Ended, Order
-from runner.suspension import Suspension
+from runner.programs import orders, processes
+from runner.programs.orders import Ended, Order
+from runner.programs.suspension import Suspension
 
 #: Seconds that descendants of a program that has ended get between SIGTERM and SIGKILL.
 LEFTOVER_SECONDS = 1.0

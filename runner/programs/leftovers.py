@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from runner import processes
-from runner.folders import TooDeep, clear
-from runner.places import Places
-from runner.slot import GUARD
+from runner.files.folders import TooDeep, clear
+from runner.files.places import Places
+from runner.programs import processes
+from runner.programs.slot import GUARD
 
 log = logging.getLogger(__name__)
 

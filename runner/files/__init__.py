@@ -1,0 +1,1 @@
+"""Folders and files of programs: workspaces, inputs, Python environments, the cache."""

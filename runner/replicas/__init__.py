@@ -1,0 +1,1 @@
+"""Replicas of services: their start, their health, and tunnels to them."""
