@@ -26,9 +26,9 @@ from coordinator.client_address import ClientAddress
 from coordinator.direct import Direct
 from coordinator.pages import Pages
 from coordinator.request_ids import RequestIds
-from coordinator.services import error_forms, openai
-from coordinator.services.page_layer import ROUTE as PAGE_ROUTE
-from coordinator.services.page_layer import PageLayer
+from coordinator.services.gateway import error_forms, openai
+from coordinator.services.pages.page_layer import ROUTE as PAGE_ROUTE
+from coordinator.services.pages.page_layer import PageLayer
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.request_spans import RequestSpans

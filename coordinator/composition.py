@@ -37,12 +37,12 @@ from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from coordinator.services import reconciler
 from coordinator.services.census import Census
-from coordinator.services.gateway import Gateway
-from coordinator.services.page_names import PageNames
+from coordinator.services.gateway.gateway import Gateway
+from coordinator.services.gateway.routing import Routes
+from coordinator.services.gateway.tally import Tally
+from coordinator.services.gateway.tunnels import Tunnels
+from coordinator.services.pages.page_names import PageNames
 from coordinator.services.reconciler import Reconciler
-from coordinator.services.routing import Routes
-from coordinator.services.tally import Tally
-from coordinator.services.tunnels import Tunnels
 from coordinator.state import State
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.job_spans import TraceSpan

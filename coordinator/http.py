@@ -21,7 +21,7 @@ from coordinator.access import cookies
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.services.openai import PREFIX
+from coordinator.services.gateway.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from jobs import errors

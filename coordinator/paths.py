@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 from starlette.types import Scope
 
-from coordinator.services import error_forms
-from coordinator.services.openai import UnknownPath
+from coordinator.services.gateway import error_forms
+from coordinator.services.gateway.openai import UnknownPath
 from jobs import errors
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")

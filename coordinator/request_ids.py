@@ -8,7 +8,7 @@ import uuid
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.services import error_forms
+from coordinator.services.gateway import error_forms
 
 _HEADER = b"x-request-id"
 #: Pattern of IDs that are taken from the request, the same as in nginx/conf/nginx.conf.

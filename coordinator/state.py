@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # domains import this module
     from coordinator.logs.live import Live
     from coordinator.logs.texts import Texts
     from coordinator.schedules.runs import Runs
-    from coordinator.services.gateway import Gateway
-    from coordinator.services.page_names import PageNames
-    from coordinator.services.tunnels import Tunnels
+    from coordinator.services.gateway.gateway import Gateway
+    from coordinator.services.gateway.tunnels import Tunnels
+    from coordinator.services.pages.page_names import PageNames
     from coordinator.work.inputs import Inputs
     from coordinator.work.polls import Polls
     from coordinator.workflows.engine import Engine

@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.services import error_forms
+from coordinator.services.gateway import error_forms
 from jobs import errors
 
 

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from coordinator import bodies, http
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.services import openai, schemas
-from coordinator.services.gateway import Gateway, Question, question
-from coordinator.services.routing import Route
+from coordinator.services import schemas
+from coordinator.services.gateway import openai
+from coordinator.services.gateway.gateway import Gateway, Question, question
+from coordinator.services.gateway.routing import Route
 from coordinator.state import shared_state
 from engines import calls
 from jobs import errors

@@ -17,9 +17,9 @@ from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.services import additions, queries, routes
 from coordinator.services.additions import MAX_REPLICAS, NewService
-from coordinator.services.gateway import Question, Whole, question
+from coordinator.services.gateway.gateway import Question, Whole, question
+from coordinator.services.gateway.openai import BadUpstream
 from coordinator.services.gateway_routes import MAX_BODY, pass_on
-from coordinator.services.openai import BadUpstream
 from coordinator.services.routes import Scale
 from engines import calls, registry
 from jobs import errors

@@ -11,7 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import bodies, http, places
 from coordinator.asker import Scope
 from coordinator.http import shown
-from coordinator.services import openai, placed, queries
+from coordinator.services import placed, queries
+from coordinator.services.gateway import openai
 from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from jobs.store import artifacts

@@ -12,10 +12,11 @@ from coordinator import bodies, http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.services import access, additions, page_links, queries, scaling
+from coordinator.services import access, additions, queries, scaling
 from coordinator.services.additions import MAX_REPLICAS, NewService
-from coordinator.services.gateway import Gateway
-from coordinator.services.page_names import PageNames
+from coordinator.services.gateway.gateway import Gateway
+from coordinator.services.pages import page_links
+from coordinator.services.pages.page_names import PageNames
 from coordinator.state import shared_state
 from jobs.kinds.service.parameters import NAME
 from threads_protocol.answers import services as answers

@@ -18,9 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 from coordinator import http
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.services import relays
-from coordinator.services.relays import WORKER_HEADER
-from coordinator.services.tunnels import Tunnels
+from coordinator.services.gateway import relays
+from coordinator.services.gateway.relays import WORKER_HEADER
+from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors

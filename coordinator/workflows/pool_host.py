@@ -11,7 +11,8 @@ from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.cluster import Cluster
 from coordinator.jobs.on_behalf import Maker
 from coordinator.places import Place
-from coordinator.services import additions, openai, placed
+from coordinator.services import additions, placed
+from coordinator.services.gateway import openai
 from coordinator.workflows.action_types import Undone
 from coordinator.workflows.artifact_host import ArtifactHost
 from engines import registry

@@ -11,8 +11,8 @@ from coordinator import announcing, app, composition
 from coordinator.attachments.wakes import Wakes
 from coordinator.events.hub import Hub
 from coordinator.periodic_task import PeriodicTask
-from coordinator.services.gateway import Gateway
-from coordinator.services.tally import Tally
+from coordinator.services.gateway.gateway import Gateway
+from coordinator.services.gateway.tally import Tally
 from coordinator.work.polls import Polls
 from jobs.settings import Settings
 

@@ -18,7 +18,7 @@ from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.services.census import Census
 from coordinator.services.figures import Exchange
-from coordinator.services.tally import Tally
+from coordinator.services.gateway.tally import Tally
 from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
 from jobs import VERSION, figures, metrics, queues

@@ -16,7 +16,8 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from coordinator import app
 from coordinator.__main__ import is_event
-from coordinator.services import page_layer, routing, tickets
+from coordinator.services.gateway import routing
+from coordinator.services.pages import page_layer, tickets
 from jobs.store.services import Service
 from tests.unit.test_protocol import serving
 from tests.unit.test_services import Served, grouped, leads
@@ -370,7 +371,7 @@ def test_a_page_that_breaks_off_ends_with_its_connection_and_a_line_that_says_wh
         assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n<p>tasks</p>")
         assert b"content-length: 112\r\n" in answer.lower(), "the browser sees that it lacks some"
         worst = [record for record in caplog.records if record.levelno >= logging.WARNING and is_event(record)]
-        assert [record.name for record in worst] == ["coordinator.services.page_layer"]
+        assert [record.name for record in worst] == ["coordinator.services.pages.page_layer"]
         assert worst[0].getMessage().startswith("a page broke off: ") and worst[0].exc_info is None
         assert not [record for record in caplog.records if record.exc_info]
         replica.lacks = 0

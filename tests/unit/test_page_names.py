@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.services.page_names import PageNames
+from coordinator.services.pages.page_names import PageNames
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.services import Service

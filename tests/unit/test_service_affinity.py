@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import affinity
-from coordinator.services.affinity import BOUND, MOST_BYTES
+from coordinator.services.gateway import affinity
+from coordinator.services.gateway.affinity import BOUND, MOST_BYTES
 from engines import calls
 
 NAMES = [f"v-{number:012x}-{number}" for number in range(10)]

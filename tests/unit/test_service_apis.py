@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.services import affinity, error_forms, event_repairs, gateway, openai, routing
-from coordinator.services.frames import MOST_BYTES, Frames
-from coordinator.services.openai import BadUpstream, LacksCall
+from coordinator.services.gateway import affinity, error_forms, event_repairs, gateway, openai, routing
+from coordinator.services.gateway.frames import MOST_BYTES, Frames
+from coordinator.services.gateway.openai import BadUpstream, LacksCall
 from engines import calls, registry
 from engines.contract import Model
 from jobs import errors

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fastapi import Response
 
-from coordinator.services import gateway, openai
-from coordinator.services.gateway import Passed
-from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
-from coordinator.services.shares import SMALL, Shares
+from coordinator.services.gateway import gateway, openai
+from coordinator.services.gateway.gateway import Passed
+from coordinator.services.gateway.openai import BadUpstream, NoReplica, TooLate, UnknownModel
+from coordinator.services.gateway.shares import SMALL, Shares
 from jobs import errors
 from tests.unit.engine_fake import Asked, Behaviour, Engine, tokens, until
 from tests.unit.test_service_gateway import STREAM, Client, drip, run, with_engines

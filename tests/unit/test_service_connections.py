@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from coordinator.services.openai import BadUpstream
+from coordinator.services.gateway.openai import BadUpstream
 from jobs import tunnel
 from jobs.tunnel import Stream
 from tests.unit.engine_fake import Asked, Engine, chunk, tokens, until

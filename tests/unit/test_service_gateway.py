@@ -15,13 +15,13 @@ from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from coordinator import freshness
-from coordinator.services import error_forms, gateway, probes, routing
 from coordinator.services.figures import Exchange
-from coordinator.services.frames import MOST_BYTES, Frames
-from coordinator.services.gate import Gate
-from coordinator.services.gateway import Gateway
-from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
-from coordinator.services.routing import Routes
+from coordinator.services.gateway import error_forms, gateway, probes, routing
+from coordinator.services.gateway.frames import MOST_BYTES, Frames
+from coordinator.services.gateway.gate import Gate
+from coordinator.services.gateway.gateway import Gateway
+from coordinator.services.gateway.openai import BadUpstream, NoReplica, TooLate, UnknownModel
+from coordinator.services.gateway.routing import Routes
 from engines import calls
 from jobs import errors
 from jobs.store.server import connection
@@ -480,7 +480,7 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
 def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(
     change: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.services.routing.TUNNEL_SECONDS", 0.3)
+    monkeypatch.setattr("coordinator.services.gateway.routing.TUNNEL_SECONDS", 0.3)
 
     async def work(client: Client, engines: list[Engine]) -> None:
         [one] = client.stored.list

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from coordinator.composition import on_behalf_of
-from coordinator.services import absences, figures, routing, tally
+from coordinator.services import absences, figures
 from coordinator.services.figures import Exchange
+from coordinator.services.gateway import routing, tally
 from coordinator.services.reconciler import Reconciler
 from coordinator.telemetry.exporter import Exporter
 from engines import registry
@@ -466,7 +467,7 @@ def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Ser
 
 
 def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.services.tally.metrics.MAX_TENANTS", 2)
+    monkeypatch.setattr("coordinator.services.gateway.tally.metrics.MAX_TENANTS", 2)
     exporter = api.exporter()
     counter = tally.Tally(api.store.services, exporter)
     for model in ("a", "b", "c", "d", "a"):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from coordinator.asker import ANYONE, OWNER, Asker, Scope
-from coordinator.services import tickets
-from coordinator.services.tickets import Place, Use
+from coordinator.services.pages import tickets
+from coordinator.services.pages.tickets import Place, Use
 from jobs.store.tenancy.tokens import digest
 
 PLACE = Place(service_id="0123456789ab", key="k" * 32)

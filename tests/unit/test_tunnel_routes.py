@@ -11,7 +11,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from coordinator.asker import Asker, Scope
-from coordinator.services.tunnels import Tunnels
+from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.work import tunnel_routes
 from jobs.tunnel import PIECE, WINDOW, Kind
 

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator import app, bodies
 from coordinator.services import gateway_routes
-from coordinator.services.gateway import Gateway
+from coordinator.services.gateway.gateway import Gateway
 from coordinator.stopping import Stopping
 from jobs import errors
 from jobs.settings import Settings

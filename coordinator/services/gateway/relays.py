@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from coordinator.services.tunnels import Tunnels
+from coordinator.services.gateway.tunnels import Tunnels
 from jobs.settings import Settings
 from jobs.store.services import TunnelEnd
 from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined

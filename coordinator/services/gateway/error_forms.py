@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Response
 
 from coordinator import bodies, http
-from coordinator.services import openai
+from coordinator.services.gateway import openai
 from engines import calls
 from jobs import errors
 

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
-from coordinator.services.tunnels import Tunnels
+from coordinator.services.gateway.tunnels import Tunnels
 from jobs import tunnel
 from jobs.tunnel import Stream, first_of
 

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from coordinator.services import openai
-from coordinator.services.event_repairs import Repair
+from coordinator.services.gateway import openai
+from coordinator.services.gateway.event_repairs import Repair
 
 #: Bytes of a frame that is looked into; a longer one is passed on in pieces.
 MOST_BYTES = 1 << 20

@@ -25,12 +25,13 @@ from coordinator import browsers, pages
 from coordinator.asker import Asker
 from coordinator.asker import Scope as Right
 from coordinator.cluster import Cluster
-from coordinator.services import error_forms, page_sockets, tickets
-from coordinator.services.gateway import BROKEN, Gateway
-from coordinator.services.openai import BadUpstream
-from coordinator.services.page_names import PageNames
-from coordinator.services.routing import Page
-from coordinator.services.tickets import Place, Use
+from coordinator.services.gateway import error_forms
+from coordinator.services.gateway.gateway import BROKEN, Gateway
+from coordinator.services.gateway.openai import BadUpstream
+from coordinator.services.gateway.routing import Page
+from coordinator.services.pages import page_sockets, tickets
+from coordinator.services.pages.page_names import PageNames
+from coordinator.services.pages.tickets import Place, Use
 from engines import registry
 from jobs import errors
 from jobs.store.server.connection import Unreachable, reason

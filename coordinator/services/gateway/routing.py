@@ -19,12 +19,13 @@ from weakref import WeakValueDictionary
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.freshness import Fresh
-from coordinator.services import affinity, planning, rows, scaling
-from coordinator.services.gate import Gate
-from coordinator.services.openai import NoReplica, UnknownModel
-from coordinator.services.probes import Probes
-from coordinator.services.relays import Relays
-from coordinator.services.tunnels import Tunnels
+from coordinator.services import planning, rows, scaling
+from coordinator.services.gateway import affinity
+from coordinator.services.gateway.gate import Gate
+from coordinator.services.gateway.openai import NoReplica, UnknownModel
+from coordinator.services.gateway.probes import Probes
+from coordinator.services.gateway.relays import Relays
+from coordinator.services.gateway.tunnels import Tunnels
 from engines import registry
 from jobs import tunnel
 from jobs.exposure import is_loopback

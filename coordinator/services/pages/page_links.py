@@ -6,10 +6,10 @@ from fastapi import Request
 
 from coordinator import browsers
 from coordinator.asker import Asker
-from coordinator.services import page_layer, tickets
-from coordinator.services.page_names import PageNames
-from coordinator.services.routing import Routes
-from coordinator.services.tickets import Use
+from coordinator.services.gateway.routing import Routes
+from coordinator.services.pages import page_layer, tickets
+from coordinator.services.pages.page_names import PageNames
+from coordinator.services.pages.tickets import Use
 from engines import registry
 from jobs import errors
 from jobs.store.services import Service

@@ -1,0 +1,1 @@
+"""The gateway: picks a replica for each request, passes the request on, and counts its use."""
