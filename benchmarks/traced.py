@@ -27,7 +27,7 @@ class Step(NamedTuple):
 #: By part; a part's child processes note those of `child`.
 STEPS = {
     "coordinator": (
-        Step("coordinator.protocol:BoundedProtocol.data_received", "coordinator reads the request"),
+        Step("coordinator.server.protocol:BoundedProtocol.data_received", "coordinator reads the request"),
         Step("coordinator.cluster:Cluster.submit_one", "the body is read"),
         Step("jobs.store.work.jobs:Jobs.submit_by", "SUBMIT is asked", "SUBMIT is answered"),
         Step("coordinator.events.ends:Ends.take", "the loop hears the end"),

@@ -11,11 +11,12 @@ import sys
 
 import uvicorn
 
-from coordinator import app, certificates, client_address, destinations, extras, listening
+from coordinator import app, destinations, extras
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
-from coordinator.protocol import BoundedProtocol
 from coordinator.secrets import keys
+from coordinator.server import certificates, client_address, listening
+from coordinator.server.protocol import BoundedProtocol
 from jobs import exposure, logs, redis_address
 from jobs.settings import load
 from jobs.tunnel import MAX_MESSAGE

@@ -19,17 +19,18 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import composition, docs, domains, health, http, paths, patterns, request_ids
-from coordinator.admission import Admission
+from coordinator import composition, domains, health
 from coordinator.audit.denials import REASONS, Denials
-from coordinator.client_address import ClientAddress
-from coordinator.direct import Direct
-from coordinator.pages import Pages
-from coordinator.request_ids import RequestIds
+from coordinator.server import docs, http, paths, patterns, request_ids
+from coordinator.server.admission import Admission
+from coordinator.server.client_address import ClientAddress
+from coordinator.server.direct import Direct
+from coordinator.server.pages import Pages
+from coordinator.server.request_ids import RequestIds
+from coordinator.server.stopping import Stopping
 from coordinator.services.gateway import error_forms, openai
 from coordinator.services.pages.page_layer import ROUTE as PAGE_ROUTE
 from coordinator.services.pages.page_layer import PageLayer
-from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.request_spans import RequestSpans
 from jobs import VERSION, errors, logs

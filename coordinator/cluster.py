@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.access.asker import Asker
+from coordinator.access.credentials import Credentials
 from coordinator.artifacts.catalog import Catalog
 from coordinator.artifacts.trees import Trees
-from coordinator.asker import Asker
-from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.references import References

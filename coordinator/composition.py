@@ -18,7 +18,6 @@ from coordinator.artifacts.trees import Trees
 from coordinator.attachments.wakes import Wakes
 from coordinator.audit.denials import Denials
 from coordinator.audit.export_task import AuditExport
-from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.cluster import Cluster
 from coordinator.dependents import Dependents
 from coordinator.destinations import Guard
@@ -35,6 +34,7 @@ from coordinator.queries import Queries
 from coordinator.schedules.runs import Runs
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
+from coordinator.server.bodies import FILE_ROOM, Bodies
 from coordinator.services import reconciler
 from coordinator.services.census import Census
 from coordinator.services.gateway.gateway import Gateway

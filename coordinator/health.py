@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from coordinator import http, schemas
-from coordinator.http import shown
+from coordinator import schemas
+from coordinator.server import http
+from coordinator.server.http import shown
 from jobs import VERSION
 
 routes = http.open_router()

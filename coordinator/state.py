@@ -9,12 +9,12 @@ if TYPE_CHECKING:  # domains import this module
     from starlette.requests import HTTPConnection
 
     from coordinator.attachments.wakes import Wakes
-    from coordinator.bodies import Bodies
     from coordinator.cluster import Cluster
     from coordinator.destinations import Guard
     from coordinator.logs.live import Live
     from coordinator.logs.texts import Texts
     from coordinator.schedules.runs import Runs
+    from coordinator.server.bodies import Bodies
     from coordinator.services.gateway.gateway import Gateway
     from coordinator.services.gateway.tunnels import Tunnels
     from coordinator.services.pages.page_names import PageNames

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from coordinator import browsers
+from coordinator.server import browsers
 from jobs import errors, exposure
 from jobs.store.tenancy.tokens import SESSION_MS
 from threads_protocol.numbers import short

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.access import rows
-from coordinator.asker import BOOTSTRAP, Asker
+from coordinator.access.asker import BOOTSTRAP, Asker
 from jobs.store import Store
 from threads_protocol.answers import access as answers
 

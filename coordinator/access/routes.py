@@ -8,11 +8,11 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
 from coordinator.access import cookies, queries
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.store.tenancy import tokens
 from threads_protocol.answers import access as answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator import decoding
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from jobs.store.tenancy.tokens import Token
 from threads_protocol.answers import access as answers
 

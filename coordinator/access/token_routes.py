@@ -8,10 +8,11 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, decoding, http, patterns
+from coordinator import decoding
 from coordinator.access import queries
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http, patterns
+from coordinator.server.http import shown
 from jobs import errors
 from jobs import labels as host_labels
 from jobs.models import DEFAULT_TENANT

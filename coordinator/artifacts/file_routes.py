@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import Depends, Request, Response
 
-from coordinator import bodies, http
+from coordinator.access.asker import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
 from coordinator.artifacts.routes import gives_octets
-from coordinator.asker import Scope
+from coordinator.server import bodies, http
 
 routes = http.router(tag="artifacts")
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 
-from coordinator import bodies, http
+from coordinator.access.asker import Scope
 from coordinator.artifacts import queries, rows, threads
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs.store import artifacts
 from threads_protocol import manifest
 from threads_protocol.answers import artifacts as answers

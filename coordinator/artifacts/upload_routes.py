@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator import bodies, http
 from coordinator.artifacts import answers, threads
 from coordinator.artifacts.answers import Hashes, Number, Sha, Size
 from coordinator.artifacts.routes import takes_octets
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs.store.files import PART_BYTES
 from threads_protocol import bundles
 from threads_protocol.answers import artifacts as artifact_answers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store import Store

@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
 from coordinator.attachments import calls, queries, rows
 from coordinator.attachments.calls import AttachmentId
 from coordinator.attachments.wakes import Wakes
+from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS

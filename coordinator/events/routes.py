@@ -11,12 +11,12 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import http
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.events import event, frames, history, queries
 from coordinator.events.event import position
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from threads_protocol.answers import events as answers
 from threads_protocol.states import TERMINAL
 

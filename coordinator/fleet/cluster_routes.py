@@ -8,10 +8,10 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.models import Device
 from threads_protocol.answers import fleet as answers

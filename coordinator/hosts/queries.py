@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from coordinator.fleet import hosts
 from coordinator.hosts import rows
 from jobs import errors

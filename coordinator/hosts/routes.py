@@ -8,10 +8,10 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, certificates, http, patterns
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
 from coordinator.hosts import queries
-from coordinator.http import shown
+from coordinator.server import bodies, certificates, http, patterns
+from coordinator.server.http import shown
 from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator import tracing
+from coordinator.access.asker import Asker, Scope
 from coordinator.artifacts.trees import Trees
-from coordinator.asker import Asker, Scope
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.references import References

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator import http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
+from coordinator.server import http
+from coordinator.server.http import shown
 from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from coordinator.access.asker import Asker, Scope
 from coordinator.artifacts.trees import Trees
-from coordinator.asker import Asker, Scope
 from coordinator.secrets.vault import Vault
 from jobs import errors
 from jobs.kinds.program_kind import ProgramKind

@@ -9,11 +9,11 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
 from coordinator.jobs import submissions
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.work.job_reads import ResultText

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import http
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from jobs.kinds import registry
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import JobState

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from coordinator import http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
+from coordinator.server import http
+from coordinator.server.http import shown
 from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from coordinator import destinations, patterns
-from coordinator.asker import Asker
+from coordinator import destinations
+from coordinator.access.asker import Asker
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, lost_artifact
+from coordinator.server import patterns
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator import http
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from jobs.models import MAX_UNITS
 from threads_protocol.answers import jobs as answers
 

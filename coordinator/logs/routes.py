@@ -8,13 +8,13 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import http
 from coordinator.artifacts import threads
 from coordinator.events import frames as event_frames
 from coordinator.events.routes import LastId
 from coordinator.logs import frames, queries
 from coordinator.logs.live import MOST_FOLLOWERS, Live
 from coordinator.logs.texts import Stream
+from coordinator.server import http
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.models import MAX_UNITS

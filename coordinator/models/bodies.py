@@ -7,8 +7,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator import bodies, http, places
+from coordinator import places
 from coordinator.artifacts import catalog
+from coordinator.server import bodies, http
 from jobs import errors
 from jobs.store import artifacts
 from jobs.store.tenancy import secrets

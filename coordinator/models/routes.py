@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 
-from coordinator import http, places
+from coordinator import places
+from coordinator.access.asker import Asker, Scope
 from coordinator.artifacts import threads
 from coordinator.artifacts.catalog import CHUNK, Model
-from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
 from coordinator.models import bodies, queries, tasks
 from coordinator.models.bodies import Download, Move, MoveData, NewData, Registration
+from coordinator.server import http
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.store import artifacts
 from threads_protocol.answers import models as answers

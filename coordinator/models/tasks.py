@@ -9,11 +9,11 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Header, Response
 from pydantic import BaseModel
 
-from coordinator import http
+from coordinator.access.asker import Asker, Scope
 from coordinator.artifacts import threads
-from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
+from coordinator.server import http
 from coordinator.workflows import submitting
 from threads_protocol.answers import models as answers
 

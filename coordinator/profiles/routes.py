@@ -10,11 +10,11 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http, patterns
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
 from coordinator.profiles import queries
+from coordinator.server import bodies, http, patterns
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.store.profiles import (
     DEFAULT_HZ,

@@ -12,9 +12,9 @@ import grpc
 from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp
 
-from coordinator.bodies import MAX_BODY
 from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc.service import Service
+from coordinator.server.bodies import MAX_BODY
 from jobs.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ import grpc
 from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
-from coordinator import patterns
-from coordinator.http import problem
 from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc.frames import Frame, Frames
 from coordinator.rpc.inside import Answer, Request, asked
+from coordinator.server import patterns
+from coordinator.server.http import problem
 from jobs import errors
 from threads_protocol.states import TERMINAL
 

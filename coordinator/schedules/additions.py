@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
 from coordinator.schedules import additions, queries
 from coordinator.schedules.additions import NewSchedule
 from coordinator.schedules.runs import times
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.kinds import registry

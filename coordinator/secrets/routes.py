@@ -8,10 +8,10 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
 from coordinator.secrets import queries
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store.tenancy.secrets import MAX_BYTES, NAME

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import BaseModel
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.services import schemas
 from coordinator.services.gateway import openai
 from coordinator.services.gateway.gateway import Gateway, Question, question

@@ -11,10 +11,10 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.services import additions, queries, routes
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway.gateway import Question, Whole, question

@@ -6,8 +6,8 @@ import json
 import re
 from dataclasses import replace
 
+from coordinator.access.asker import Asker
 from coordinator.artifacts.catalog import Model
-from coordinator.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.places import Place
 from coordinator.services import additions, planning, queries

@@ -8,9 +8,10 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http, places
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator import places
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.services import placed, queries
 from coordinator.services.gateway import openai
 from jobs import errors

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import Response
 
-from coordinator import http
 from coordinator.fleet import rows as fleet_rows
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from coordinator.telemetry import history
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import telemetry as telemetry_answers

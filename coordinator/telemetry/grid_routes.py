@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from coordinator import http
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from coordinator.telemetry import grid
 from threads_protocol.answers import telemetry as answers
 

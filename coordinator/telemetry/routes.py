@@ -8,8 +8,8 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator import http
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from coordinator.telemetry import history, spans
 from jobs import figures
 from jobs.figures import Figure

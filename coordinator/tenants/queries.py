@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.tenants import rows
 from jobs import errors
 from jobs.models import DEFAULT_TENANT

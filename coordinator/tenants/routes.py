@@ -8,9 +8,9 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.tenants import queries
 from jobs import errors, labels
 from jobs.kinds import registry

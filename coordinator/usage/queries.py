@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.usage import rows
 from jobs.store.tenancy.usage import Usage
 from threads_protocol.answers import usage as answers

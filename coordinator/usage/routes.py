@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator import http
-from coordinator.http import shown
+from coordinator.server import http
+from coordinator.server.http import shown
 from jobs.store.tenancy.tenants import NAME
 from jobs.store.tenancy.usage import DAYS
 from threads_protocol.answers import usage as answers

@@ -13,9 +13,10 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, destinations, http
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator import destinations
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.state import shared_state
 from coordinator.webhooks import attempt, queries, sender, signing
 from jobs import errors

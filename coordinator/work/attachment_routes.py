@@ -11,12 +11,12 @@ from fastapi import Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
 from coordinator.attachments import calls as attachment_calls
 from coordinator.attachments import rows
 from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
 from coordinator.attachments.wakes import Wakes
+from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from coordinator.work import leased, schemas
 from coordinator.work.calls import Call, Units

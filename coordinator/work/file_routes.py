@@ -9,12 +9,12 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response
 
-from coordinator import bodies, http
+from coordinator.access.asker import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
 from coordinator.artifacts.routes import gives_octets, takes_octets
-from coordinator.asker import Scope
-from coordinator.http import shown
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.state import shared_state
 from coordinator.work import outputs, schemas
 from coordinator.work.inputs import Inputs, Which

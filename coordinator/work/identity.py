@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from coordinator.asker import Asker
-from coordinator.http import AskerDep
+from coordinator.access.asker import Asker
+from coordinator.server.http import AskerDep
 from jobs import errors
 
 #: Names of workers.

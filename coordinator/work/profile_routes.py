@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from coordinator import http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
+from coordinator.server import http
 from coordinator.work import calls, schemas
 from coordinator.work.identity import WorkerDep
 from coordinator.work.routes import answered

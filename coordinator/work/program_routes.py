@@ -10,8 +10,8 @@ from fastapi import Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.access.asker import Scope
+from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
 from coordinator.work.calls import Call, Units
 from coordinator.work.identity import WorkerDep, owned

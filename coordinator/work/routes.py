@@ -15,9 +15,9 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from coordinator import bodies, http
-from coordinator.asker import Asker, Scope
-from coordinator.http import shown
+from coordinator.access.asker import Asker, Scope
+from coordinator.server import bodies, http
+from coordinator.server.http import shown
 from coordinator.state import shared_state
 from coordinator.work import calls, left_marks, program_partials, queries, schemas
 from coordinator.work.calls import Call

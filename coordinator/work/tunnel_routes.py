@@ -15,9 +15,9 @@ from fastapi.security.utils import get_authorization_scheme_param
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator import http
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
+from coordinator.server import http
 from coordinator.services.gateway import relays
 from coordinator.services.gateway.relays import WORKER_HEADER
 from coordinator.services.gateway.tunnels import Tunnels

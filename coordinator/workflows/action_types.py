@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
-from coordinator import patterns, places
+from coordinator import places
 from coordinator.artifacts import catalog
 from coordinator.jobs import submissions
+from coordinator.server import patterns
 from coordinator.workflows.references import Path
 from jobs import errors
 from jobs.kinds import registry

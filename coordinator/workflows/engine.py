@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.bodies import MAX_BODY
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import filling, planning, references, results, retries
 from coordinator.workflows.action_types import TYPES, UNDONE, Host, Undone
 from coordinator.workflows.document import MAX_ACTIONS, Document

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator import decoding
-from coordinator.bodies import MAX_BODY
+from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import filling, references
 from coordinator.workflows.document import Document
 from coordinator.workflows.ended_jobs import EndedJobs, Source

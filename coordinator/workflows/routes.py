@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, destinations, http, patterns
-from coordinator.asker import Asker, Scope
+from coordinator import destinations
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
-from coordinator.http import shown
 from coordinator.jobs import submissions
+from coordinator.server import bodies, http, patterns
+from coordinator.server.http import shown
 from coordinator.state import shared_state
 from coordinator.tracing import Place
 from coordinator.workflows import action_types, planning, rows, submitting, validation

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from coordinator import destinations
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker

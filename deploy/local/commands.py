@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from coordinator import client_address
 from coordinator.secrets import keys
+from coordinator.server import client_address
 from deploy.local import processes, samples, shape
 from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (

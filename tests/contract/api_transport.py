@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from coordinator import app
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from jobs.gathered import Gathered
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.credentials import FRESH_SECONDS
+from coordinator.access.credentials import FRESH_SECONDS
 from jobs.store import Store, keys
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, Side
 from jobs.store.server import connection
@@ -449,7 +449,7 @@ def test_beats_of_a_runner_tell_it_of_its_own_alone(served: Served, store: Store
 def test_silence_of_redis_is_said_and_nothing_is_lost(
     any_redis_url: str, served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.credentials.FRESH_SECONDS", 60.0)  # else it waits for Redis before it asks
+    monkeypatch.setattr("coordinator.access.credentials.FRESH_SECONDS", 60.0)  # else it waits for Redis before it asks
     runner = running(served, store)
     calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
     asker.ask()

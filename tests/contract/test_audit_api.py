@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from coordinator import app
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.audit.denials import Denials
 from coordinator.usage.queries import UsageQueries
 from jobs import errors

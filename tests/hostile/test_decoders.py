@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from coordinator import http
 from coordinator.fleet import routes as fleet_routes
 from coordinator.jobs import result_routes, submission_routes, submissions
+from coordinator.server import http
 from coordinator.telemetry import history
 from jobs import errors, marks, packed
 from tests.hostile import bodies, counts, exploring

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.jobs import submissions
 from coordinator.jobs.scheduler import Fleet
 from jobs.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.admission import Admission
+from coordinator.server.admission import Admission
 from jobs.exposure import host_name
 from jobs.settings import Settings
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator import bodies, patterns
 from coordinator.jobs import submissions
+from coordinator.server import bodies, patterns
 from jobs import errors
 from jobs.store.tenancy import tenants
 

@@ -7,9 +7,10 @@ import asyncio
 import httpx
 import pytest
 
-from coordinator import app, client_address
+from coordinator import app
 from coordinator.audit.denials import Denials
-from coordinator.client_address import ClientAddress, UnusableProxies
+from coordinator.server import client_address
+from coordinator.server.client_address import ClientAddress, UnusableProxies
 from jobs.settings import Settings
 
 PROXIES = "10.1.0.0/16, 192.0.2.7,2001:db8::/32"

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from coordinator.credentials import Credentials
+from coordinator.access.credentials import Credentials
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection

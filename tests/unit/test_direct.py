@@ -15,10 +15,11 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from coordinator import app, direct, http
-from coordinator.asker import OWNER, Asker, Scope
-from coordinator.direct import Direct
-from coordinator.http import shown
+from coordinator import app
+from coordinator.access.asker import OWNER, Asker, Scope
+from coordinator.server import direct, http
+from coordinator.server.direct import Direct
+from coordinator.server.http import shown
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.server import connection

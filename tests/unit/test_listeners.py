@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import listening
+from coordinator.server import listening
 from deploy.local import listeners, ports
 from deploy.local.listeners import HandOver, Listeners
 from deploy.local.outcome import Trouble

@@ -239,7 +239,7 @@ class PrivateUse:
 #: At most five.
 PRIVATE_USES = (
     PrivateUse(
-        "coordinator/direct.py", "Dependant", "fastapi", "0.165.0",
+        "coordinator/server/direct.py", "Dependant", "fastapi", "0.165.0",
         "Without it, FastAPI solves the dependencies of small calls: an eighth more CPU of a coordinator for each job.",
     ),
     PrivateUse(

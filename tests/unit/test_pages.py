@@ -14,7 +14,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from coordinator import app, pages
+from coordinator import app
+from coordinator.server import pages
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

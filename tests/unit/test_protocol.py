@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from coordinator import protocol
+from coordinator.server import protocol
 from tests.ports import free_port
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n"

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.schedules import routes, times
 from coordinator.schedules.runs import AT_ONCE, Runs
 from coordinator.schedules.times import Times

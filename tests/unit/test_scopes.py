@@ -19,9 +19,10 @@ from starlette.routing import Mount, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator import app, http
-from coordinator.asker import ANYONE, OWNER, Asker, Scope
-from coordinator.credentials import Credentials
+from coordinator import app
+from coordinator.access.asker import ANYONE, OWNER, Asker, Scope
+from coordinator.access.credentials import Credentials
+from coordinator.server import http
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store import Store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.stopping import Stopping
+from coordinator.server.stopping import Stopping
 
 
 async def answered(begins: bool) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.asker import ANYONE, OWNER, Asker, Scope
+from coordinator.access.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.services.pages import tickets
 from coordinator.services.pages.tickets import Place, Use
 from jobs.store.tenancy.tokens import digest

@@ -14,7 +14,7 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coordinator.__main__ import is_event
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.services.gateway.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
 from jobs.worker.api.api_calls import Api

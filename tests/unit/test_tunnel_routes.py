@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.work import tunnel_routes
 from jobs.tunnel import PIECE, WINDOW, Kind

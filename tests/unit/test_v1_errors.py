@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator import app, bodies
+from coordinator import app
+from coordinator.server import bodies
+from coordinator.server.stopping import Stopping
 from coordinator.services import gateway_routes
 from coordinator.services.gateway.gateway import Gateway
-from coordinator.stopping import Stopping
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.server import connection

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Response
 
-from coordinator import bodies, http
+from coordinator.server import bodies, http
 from coordinator.services.gateway import openai
 from engines import calls
 from jobs import errors

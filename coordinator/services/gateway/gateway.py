@@ -17,7 +17,7 @@ from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coordinator import http
+from coordinator.server import http
 from coordinator.services.figures import Exchange
 from coordinator.services.gateway import affinity, error_forms, event_repairs, openai, tunnels
 from coordinator.services.gateway.frames import Frames

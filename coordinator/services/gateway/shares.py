@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from coordinator.bodies import Bodies
+from coordinator.server.bodies import Bodies
 from jobs import errors
 
 #: Bytes that never wait: many of them are less than what else a request takes.

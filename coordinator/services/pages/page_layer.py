@@ -21,10 +21,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from coordinator import browsers, pages
-from coordinator.asker import Asker
-from coordinator.asker import Scope as Right
+from coordinator.access.asker import Asker
+from coordinator.access.asker import Scope as Right
 from coordinator.cluster import Cluster
+from coordinator.server import browsers, pages
 from coordinator.services.gateway import error_forms
 from coordinator.services.gateway.gateway import BROKEN, Gateway
 from coordinator.services.gateway.openai import BadUpstream

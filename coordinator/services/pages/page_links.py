@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from coordinator import browsers
-from coordinator.asker import Asker
+from coordinator.access.asker import Asker
+from coordinator.server import browsers
 from coordinator.services.gateway.routing import Routes
 from coordinator.services.pages import page_layer, tickets
 from coordinator.services.pages.page_names import PageNames

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from coordinator.asker import BOOTSTRAP, Asker
-from coordinator.credentials import Credentials
+from coordinator.access.asker import BOOTSTRAP, Asker
+from coordinator.access.credentials import Credentials
 
 #: Seconds for which a link can be followed, and for which a browser may look then.
 LINK_SECONDS, LOOK_SECONDS = 600, 12 * 3600

@@ -16,11 +16,11 @@ from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import patterns
 from coordinator.access import cookies
-from coordinator.asker import Asker, Scope
+from coordinator.access.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
+from coordinator.server import patterns
 from coordinator.services.gateway.openai import PREFIX
 from coordinator.state import shared_state
 from coordinator.tracing import Place

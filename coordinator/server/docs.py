@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
-from coordinator.http import shown
+from coordinator.server.http import shown
 
 _PAGE = """\
 <!doctype html>

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
+from coordinator.access.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
 from coordinator.freshness import Fresh
 from jobs import errors, exposure
 from jobs.settings import Settings

@@ -1,0 +1,1 @@
+"""The HTTP server: sockets, TLS, request bodies, dispatch, errors, and the pages."""
