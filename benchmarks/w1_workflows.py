@@ -19,7 +19,7 @@ from unittest.mock import patch
 import redis
 
 from benchmarks.measure import Row
-from coordinator.workflows import validation
+from coordinator.workflows.documents import validation
 from jobs.store.server.scripts import Scripts
 from tests import fetch
 from tests.integration.live import Live, until

@@ -52,8 +52,9 @@ from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
-from coordinator.workflows import document, workflow_task
-from coordinator.workflows.documents import Documents
+from coordinator.workflows import workflow_task
+from coordinator.workflows.documents import document
+from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.pool_host import PoolHost
 from coordinator.workflows.workflow_task import WorkflowTask

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from coordinator.workflows.references import Unfilled
+from coordinator.workflows.documents.references import Unfilled
 from jobs.store.workflows import DoneHead, DoneJob, Workflows
 
 #: Bytes that one reference reads at most: in memory they become many times as many.

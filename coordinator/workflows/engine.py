@@ -15,10 +15,12 @@ from typing import Any
 
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
 from coordinator.server.bodies import MAX_BODY
-from coordinator.workflows import filling, planning, references, results, retries
-from coordinator.workflows.action_types import TYPES, UNDONE, Host, Undone
-from coordinator.workflows.document import MAX_ACTIONS, Document
-from coordinator.workflows.documents import Documents
+from coordinator.workflows import planning, results, retries
+from coordinator.workflows.documents import filling, references
+from coordinator.workflows.documents.action_types import TYPES, UNDONE, Host, Undone
+from coordinator.workflows.documents.document import MAX_ACTIONS, Document
+from coordinator.workflows.documents.documents import Documents
+from coordinator.workflows.documents.references import Unfilled
 from coordinator.workflows.ended_jobs import EndedJobs, Unread
 from coordinator.workflows.faults import Faults
 from coordinator.workflows.planning import (
@@ -36,7 +38,6 @@ from coordinator.workflows.planning import (
     item_key,
     key_of,
 )
-from coordinator.workflows.references import Unfilled
 from coordinator.workflows.results import Results
 from jobs import errors
 from jobs.kinds import registry

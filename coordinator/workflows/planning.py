@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from coordinator.workflows.action_types import APPROVE, TYPES
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows.documents.action_types import APPROVE, TYPES
+from coordinator.workflows.documents.document import Action, Document
 from threads_protocol.states import TERMINAL
 
 #: Jobs after which one job may come.

@@ -13,8 +13,8 @@ from coordinator.jobs.on_behalf import Maker
 from coordinator.places import Place
 from coordinator.services import additions, placed
 from coordinator.services.gateway import openai
-from coordinator.workflows.action_types import Undone
 from coordinator.workflows.artifact_host import ArtifactHost
+from coordinator.workflows.documents.action_types import Undone
 from engines import registry
 from jobs import errors
 

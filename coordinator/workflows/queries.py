@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from coordinator.jobs.queries import JobQueries
 from coordinator.services import placed
 from coordinator.workflows import engine, planning, retries, rows
-from coordinator.workflows.action_types import SERVING
-from coordinator.workflows.document import Document
-from coordinator.workflows.documents import Documents
+from coordinator.workflows.documents.action_types import SERVING
+from coordinator.workflows.documents.document import Document
+from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.planning import ENDED, Known, Plan
 from coordinator.workflows.retries import Retry
 from coordinator.workflows.rows import JOB_FIELDS

@@ -7,11 +7,11 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.server.bodies import MAX_BODY
-from coordinator.workflows import filling, references
-from coordinator.workflows.document import Document
+from coordinator.workflows.documents import filling, references
+from coordinator.workflows.documents.document import Document
+from coordinator.workflows.documents.references import INDEX, ITEM, Reference, Unfilled
 from coordinator.workflows.ended_jobs import EndedJobs, Source
 from coordinator.workflows.planning import Known, item_key
-from coordinator.workflows.references import INDEX, ITEM, Reference, Unfilled
 from jobs.kinds import program_arguments, registry
 from jobs.store.server.connection import Unreadable
 from jobs.store.workflows import DoneJob

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from coordinator.workflows import references
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows.documents import references
+from coordinator.workflows.documents.document import Action, Document
 from coordinator.workflows.planning import BAD, Known, item_key
 from threads_protocol.states import TERMINAL
 

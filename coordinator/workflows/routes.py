@@ -15,11 +15,12 @@ from coordinator.server import bodies, http, patterns
 from coordinator.server.http import shown
 from coordinator.state import shared_state
 from coordinator.tracing import Place
-from coordinator.workflows import action_types, planning, rows, submitting, validation
-from coordinator.workflows.document import InvalidWorkflow
+from coordinator.workflows import planning, rows, submitting
+from coordinator.workflows.documents import action_types, validation
+from coordinator.workflows.documents.document import InvalidWorkflow
+from coordinator.workflows.documents.validation import Valid
 from coordinator.workflows.planning import APPROVAL
 from coordinator.workflows.queries import WorkflowQueries
-from coordinator.workflows.validation import Valid
 from jobs import errors
 from threads_protocol.answers import workflows as answers
 from threads_protocol.yaml_texts import MAX_BYTES

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from coordinator import decoding, destinations
-from coordinator.workflows import document, engine, planning
-from coordinator.workflows.document import Action
+from coordinator.workflows import engine, planning
+from coordinator.workflows.documents import document
+from coordinator.workflows.documents.document import Action
 from coordinator.workflows.planning import WAITING, Known, Plan, item_key
 from jobs.store.workflows import StoredWorkflow
 from threads_protocol.answers import workflows as answers

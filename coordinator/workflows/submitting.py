@@ -12,8 +12,8 @@ from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
 from coordinator.tracing import Place
-from coordinator.workflows import action_types, document, filling, validation
-from coordinator.workflows.document import Document
+from coordinator.workflows.documents import action_types, document, filling, validation
+from coordinator.workflows.documents.document import Document
 from jobs import errors
 from jobs.kinds import registry
 from jobs.settings import Settings

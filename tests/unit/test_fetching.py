@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from botocore import auth, awsrequest, credentials
 
-from coordinator.workflows import fetching
+from coordinator.workflows.documents import fetching
 
 DATA = bytes(range(256)) * 4000
 SHA = hashlib.sha256(DATA).hexdigest()

@@ -9,7 +9,7 @@ import pytest
 from coordinator import places
 from coordinator.artifacts import weights
 from coordinator.places import Place
-from coordinator.workflows import expansions, validation
+from coordinator.workflows.documents import expansions, validation
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import DEPLOYMENT, complaint
 from tests.unit.workflow_bench import workflow_text

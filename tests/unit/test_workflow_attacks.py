@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.workflows.documents import Documents
+from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.ended_jobs import EndedJobs
 from coordinator.workflows.faults import Faults
 from tests.unit.workflow_bench import Flows

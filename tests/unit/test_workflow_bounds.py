@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.workflows import document, ended_jobs, engine, references, results, validation
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows import ended_jobs, engine, results
+from coordinator.workflows.documents import document, references, validation
+from coordinator.workflows.documents.document import Action, Document
+from coordinator.workflows.documents.references import Reference, Unfilled
 from coordinator.workflows.ended_jobs import EndedJobs, Source, Unread
 from coordinator.workflows.planning import JobSeen, Known, Record, State
-from coordinator.workflows.references import Reference, Unfilled
 from coordinator.workflows.results import Results
 from jobs.store import workflows
 from jobs.store.workflows import DoneHead, DoneJob

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.workflows import action_types, engine, expansions
+from coordinator.workflows import engine
+from coordinator.workflows.documents import action_types, expansions
 from jobs.kinds import programs
 from jobs.store import workflows
 from tests.unit.test_workflow_texts import PIPELINE

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from coordinator.jobs import submissions
-from coordinator.workflows import action_types, faults, planning
+from coordinator.workflows import faults, planning
+from coordinator.workflows.documents import action_types
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.faults import TRIES, Faults
 from coordinator.workflows.workflow_task import WorkflowTask

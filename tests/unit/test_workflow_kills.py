@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.workflows import validation
+from coordinator.workflows.documents import validation
 from tests.integration import workflow_kills
 from tests.integration.workflow_kills import Campaign, Outcome, Tally
 

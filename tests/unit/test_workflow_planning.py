@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.workflows import planning
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows.documents.document import Action, Document
 from coordinator.workflows.planning import (
     CarryOut,
     Expand,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.workflows import engine, planning, retries
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows.documents.document import Action, Document
 from coordinator.workflows.planning import JobSeen, Known, Record, State
 from jobs.kinds import registry
 from tests.unit.workflow_bench import Flows

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.workflows import action_types, document, validation
-from coordinator.workflows.document import InvalidWorkflow, packed, shown, unpacked
+from coordinator.workflows.documents import action_types, document, validation
+from coordinator.workflows.documents.document import InvalidWorkflow, packed, shown, unpacked
 from tests.unit.workflow_bench import workflow_text
 from threads_protocol import yaml_texts
 from threads_protocol.yaml_texts import Place, Unreadable, parsed, place_in, plain

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from coordinator.workflows import action_types, document, expansions, filling, references
-from coordinator.workflows.action_types import APPROVE, ActionType
-from coordinator.workflows.document import (
+from coordinator.workflows.documents import action_types, document, expansions, filling, references
+from coordinator.workflows.documents.action_types import APPROVE, ActionType
+from coordinator.workflows.documents.document import (
     MAX_ACTIONS,
     MAX_EDGES,
     OPTIONS,
@@ -18,7 +18,7 @@ from coordinator.workflows.document import (
     InvalidWorkflow,
     Reading,
 )
-from coordinator.workflows.references import INDEX, ITEM, Path, Reference
+from coordinator.workflows.documents.references import INDEX, ITEM, Path, Reference
 from threads_protocol import yaml_texts
 from threads_protocol.numbers import short
 from threads_protocol.yaml_texts import short_name

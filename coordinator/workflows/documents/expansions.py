@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from coordinator import places
 from coordinator.artifacts.catalog import CHUNK
 from coordinator.places import Place
-from coordinator.workflows.document import Action, Document
+from coordinator.workflows.documents.document import Action, Document
 from jobs.kinds.program_arguments import literal
 
 #: Characters of an action's id that ids of its steps begin with, and between these and the step.

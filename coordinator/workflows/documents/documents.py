@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from coordinator.workflows import document
-from coordinator.workflows.document import Document
+from coordinator.workflows.documents import document
+from coordinator.workflows.documents.document import Document
 from jobs.store.workflows import StoredWorkflow, Workflows
 
 #: Bytes of JSON of which documents are kept; the last one is, however large.

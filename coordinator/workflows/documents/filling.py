@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from coordinator.workflows import references
-from coordinator.workflows.references import Reference
+from coordinator.workflows.documents import references
+from coordinator.workflows.documents.references import Reference
 from jobs.kinds import program_arguments, programs, registry
 from jobs.kinds.program_arguments import LITERAL, literal
 

@@ -13,7 +13,7 @@ from coordinator import places
 from coordinator.artifacts import catalog
 from coordinator.jobs import submissions
 from coordinator.server import patterns
-from coordinator.workflows.references import Path
+from coordinator.workflows.documents.references import Path
 from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.program_fields import Requirements
