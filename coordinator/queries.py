@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from coordinator.audit.queries import AuditQueries
 from coordinator.fleet.queries import FleetQueries
-from coordinator.jobs.fleet_cache import FleetCache
+from coordinator.jobs.caches.fleet_cache import FleetCache
+from coordinator.jobs.caches.worker_table import WorkerTable
 from coordinator.jobs.queries import JobQueries
-from coordinator.jobs.worker_table import WorkerTable
 from coordinator.telemetry.queries import TelemetryQueries
 from coordinator.tenants.queries import TenantQueries
 from coordinator.usage.queries import UsageQueries

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from coordinator import decoding
 from coordinator.fleet import rows, scaler
+from coordinator.jobs.caches.worker_table import LOST_SECONDS, StoredWorker, WorkerTable
 from coordinator.jobs.queries import JobQueries
-from coordinator.jobs.worker_table import LOST_SECONDS, StoredWorker, WorkerTable
 from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings

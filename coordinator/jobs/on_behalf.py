@@ -13,7 +13,7 @@ from coordinator import tracing
 from coordinator.access.asker import Asker, Scope
 from coordinator.artifacts.trees import Trees
 from coordinator.jobs import scheduler, submissions
-from coordinator.jobs.fleet_cache import FleetCache
+from coordinator.jobs.caches.fleet_cache import FleetCache
 from coordinator.jobs.references import References
 from coordinator.secrets.vault import Vault
 from coordinator.tracing import Tracing

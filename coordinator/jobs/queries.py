@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from coordinator import decoding
 from coordinator.jobs import marks, relations, results, rows, scheduler
-from coordinator.jobs.fleet_cache import FleetCache
-from coordinator.jobs.owners import Owners
-from coordinator.jobs.unit_cache import UnitCache
+from coordinator.jobs.caches.fleet_cache import FleetCache
+from coordinator.jobs.caches.owners import Owners
+from coordinator.jobs.caches.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.kinds import registry

@@ -12,8 +12,8 @@ from coordinator.fleet import demand, scaler
 from coordinator.fleet.desired import Work
 from coordinator.fleet.scaler import Scaler
 from coordinator.jobs import scheduler
-from coordinator.jobs.fleet_cache import FleetCache
-from coordinator.jobs.worker_table import WorkerTable
+from coordinator.jobs.caches.fleet_cache import FleetCache
+from coordinator.jobs.caches.worker_table import WorkerTable
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.tenancy.tenants import Tenant

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.jobs.unit_cache import UnitCache
+from coordinator.jobs.caches.unit_cache import UnitCache
 from jobs.kinds import programs as program
 from jobs.kinds import registry
 from jobs.kinds.command.definition import KIND

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.jobs import fleet_cache, scheduler
-from coordinator.jobs.fleet_cache import FLEET_SECONDS
+from coordinator.jobs import scheduler
+from coordinator.jobs.caches import fleet_cache
+from coordinator.jobs.caches.fleet_cache import FLEET_SECONDS
 from coordinator.queries import Queries
 from jobs.models import Device
 from jobs.settings import Settings
@@ -35,7 +36,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     found = Reading()
-    monkeypatch.setattr("coordinator.jobs.fleet_cache.time.monotonic", found.monotonic)
+    monkeypatch.setattr("coordinator.jobs.caches.fleet_cache.time.monotonic", found.monotonic)
     monkeypatch.setattr(fleet_cache, "read_fleet", found.read)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.jobs.owners import Owners
+from coordinator.jobs.caches.owners import Owners
 
 
 class Reads:

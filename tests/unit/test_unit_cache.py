@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.jobs import unit_cache
-from coordinator.jobs.unit_cache import UnitCache
+from coordinator.jobs.caches import unit_cache
+from coordinator.jobs.caches.unit_cache import UnitCache
 from jobs import errors
 from jobs.store.work.unit_reads import StoredUnits, UnitMark
 
@@ -76,7 +76,7 @@ def test_what_was_dear_to_read_counts_for_four_times_as_long(
 ) -> None:
     cpu = iter(range(1000))
     # Each reading takes a second.
-    monkeypatch.setattr("coordinator.jobs.unit_cache.time.thread_time", lambda: float(next(cpu)))
+    monkeypatch.setattr("coordinator.jobs.caches.unit_cache.time.thread_time", lambda: float(next(cpu)))
     cache.get("j")
     for later, count in ((1.0, 1), (3.9, 1), (4.1, 2), (8.0, 2), (8.2, 3)):
         clock.now = 100.0 + later

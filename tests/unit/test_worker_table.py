@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.jobs import worker_table
+from coordinator.jobs.caches import worker_table
 from coordinator.queries import Queries
 from jobs.settings import Settings
 from jobs.store import Store, keys

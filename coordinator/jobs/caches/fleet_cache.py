@@ -11,7 +11,7 @@ from statistics import median
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
-from coordinator.jobs.worker_table import WorkerTable
+from coordinator.jobs.caches.worker_table import WorkerTable
 from jobs import labels
 from jobs.models import Device
 from jobs.requirements import Offer

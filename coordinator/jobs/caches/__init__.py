@@ -1,0 +1,1 @@
+"""What a replica read last of workers, units and owners, for a bounded time."""
