@@ -71,14 +71,14 @@ def _called(given: argparse.Namespace) -> int:
 
 
 def _detached(given: argparse.Namespace) -> int:
-    from deploy.local import detached
+    from deploy.local.joining import detached
 
     return detached.state() if given.command == "state" else detached.join(given.options)
 
 
 def _about_hosts(given: argparse.Namespace) -> int:
     # They load what a cluster on one machine does not need.
-    from deploy.local import inviting, joining
+    from deploy.local.joining import inviting, joining
 
     if given.command == "invite" and given.close is not None:
         return inviting.close(given.close)

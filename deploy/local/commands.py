@@ -182,7 +182,7 @@ def stop() -> int:
 
 def _joined() -> str:
     """Say for which cluster this machine works; empty: for none."""
-    from deploy.local import membership  # loads what a cluster on one machine does not need
+    from deploy.local.joining import membership  # loads what a cluster on one machine does not need
 
     joined = membership.kept()
     return f"This checkout has joined {joined.url} with {', '.join(joined.workers)}" if joined else ""

@@ -153,7 +153,7 @@ def guard(run: Run) -> Program:
 
 
 #: Waits for the first invitation, without an interpreter of Python.
-_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.door'
+_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.joining.door'
 
 
 def _door(shape: Shape) -> Program:

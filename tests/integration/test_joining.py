@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local import authority, invitation, inviting, joining, membership
-from deploy.local.invitation import Invitation
-from deploy.local.membership import Membership
+from deploy.local.joining import authority, invitation, inviting, joining, membership
+from deploy.local.joining.invitation import Invitation
+from deploy.local.joining.membership import Membership
 from deploy.local.outcome import Trouble
 from tests import fetch
 from tests.integration.live import Live, until

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from deploy.local import __main__ as local
-from deploy.local import commands, shape, units
+from deploy.local import commands, shape
+from deploy.local.joining import units
 from deploy.local.outcome import Trouble
 from jobs.settings import Settings
 from tests.unit.test_redis_server import write_data
@@ -74,7 +75,7 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", none)
-    monkeypatch.setattr("deploy.local.units.shutil.which", lambda _: "/usr/bin/systemctl")
+    monkeypatch.setattr("deploy.local.joining.units.shutil.which", lambda _: "/usr/bin/systemctl")
     assert units.present() == []
     with pytest.raises(Trouble, match="set HOME"):
         units.write("attic")

@@ -175,7 +175,7 @@ class _Checkout:
             around = self._pool.config.root(self._node)
             home = await sftp.realpath(".") if around.startswith("~/") else ""
             self.folder = posixpath.join(home, around.removeprefix("~/"), FOLDER)
-            return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/detached.py")))
+            return bool(await sftp.exists(posixpath.join(self.folder, "deploy/local/joining/detached.py")))
 
     async def works(self) -> dict[str, Any] | None:
         """Return its state where it has joined and runs; None where not, or where it cannot say."""

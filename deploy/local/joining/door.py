@@ -1,4 +1,4 @@
-"""The local cluster's door for other machines: `python -m deploy.local.door`. A coordinator that serves HTTPS.
+"""The local cluster's door for other machines: `python -m deploy.local.joining.door`. A coordinator that serves HTTPS.
 
 It opens at the first invitation, and at each later start.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator import __main__ as coordinator
-from deploy.local import authority
+from deploy.local.joining import authority
 from jobs import exposure
 from jobs.settings import LOCAL_FOLDER, give
 

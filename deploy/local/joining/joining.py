@@ -15,9 +15,10 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from deploy.local import commands, invitation, membership, program_logs, shape, supervision, units
+from deploy.local import commands, program_logs, shape, supervision
 from deploy.local import gpus as usable_gpus
-from deploy.local.membership import Membership
+from deploy.local.joining import invitation, membership, units
+from deploy.local.joining.membership import Membership
 from deploy.local.outcome import (
     FAILED,
     MISSING,
@@ -173,7 +174,7 @@ class Host:
     def _program(self, worker: str) -> Program:
         return Program(
             name=worker,
-            command=(sys.executable, "-m", "deploy.local.joined_worker", worker),
+            command=(sys.executable, "-m", "deploy.local.joining.joined_worker", worker),
             environment=dict.fromkeys(_EMPTY, "") | {
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),

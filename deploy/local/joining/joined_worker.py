@@ -1,11 +1,11 @@
-"""One worker of a host that has joined: `python -m deploy.local.joined_worker NAME`. Its token is in no environment."""
+"""One worker of a host that has joined: `python -m deploy.local.joining.joined_worker NAME`. Its token is in no environment."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-from deploy.local import membership
+from deploy.local.joining import membership
 from jobs import exposure
 from jobs.settings import give
 from runner.programs import processes

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.local import commands, membership
+from deploy.local import commands
+from deploy.local.joining import membership
 from deploy.local.outcome import NOT_READY, OK, Trouble
 from deploy.local.shape import CHECKOUT
 from jobs.settings import LOCAL_FOLDER

@@ -14,9 +14,10 @@ from typing import Any
 
 import httpx
 
-from deploy.local import admin_token, authority, commands, door, ports
+from deploy.local import admin_token, commands, ports
 from deploy.local.cluster import ADDRESS
-from deploy.local.invitation import Invitation
+from deploy.local.joining import authority, door
+from deploy.local.joining.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
 from jobs import labels
 from jobs.settings import Settings, load

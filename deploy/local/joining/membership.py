@@ -18,8 +18,8 @@ import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from deploy.local import authority
-from deploy.local.invitation import PUBLIC, Invitation
+from deploy.local.joining import authority
+from deploy.local.joining.invitation import PUBLIC, Invitation
 from deploy.local.outcome import FAILED, USAGE, Trouble, say
 from jobs import VERSION, causes
 from jobs.settings import LOCAL_FOLDER

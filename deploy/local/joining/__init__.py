@@ -1,0 +1,1 @@
+"""Machines that join a cluster elsewhere: invitations, certificates, membership."""
