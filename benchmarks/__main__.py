@@ -18,7 +18,7 @@ from pathlib import Path
 
 import benchmarks
 from benchmarks.measure import Incomplete, Row
-from jobs import cpu_level
+from jobs.hosts import cpu_level
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import load, use_cpu_level

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jobs import cpu_level
+from jobs.hosts import cpu_level
 from jobs.settings import load
 
 

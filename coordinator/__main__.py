@@ -17,9 +17,10 @@ from coordinator.artifacts.blobs import WrongStore
 from coordinator.secrets import keys
 from coordinator.server import certificates, client_address, listening
 from coordinator.server.protocol import BoundedProtocol
-from jobs import exposure, logs, redis_address
+from jobs import logs
+from jobs.network import exposure, redis_address
+from jobs.network.tunnel import MAX_MESSAGE
 from jobs.settings import load
-from jobs.tunnel import MAX_MESSAGE
 
 log = logging.getLogger("coordinator")
 

@@ -14,7 +14,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from jobs import VERSION, exposure
+from jobs import VERSION
+from jobs.network import exposure
 from jobs.settings import Settings
 
 log = logging.getLogger(__name__)

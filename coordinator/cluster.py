@@ -22,7 +22,7 @@ from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
 from coordinator.tracing import Place, Tracing
 from jobs import errors
-from jobs.json_reader import JsonReader
+from jobs.encoding.json_reader import JsonReader
 from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings

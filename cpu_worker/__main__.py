@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cpu_worker.child import Warmed
 from cpu_worker.lane import ChildLane
-from jobs import cpu_level, exposure, logs
+from jobs import logs
+from jobs.hosts import cpu_level
 from jobs.models import Device
+from jobs.network import exposure
 from jobs.settings import Settings, load, use_cpu_level
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart

@@ -21,9 +21,10 @@ from gpu_worker.health import Health
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
 from gpu_worker.sharing import Sharing, rank
-from jobs import exposure, logs, queues
+from jobs import logs, queues
 from jobs.kinds import code_sets, gpu
 from jobs.models import Device, Priority
+from jobs.network import exposure
 from jobs.settings import Settings, begin_anew, load, show_one_gpu
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Row

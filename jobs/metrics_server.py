@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import Settings
 
 _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]

@@ -76,7 +76,7 @@ class Plan:
     max_lease_seconds: float = 30.0
     #: Shown to the submitter and with the job.
     notes: tuple[str, ...] = field(default=())
-    #: What a runner must have for it; the keys are those of `jobs.requirements`. For jobs of runners alone.
+    #: What a runner must have for it; the keys are those of `jobs.hosts.requirements`. For jobs of runners alone.
     requirements: Mapping[str, Any] = field(default_factory=dict)
     #: Seconds that one unit takes at most, of programs; None: any number.
     unit_seconds: float | None = None
@@ -86,7 +86,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """Numbers about a job as packed columns; see `jobs.packed`."""
+    """Numbers about a job as packed columns; see `jobs.encoding.packed`."""
 
     #: For people and the API's description: what it is, its facts and its columns.
     summary: str

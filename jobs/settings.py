@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jobs import cpu_level
+from jobs.hosts import cpu_level
 
 #: Where the local cluster of this checkout keeps its data; it leaves its address there.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
     #: Where a coordinator answers over gRPC, 50051 by custom. 0: nowhere.
     grpc_port: int = Field(default=0, ge=0, le=65535)
-    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: jobs/exposure.py.
+    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: jobs/network/exposure.py.
     bind: str = "127.0.0.1"
     #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
     published: str = ""
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     gpu_memory_limit: int = Field(default=0, ge=0)
     #: GPUs that a worker may claim, by number or UUID, with commas between; empty: all of its host.
     cuda_visible_devices: str = ""
-    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/redis_address.py
+    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/network/redis_address.py
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: https://HOST of a coordinator or the proxy before it: a worker takes its work there, and not at REDIS_URL.
     worker_api: str = ""

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from jobs import exposure, logs, settings
+from jobs import logs, settings
 from jobs.kinds import registry
 from jobs.models import Device
+from jobs.network import exposure
 from jobs.settings import TUNNEL, Settings, usable_cores, usable_memory_mib
 from jobs.store.work.lease_store import Row
 from jobs.worker.api import links

@@ -11,7 +11,8 @@ import signal
 import sys
 from typing import NoReturn
 
-from jobs import exposure, logs
+from jobs import logs
+from jobs.network import exposure
 from jobs.settings import SECRETS_FOLDER, give_worker_token, load
 from runner import __main__ as runner
 from runner import token_keeper

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobs import requirements
+from jobs.hosts import requirements
+from jobs.hosts.requirements import Offer, Requirements
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS
-from jobs.requirements import Offer, Requirements
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Claimed
 from jobs.store.work.slots import Facts

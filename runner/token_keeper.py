@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from jobs import exposure, logs
+from jobs import logs
+from jobs.network import exposure
 from jobs.settings import load
 
 log = logging.getLogger(__name__)

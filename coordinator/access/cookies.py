@@ -10,7 +10,8 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from coordinator.server import browsers
-from jobs import errors, exposure
+from jobs import errors
+from jobs.network import exposure
 from jobs.store.tenancy.tokens import SESSION_MS
 from threads_protocol.numbers import short
 

@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
 from coordinator.freshness import Fresh
-from jobs import errors, exposure
+from jobs import errors
+from jobs.network import exposure
 from jobs.settings import Settings
 from jobs.store.server.connection import Unreachable
 from jobs.store.tenancy import tokens

@@ -14,7 +14,7 @@ from coordinator.access.asker import Scope
 from coordinator.server import bodies, http, patterns
 from coordinator.server.http import shown
 from jobs import errors
-from jobs import labels as host_labels
+from jobs.hosts import labels as host_labels
 from jobs.models import DEFAULT_TENANT
 from jobs.store.tenancy import tenants, tokens
 from threads_protocol.answers import access as answers

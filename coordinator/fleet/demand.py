@@ -14,7 +14,7 @@ from statistics import median
 
 from coordinator import decoding
 from coordinator.fleet.desired import DEVICES, Work
-from jobs.labels import required_in
+from jobs.hosts.labels import required_in
 from jobs.models import Device
 from jobs.store import skipped
 from jobs.store.work.demand import FIELDS, Demand

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from coordinator import decoding
-from jobs.labels import parted
+from jobs.hosts.labels import parted
 from threads_protocol.answers import fleet as answers
 
 #: Integers that a worker leaves out where it does not know them.

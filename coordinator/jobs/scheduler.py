@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 
-from jobs import errors, queues, requirements
+from jobs import errors, queues
+from jobs.hosts import requirements
+from jobs.hosts.requirements import Offer, Requirements
 from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Priority, Spent
-from jobs.requirements import Offer, Requirements
 
 _NOTHING: Requirements = {}
 #: Reason why a runner takes no job of a tenant, and advice on adding runners.

@@ -12,7 +12,8 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.services.gateway import error_forms
-from jobs import errors, exposure
+from jobs import errors
+from jobs.network import exposure
 from jobs.settings import Settings
 from threads_protocol.numbers import short
 

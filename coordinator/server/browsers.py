@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.requests import HTTPConnection
 
-from jobs import errors, exposure
+from jobs import errors
+from jobs.network import exposure
 from threads_protocol.numbers import short
 
 

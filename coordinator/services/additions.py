@@ -16,7 +16,8 @@ from coordinator.jobs.references import References
 from coordinator.services import room
 from engines import registry
 from engines.contract import Launch, Model
-from jobs import errors, requirements
+from jobs import errors
+from jobs.hosts import requirements
 from jobs.kinds.service.parameters import NAME
 from jobs.store.services import Service
 from threads_protocol.numbers import short

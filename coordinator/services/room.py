@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from engines.memory import Need, short
-from jobs import errors, requirements
-from jobs.requirements import Offer
+from jobs import errors
+from jobs.hosts import requirements
+from jobs.hosts.requirements import Offer
 
 _MEBIBYTE = 1 << 20
 #: Requirements that are amounts of memory: of one that is too small, the sum says so.

@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector
 
 from coordinator.fleet import hosts
 from coordinator.queries import Queries
-from jobs import VERSION, figures, metrics, metrics_server, queues
+from jobs import VERSION, metrics, metrics_server, queues
+from jobs.hosts import figures
 from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings

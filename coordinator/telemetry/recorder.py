@@ -11,8 +11,8 @@ from coordinator.fleet import hosts, rows
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
-from jobs import figures
-from jobs.figures import Figure
+from jobs.hosts import figures
+from jobs.hosts.figures import Figure
 from jobs.kinds import registry
 from jobs.store import skipped
 from jobs.store.telemetry import Memory

@@ -11,8 +11,8 @@ from fastapi import Query, Response
 from coordinator.server import http
 from coordinator.server.http import shown
 from coordinator.telemetry import history, spans
-from jobs import figures
-from jobs.figures import Figure
+from jobs.hosts import figures
+from jobs.hosts.figures import Figure
 from threads_protocol.answers import telemetry as answers
 
 routes = http.router(tag="cluster")

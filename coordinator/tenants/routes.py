@@ -12,7 +12,8 @@ from coordinator.access.asker import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from coordinator.tenants import queries
-from jobs import errors, labels
+from jobs import errors
+from jobs.hosts import labels
 from jobs.kinds import registry
 from jobs.store.tenancy.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
 from threads_protocol.answers import tenants as answers

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from jobs import queues
-from jobs.labels import joined
+from jobs.hosts.labels import joined
 from jobs.models import MAX_UNITS
 from jobs.store import profiles
 from jobs.store.work.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS

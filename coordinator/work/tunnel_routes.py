@@ -24,8 +24,8 @@ from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.state import shared_state
 from coordinator.work.identity import named
 from jobs import errors
+from jobs.network.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 from jobs.store.server import connection
-from jobs.tunnel import BEAT_SECONDS, PATH, SILENT_SECONDS, Garbled, Tunnel
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from deploy.local.listeners import HandOver
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store.server import connection
 

@@ -30,7 +30,7 @@ from deploy.local.outcome import (
 )  # fmt: skip
 from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import STOP_SECONDS
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
-from jobs.json_reader import JsonReader
+from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.gpu import Source
 from jobs.models import Binary, Mark, MarkKind, Partial, Plan, Spec
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from jobs.encoding.numbers import ExactInt
 from jobs.kinds import program_arguments
 from jobs.kinds import program_texts as texts
 from jobs.kinds.program_arguments import Argument
 from jobs.kinds.program_texts import wrong
-from jobs.numbers import ExactInt
 from threads_protocol.numbers import short
 
 #: Units of a job: rows of all of them are kept.

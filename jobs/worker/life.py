@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import exposure, labels, redis_address
+from jobs.hosts import labels
 from jobs.kinds import registry
 from jobs.models import Device
+from jobs.network import exposure, redis_address
 from jobs.settings import Settings
 from jobs.store.server.connection import RedisError
 from jobs.store.work.lease_store import Heard, LeaseStore, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from jobs.requirements import Offer
+from jobs.hosts.requirements import Offer
 from jobs.store.work.slots import Facts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from jobs import tunnel
 from jobs.kinds.service import launch
+from jobs.network import tunnel
 from jobs.settings import usable_cores
 from jobs.worker.lanes import Task
 from runner.files.environments import is_here

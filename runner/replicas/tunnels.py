@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
+from jobs.network.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Garbled, Stream, Tunnel, passed_on
 from jobs.worker.api.api_calls import Api
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jobs.hosts.requirements import Offer
 from jobs.models import Device
-from jobs.requirements import Offer
 from jobs.store import Store
 from jobs.store.work.leases import Grant
 from jobs.worker.api.api_files import JobFiles

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs import labels, queues
+from jobs import queues
 from jobs.gathered import Gathered
+from jobs.hosts import labels
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept

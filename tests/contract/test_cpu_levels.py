@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from jobs import cpu_level
+from jobs.hosts import cpu_level
 from tests import kernels
 
 #: Compares the answers of `collatz`, whose form depends on the level, with what is known.

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs import queues, requirements
+from jobs import queues
+from jobs.hosts import requirements
 from jobs.models import Device
 from jobs.store import keys
 from jobs.store.tenancy.tenants import Tenant

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobs import queues, requirements
+from jobs import queues
 from jobs.gathered import Gathered
+from jobs.hosts import requirements
 from jobs.models import Device
 from jobs.store import keys
 from jobs.store.server import scripts

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from jobs import queues
-from jobs.labels import MOST
+from jobs.hosts.labels import MOST
 from jobs.models import Device
 from jobs.store import Store, keys
 from jobs.store.tenancy.tenants import Tenant

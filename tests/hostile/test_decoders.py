@@ -15,7 +15,8 @@ from coordinator.fleet import routes as fleet_routes
 from coordinator.jobs import result_routes, submission_routes, submissions
 from coordinator.server import http
 from coordinator.telemetry import history
-from jobs import errors, marks, packed
+from jobs import errors, marks
+from jobs.encoding import packed
 from tests.hostile import bodies, counts, exploring
 from threads_cluster import sse
 

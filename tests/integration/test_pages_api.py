@@ -14,7 +14,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from coordinator import schemas
-from jobs import packed, queues
+from jobs import queues
+from jobs.encoding import packed
 from tests import fetch
 from tests.integration import held
 from tests.integration.live import Live, running, until

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from coordinator.server.admission import Admission
-from jobs.exposure import host_name
+from jobs.network.exposure import host_name
 from jobs.settings import Settings
 
 JSON = {"Content-Type": "application/json"}

@@ -11,7 +11,7 @@ import yaml
 
 from deploy.autoscaler import pool as pool_client
 from deploy.autoscaler import proxy
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import measure
-from jobs import cpu_level, settings
+from jobs import settings
+from jobs.hosts import cpu_level
 
 V2 = "fpu lm cmov cx16 cx8 fxsr mmx popcnt lahf_lm sse sse2 pni sse4_1 sse4_2 ssse3"
 AVX2 = f"{V2} avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
@@ -32,7 +33,7 @@ def test_avx512_without_what_the_kernels_need_is_avx2(lacks: str, tmp_path: Path
 
 
 def test_without_flags_it_is_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.cpu_level.platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("jobs.hosts.cpu_level.platform.machine", lambda: "aarch64")
     file = tmp_path / "cpuinfo"
     assert cpu_level.of_host(file / "none") == "aarch64"
     file.write_text("processor : 0\nFeatures : fp asimd\n")

@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from deploy.local import commands, outcome
-from jobs import exposure, metrics_server
+from jobs import metrics_server
+from jobs.network import exposure
 from jobs.settings import Settings
 from tests import fetch
 from tests.ports import free_port

@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs import redis_address
+from jobs.network import redis_address
 from jobs.settings import Settings
 from tests.unit import test_kubernetes as kubernetes
 from tests.unit.manifests import (

@@ -11,7 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs import exposure, metrics
+from jobs import metrics
+from jobs.network import exposure
 from jobs.settings import Settings
 from tests.unit.manifests import (
     NAME,

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from coordinator.cluster import Cluster
-from jobs import packed
-from jobs.json_reader import JsonReader
+from jobs.encoding import packed
+from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.thread import definition
 from jobs.store import keys
 from jobs.store.work.job_reads import PIECE_BYTES, JobReads

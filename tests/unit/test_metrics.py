@@ -21,7 +21,8 @@ from coordinator.services.figures import Exchange
 from coordinator.services.gateway.tally import Tally
 from coordinator.telemetry.exporter import Exporter
 from coordinator.workflows.planning import State
-from jobs import VERSION, figures, metrics, queues
+from jobs import VERSION, metrics, queues
+from jobs.hosts import figures
 from jobs.kinds import registry
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from jobs.numbers import ExactInt
+from jobs.encoding.numbers import ExactInt
 from threads_protocol.numbers import exact, short
 
 
@@ -69,7 +69,7 @@ def test_what_is_cut_off_costs_nothing() -> None:
 
 @pytest.mark.parametrize("value", ["9" * 100_000, "-" + "9" * 100_000, "0" * 50_000 + "9" * 50_000])
 def test_digits_that_cannot_be_within_the_bounds_are_not_read(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.numbers.MAX_DIGITS", len(value))
+    monkeypatch.setattr("jobs.encoding.numbers.MAX_DIGITS", len(value))
     before = time.process_time()
     for _ in range(50):
         with pytest.raises(ValidationError, match="must be in"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs import redis_address
+from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store.server import connection
 from jobs.worker import life

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import requirements
+from jobs.hosts import requirements
 
 GPU = {"memory_mib": 40_000, "compute_capability": "8.0"}
 OFFER = {"cpus": 8, "memory_mib": 16_000, "gpus": [GPU, GPU], "host": "amber", "labels": ["ssd", "eu"]}

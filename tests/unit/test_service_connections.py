@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from coordinator.services.gateway.openai import BadUpstream
-from jobs import tunnel
-from jobs.tunnel import Stream
+from jobs.network import tunnel
+from jobs.network.tunnel import Stream
 from tests.unit.engine_fake import Asked, Engine, chunk, tokens, until
 from tests.unit.test_service_gateway import STREAM, Client, Stored, run, with_engines
 from tests.unit.test_tunnel import Pair

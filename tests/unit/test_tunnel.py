@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.tunnel import MAX_MESSAGE, MOST_STREAMS, WINDOW, Garbled, Kind, Stream, Tunnel
+from jobs.network.tunnel import MAX_MESSAGE, MOST_STREAMS, WINDOW, Garbled, Kind, Stream, Tunnel
 
 
 class Pair:
@@ -191,7 +191,7 @@ def test_a_coordinator_takes_in_no_stream_and_what_belongs_to_none_is_passed_ove
 
 
 def test_an_end_that_does_not_read_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.tunnel.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr("jobs.network.tunnel.SILENT_SECONDS", 0.1)
 
     async def stuck(_data: bytes) -> None:
         await asyncio.Event().wait()

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 from coordinator.access.asker import Asker, Scope
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.work import tunnel_routes
-from jobs.tunnel import PIECE, WINDOW, Kind
+from jobs.network.tunnel import PIECE, WINDOW, Kind
 
 
 class Socket:

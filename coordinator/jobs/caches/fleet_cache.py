@@ -12,9 +12,9 @@ from statistics import median
 from coordinator import decoding
 from coordinator.jobs import scheduler
 from coordinator.jobs.caches.worker_table import WorkerTable
-from jobs import labels
+from jobs.hosts import labels
+from jobs.hosts.requirements import Offer
 from jobs.models import Device
-from jobs.requirements import Offer
 from jobs.store import Store, skipped
 from jobs.store.fleet_reads import Load
 

@@ -18,9 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from coordinator.services.gateway.tunnels import Tunnels
+from jobs.network.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
 from jobs.settings import Settings
 from jobs.store.services import TunnelEnd
-from jobs.tunnel import BEAT_SECONDS, MAX_MESSAGE, PATH, Accept, Garbled, Stream, Tunnel, joined
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from coordinator.services.gateway.probes import Probes
 from coordinator.services.gateway.relays import Relays
 from coordinator.services.gateway.tunnels import Tunnels
 from engines import registry
-from jobs import tunnel
-from jobs.exposure import is_loopback
+from jobs.network import tunnel
+from jobs.network.exposure import is_loopback
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.services import Replica, Report, Service, TunnelEnd

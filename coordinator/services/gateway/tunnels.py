@@ -15,7 +15,7 @@ from typing import Any, cast
 import httpcore
 import httpx
 
-from jobs.tunnel import Stream, Tunnel
+from jobs.network.tunnel import Stream, Tunnel
 
 #: End of the names under which the gateway connects through a tunnel; no resolver ever sees them.
 _SUFFIX = ".tunnel.invalid"

@@ -34,9 +34,9 @@ from coordinator.services.pages.page_names import PageNames
 from coordinator.services.pages.tickets import Place, Use
 from engines import registry
 from jobs import errors
+from jobs.network.tunnel import first_of
 from jobs.store.server.connection import Unreachable, reason
 from jobs.store.services import Replica
-from jobs.tunnel import first_of
 from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from jobs import errors, exposure
+from jobs import errors
+from jobs.network import exposure
 from jobs.store.services import Service
 from threads_protocol.numbers import short
 

@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
 from coordinator.services.gateway.tunnels import Tunnels
-from jobs import tunnel
-from jobs.tunnel import Stream, first_of
+from jobs.network import tunnel
+from jobs.network.tunnel import Stream, first_of
 
 #: Bytes of a replica's message, and seconds in which it opens a WebSocket.
 MAX_MESSAGE, OPEN_SECONDS = 20 << 20, 10.0

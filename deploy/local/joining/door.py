@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from coordinator import __main__ as coordinator
 from deploy.local.joining import authority
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, give
 
 log = logging.getLogger("door")

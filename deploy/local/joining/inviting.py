@@ -19,7 +19,7 @@ from deploy.local.cluster import ADDRESS
 from deploy.local.joining import authority, door
 from deploy.local.joining.invitation import Invitation
 from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
-from jobs import labels
+from jobs.hosts import labels
 from jobs.settings import Settings, load
 from threads_protocol import numbers
 

@@ -6,7 +6,7 @@ import re
 import sys
 
 from deploy.local.joining import membership
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import give
 from runner.programs import processes
 

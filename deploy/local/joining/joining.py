@@ -32,7 +32,7 @@ from deploy.local.outcome import (
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import Program
-from jobs import exposure
+from jobs.network import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
 #: Touched by each worker whenever the cluster has taken its heartbeat.

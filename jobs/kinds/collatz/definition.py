@@ -17,7 +17,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from jobs.json_reader import JsonReader
+from jobs.encoding.json_reader import JsonReader
+from jobs.encoding.numbers import ExactInt
 from jobs.kinds.collatz import partials, statistics_binaries, titles
 from jobs.kinds.collatz import records_published as published
 from jobs.kinds.collatz.result_schema import RESULT
@@ -25,7 +26,6 @@ from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
 from jobs.kinds.contract import Kind
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
-from jobs.numbers import ExactInt
 from threads_protocol.numbers import exact, short
 
 #: Where a range ends at the latest: start_number + number_count is at most this.

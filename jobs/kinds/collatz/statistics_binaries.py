@@ -6,8 +6,9 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs import errors, packed
-from jobs.json_reader import JsonReader
+from jobs import errors
+from jobs.encoding import packed
+from jobs.encoding.json_reader import JsonReader
 from jobs.models import Binary
 
 _OFFSET = "offset f64 (the first number of the column, less facts.start)"

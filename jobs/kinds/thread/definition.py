@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from jobs import errors
-from jobs.json_reader import JsonReader
+from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.contract import Kind
 from jobs.kinds.thread import partials, report, sizes, tables, theory, titles, trace_windows
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters

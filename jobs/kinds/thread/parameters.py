@@ -10,7 +10,7 @@ from annotated_types import GroupedMetadata
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
 
-from jobs.numbers import ExactInt
+from jobs.encoding.numbers import ExactInt
 from threads_protocol.numbers import JSON_SAFE, short
 
 SCHEDULERS = ("fifo", "lifo", "round_robin", "work_stealing")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from jobs import errors, packed
-from jobs.json_reader import JsonReader
+from jobs import errors
+from jobs.encoding import packed
+from jobs.encoding.json_reader import JsonReader
 from jobs.kinds.thread.parameters import MAX_CORES
 from jobs.models import Binary
 

@@ -29,7 +29,7 @@ function Programs.count_shape(name, some, change)
   end
 end
 
--- What an offer of a runner has. jobs/requirements.py has the same rules.
+-- What an offer of a runner has. jobs/hosts/requirements.py has the same rules.
 
 -- A compute capability as a number that can be compared.
 local function capability(text)

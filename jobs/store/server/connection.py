@@ -15,7 +15,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, SentinelConnectionPool, SentinelManagedConnection
 from redis.sentinel import Sentinel as SentinelClient
 
-from jobs import redis_address
+from jobs.network import redis_address
 
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
 Client: TypeAlias = Any

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobs import labels
+from jobs.hosts import labels
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
 from jobs.store.server.scripts import Part

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jobs.labels import joined, parted
+from jobs.hosts.labels import joined, parted
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.server.scripts import Part

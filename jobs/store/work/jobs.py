@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs import errors, requirements
+from jobs import errors
+from jobs.hosts import requirements
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store.server.acknowledgement import Acknowledgement
 from jobs.store.server.connection import ResponseError, Unreachable, reason

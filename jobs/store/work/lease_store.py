@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobs.gathered import Gathered
-from jobs.requirements import Offer
+from jobs.hosts.requirements import Offer
 from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.work.leases import Committed, Finished, Grant
 from jobs.store.work.slots import Facts, Held, Taken

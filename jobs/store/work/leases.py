@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jobs.labels import as_argument
+from jobs.hosts.labels import as_argument
 from jobs.store.server.scripts import LEASE_TTL_MS, Part
 
 #: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from jobs import queues
-from jobs.labels import as_argument
+from jobs.hosts.labels import as_argument
+from jobs.hosts.requirements import Offer
 from jobs.models import Device, Spec
-from jobs.requirements import Offer
 from jobs.store import keys, repairs
 from jobs.store.server.connection import Unreadable, wrong_type
 from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part

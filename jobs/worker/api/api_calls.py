@@ -16,7 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from jobs import VERSION, causes, exposure
+from jobs import VERSION, causes
+from jobs.network import exposure
 from jobs.store.server.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
 from threads_protocol.numbers import short
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from jobs.gathered import Gathered
+from jobs.hosts.requirements import Offer
 from jobs.models import MAX_UNITS, Device
-from jobs.requirements import Offer
 from jobs.store.profiles import Order, Recording, Reported
 from jobs.store.server.connection import CoordinatorRejects
 from jobs.store.work.lease_store import Claimed, Heard, Pulse, Row

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from jobs import logs, redis_address
+from jobs import logs
 from jobs.models import Device
+from jobs.network import redis_address
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from jobs.encoding.numbers import ExactInt
 from jobs.kinds.contract import Kind
 from jobs.models import Device, Mark, MarkKind, Partial, Plan, Spec
-from jobs.numbers import ExactInt
 from threads_protocol.numbers import exact
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from jobs.encoding.numbers import ExactInt
 from jobs.kinds.contract import Kind
 from jobs.models import Device, Partial, Plan, Spec
-from jobs.numbers import ExactInt
 
 
 class Parameters(BaseModel):
