@@ -21,7 +21,7 @@ import httpx
 import psutil
 
 from benchmarks import placement
-from benchmarks.generators import Generator, coordinated, generating
+from benchmarks.load.generators import Generator, coordinated, generating
 from benchmarks.measure import Row
 from benchmarks.stages import Stages
 from jobs.models import QUANTUM_SECONDS

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import traced
+from benchmarks.load import traced
 from tests.integration.live import Live
 from threads_cluster.api import Cluster
 
@@ -29,7 +29,7 @@ class Traced(Live):
     def start_process(self, name: str, command: list[str], **more: str) -> None:
         at = command.index("-m") + 1 if "-m" in command else 0
         if at and command[at] in traced.STEPS:
-            command = [*command[:at], "benchmarks.traced", *command[at:]]
+            command = [*command[:at], "benchmarks.load.traced", *command[at:]]
         super().start_process(name, command, TRACE_FILE=str(self.trace), **more)
 
     @property

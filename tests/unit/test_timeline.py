@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import timeline, traced
+from benchmarks import timeline
+from benchmarks.load import traced
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLLOW = "import sys; from benchmarks import traced; traced.follow(sys.argv[1])"

@@ -1,4 +1,4 @@
-"""P7's job as an actor of Dramatiq; run by `python -m dramatiq benchmarks.dramatiq_peer`. Its messages are JSON."""
+"""P7's job as an actor of Dramatiq; run by `python -m dramatiq benchmarks.peers.dramatiq_peer`. Its messages are JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-from benchmarks import peer_task
+from benchmarks.peers import peer_task
 
 _url = os.environ.get("DRAMATIQ_REDIS_URL", "redis://127.0.0.1:6379/2")
 

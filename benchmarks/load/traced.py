@@ -1,4 +1,4 @@
-"""A part of the cluster that notes when a job passes: `python -m benchmarks.traced cpu_worker`, for `timeline`.
+"""A part of the cluster that notes when a job passes: `python -m benchmarks.load.traced cpu_worker`, for `timeline`.
 
 What is noted goes to the file TRACE_FILE, a line each: nanoseconds of the machine's monotonic clock, and a step.
 """

@@ -1,4 +1,4 @@
-"""P7's job as a Celery task; run by `python -m celery -A benchmarks.celery_peer worker`."""
+"""P7's job as a Celery task; run by `python -m celery -A benchmarks.peers.celery_peer worker`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_process_init
 
-from benchmarks import peer_task
+from benchmarks.peers import peer_task
 
 _url = os.environ.get("CELERY_REDIS_URL", "redis://127.0.0.1:6379/1")
 app = Celery("peer", broker=_url, backend=_url)

@@ -1,4 +1,4 @@
-"""Listeners to the stream of events that read what comes: python -m benchmarks.listeners PORT COUNT
+"""Listeners to the stream of events that read what comes: python -m benchmarks.load.listeners PORT COUNT
 
 Once each has its first bytes, prints a line a second, as JSON: bytes read since the start and seconds of CPU. Ends with
 its stdin.

@@ -1,4 +1,4 @@
-"""P7's job as a task of Huey; run by `python -m huey.bin.huey_consumer benchmarks.huey_peer.huey`.
+"""P7's job as a task of Huey; run by `python -m huey.bin.huey_consumer benchmarks.peers.huey_peer.huey`.
 
 Its messages are pickled, as Huey's are, and who waits for a result is told of it instead of asking again and again.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from huey import RedisHuey
 
-from benchmarks import peer_task
+from benchmarks.peers import peer_task
 
 _url = os.environ.get("HUEY_REDIS_URL", "redis://127.0.0.1:6379/3")
 # The library's usual limit of 5 s a reply would end the wait for a result as if its time were over.

@@ -1,6 +1,6 @@
 """Simulated workers: they register, beat, lease and commit by the real scripts, and compute nothing.
 
-python -m benchmarks.simulated_workers URL WORKERS LEASE_SECONDS
+python -m benchmarks.load.simulated_workers URL WORKERS LEASE_SECONDS
 
 A line on stdin is a new LEASE_SECONDS. Each second a line on stdout says what was done since the start, as JSON:
 scripts called, leases committed, jobs finished, errors, seconds of CPU, and the greatest lateness of a wake-up in this

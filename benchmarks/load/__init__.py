@@ -1,0 +1,1 @@
+"""Generated load: simulated workers, listeners, and stand-ins for engines."""

@@ -1,0 +1,1 @@
+"""P7's job as a task of Celery, Dramatiq and Huey."""
