@@ -16,7 +16,7 @@ import rq
 
 from benchmarks.measure import Incomplete, Row, in_turns
 from tests.integration.live import TOP, Live, until
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 ADMIN = "an-admin-token-of-the-benchmarks"
 UNITS, SECONDS, SLOTS, ROUNDS = 1000, 100, 2, 3

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests import fetch
 from tests.integration.live import Live, running, until
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 ADMIN = "an-admin-token-of-the-benchmarks"
 _AUTHORIZED = {"Authorization": f"Bearer {ADMIN}"}

@@ -19,7 +19,7 @@ from benchmarks.measure import Row, in_turns
 from jobs.kinds import registry
 from jobs.models import Device
 from tests.integration.live import Live
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 LANES = 2
 SECONDS = 32.0

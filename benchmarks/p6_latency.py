@@ -7,7 +7,7 @@ import time
 
 from benchmarks import guarded
 from benchmarks.measure import Row
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 SAMPLES = 500
 GOAL_MS = {"p50": 10.0, "p99": 40.0}

@@ -25,7 +25,7 @@ import psutil
 from benchmarks import guarded
 from benchmarks.measure import Row, in_turns
 from tests.integration.live import TOP, Live
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 JOBS = 1000
 #: Clients at once, threads of one process on both sides, and the jobs of each.

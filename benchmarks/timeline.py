@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.load import traced
 from tests.integration.live import Live
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 #: Pause between jobs, after which cores have gone idle.
 PAUSE_SECONDS = 0.01

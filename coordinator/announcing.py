@@ -20,7 +20,7 @@ from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: What is announced, as RFC 6763 names it; threads_cluster/discovery.py listens for the same.
+#: What is announced, as RFC 6763 names it; threads_cluster/cli/discovery.py listens for the same.
 TYPE = "_threads-cluster._tcp.local."
 #: Where a coordinator listens at all addresses, and at all of IPv4.
 _ANYWHERE, _IPV4 = ("", "::", "0.0.0.0"), "0.0.0.0"

@@ -1,4 +1,4 @@
-"""Talk to a cluster from Python (`Cluster`) or from a shell (`cluster`, `threads_cluster.cli`). HTTP only.
+"""Talk to a cluster from Python (`Cluster`) or from a shell (`cluster`, `threads_cluster.cli.main`). HTTP only.
 
 The name is loaded on first use, so that the command's help and completion come at once.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from threads_cluster.api import Cluster
-    from threads_cluster.jobs_of_models import ClusterClient
+    from threads_cluster.client.api import Cluster
+    from threads_cluster.compat.jobs_of_models import ClusterClient
 
 __all__ = ["Cluster", "ClusterClient"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "ClusterClient":
-        from threads_cluster.jobs_of_models import ClusterClient
+        from threads_cluster.compat.jobs_of_models import ClusterClient
 
         return ClusterClient
     if name != "Cluster":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from threads_cluster.api import Cluster
+    from threads_cluster.client.api import Cluster
 
     return Cluster

@@ -1,5 +1,5 @@
 """`python -m threads_cluster` is the `cluster` command."""
 
-from threads_cluster.cli import main
+from threads_cluster.cli.main import main
 
 main()

@@ -12,7 +12,7 @@ from typing import Any
 from deploy.local.outcome import Stopped, say
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT
-from threads_cluster import show
+from threads_cluster.cli import show
 
 
 @dataclass(frozen=True)

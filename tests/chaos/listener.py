@@ -11,7 +11,7 @@ from random import Random
 
 import httpx
 
-from threads_cluster.sse import lines
+from threads_cluster.client.sse import lines
 
 
 class Listener(threading.Thread):

@@ -29,7 +29,7 @@ from jobs.store import Store
 from jobs.store.server import connection
 from tests.contract.lease_model import new_job
 from tests.ports import free_port
-from threads_cluster import audit
+from threads_cluster.cli import audit
 
 EXPORTER = """
 import sys, time, pathlib

@@ -19,7 +19,7 @@ from jobs.settings import Settings
 from jobs.store.tenancy.audit_log import Denied
 from jobs.store.tenancy.usage import Usage
 from tests.contract.lease_model import START, Bench
-from threads_cluster import audit
+from threads_cluster.cli import audit
 
 TOKEN = "a-long-secret"
 

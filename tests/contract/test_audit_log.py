@@ -19,7 +19,7 @@ from jobs.store.server import connection
 from jobs.store.tenancy.audit_log import START, AuditLog, Denied
 from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import Bench, new_job
-from threads_cluster import audit
+from threads_cluster.cli import audit
 
 ANN = Actor("physics", "abc")
 

@@ -29,8 +29,11 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, USAGE, complete, job
-from threads_cluster import api, cli, errors, options, settings, show, tables
-from threads_cluster.api import Cluster
+from threads_cluster import errors, settings
+from threads_cluster.cli import main as cli
+from threads_cluster.cli import options, show, tables
+from threads_cluster.client import api
+from threads_cluster.client.api import Cluster
 from threads_protocol.answers import fleet
 
 TOP = Path(__file__).resolve().parents[2]
@@ -219,7 +222,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("CLUSTER_TOKEN", TOKEN)
     original = api.Cluster
 
-    monkeypatch.setattr("threads_cluster.bodies.LARGEST", 4 << 20, raising=False)
+    monkeypatch.setattr("threads_cluster.client.bodies.LARGEST", 4 << 20, raising=False)
 
     def go(
         url: str | None, arguments: list[str], transport: httpx.BaseTransport | None = None, timeout: float = 0.4

@@ -18,7 +18,7 @@ from coordinator.telemetry import history
 from jobs import errors, marks
 from jobs.encoding import packed
 from tests.hostile import bodies, counts, exploring
-from threads_cluster import sse
+from threads_cluster.client import sse
 
 _BLOCK = history.pack([(1, {"jobs.done": 1.0, "x": 2.5}), (2, {"x": 3.0})])
 _PACKED = packed.pack({"start": "1"}, {"a": array("H", [1, 2, 3]), "b": array("d", [0.5])})

@@ -15,7 +15,7 @@ from jobs.store.files import PART_BYTES
 from tests import fetch
 from tests.integration.live import TOP, Live, running, until
 from tests.integration.nginx_bench import Front, before
-from threads_cluster import api
+from threads_cluster.client import api
 
 FILES = 3000
 

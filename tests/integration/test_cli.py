@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from tests.integration.live import TOP, Live, until
-from threads_cluster.api import Cluster
+from threads_cluster.client.api import Cluster
 
 SLOW = ("submit", "faulty", "--seconds-per-unit", "0.05")
 

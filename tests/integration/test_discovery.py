@@ -54,7 +54,7 @@ def coordinator(network: str, said: Path, **environment: str) -> subprocess.Pope
 
 
 def discovered(network: str) -> list[dict[str, Any]]:
-    words = "from threads_cluster.cli import main; main()"
+    words = "from threads_cluster.cli.main import main; main()"
     command = ["ip", "netns", "exec", network, sys.executable, "-c", words, "discover", "--seconds", "1", "--json"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -59,7 +59,7 @@ class Checkout:
 
     def client(self, *arguments: str) -> list[str]:
         """The `cluster` command of this checkout."""
-        program = "import sys; from threads_cluster.cli import main; sys.exit(main())"
+        program = "import sys; from threads_cluster.cli.main import main; sys.exit(main())"
         return [str(self.path / ".venv/bin/python"), "-c", program, *arguments]
 
     def cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,8 @@ import pytest
 
 from tests.integration.live import TOP, until
 from tests.integration.sshd import Sshd
-from threads_cluster import cli, trees
+from threads_cluster.cli import main as cli
+from threads_cluster.client import trees
 from threads_cluster.ssh import guard
 from threads_cluster.ssh.configuration import ClusterConfig
 from threads_cluster.ssh.pool import Pool

@@ -17,7 +17,8 @@ from tests import kernels
 from tests.integration.live import until
 from tests.integration.sshd import Sshd
 from tests.integration.test_joining import Door, door
-from threads_cluster import cli, errors
+from threads_cluster import errors
+from threads_cluster.cli import main as cli
 from threads_cluster.ssh import up
 
 pytestmark = pytest.mark.slow

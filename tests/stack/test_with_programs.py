@@ -102,7 +102,7 @@ def token(stack: Stack) -> str:
 def run(stack: Stack, token: str, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a program with `cluster run`, as a user does."""
     environment = {**os.environ, "CLUSTER_URL": stack.api_url, "CLUSTER_TOKEN": token}
-    client = [sys.executable, "-c", "import sys; from threads_cluster.cli import main; sys.exit(main())"]
+    client = [sys.executable, "-c", "import sys; from threads_cluster.cli.main import main; sys.exit(main())"]
     return subprocess.run(
         [*client, "run", "--no-files", "--", *command], cwd=ROOT, env=environment, capture_output=True, text=True,
         timeout=240,

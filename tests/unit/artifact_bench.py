@@ -18,7 +18,7 @@ from jobs.models import ANONYMOUS
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
-from threads_cluster import api
+from threads_cluster.client import api
 
 TOKEN = "a-long-secret-of-the-tests"
 HEAD = '{"artifact":1}'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from threads_cluster import cli
+from threads_cluster.cli import main as cli
 
 #: Exit code, stdout and stderr of a command, by its arguments.
 Run = Callable[..., tuple[int, str, str]]

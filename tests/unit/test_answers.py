@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from tests.unit.cluster_fake import job
-from threads_cluster import answers as client
+from threads_cluster.client import answers as client
 from threads_cluster.errors import UnexpectedAnswer
 from threads_protocol import answers
 from threads_protocol.answers import jobs, telemetry

@@ -12,7 +12,7 @@ import pytest
 from tests.unit import command_runs
 from tests.unit.artifact_bench import Bench
 from tests.unit.command_runs import Run
-from threads_cluster import session
+from threads_cluster.cli import session
 
 
 @pytest.fixture

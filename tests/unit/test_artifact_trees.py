@@ -17,10 +17,10 @@ import pytest
 
 from tests.unit.artifact_bench import manifest_of, sha_of
 from tests.unit.cluster_fake import complete
-from threads_cluster import api, trees
+from threads_cluster.client import api, trees
+from threads_cluster.client.trees import UnsafeArtifact
+from threads_cluster.client.writing import Target
 from threads_cluster.errors import BadArgument, ClientError, UnexpectedAnswer
-from threads_cluster.trees import UnsafeArtifact
-from threads_cluster.writing import Target
 from threads_protocol.answers.artifacts import Artifact
 from threads_protocol.manifest import Entry
 

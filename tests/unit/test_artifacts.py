@@ -24,7 +24,7 @@ from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.store.files import PART_BYTES, Files, StoredFile
 from tests.unit.artifact_bench import TOKEN, Bench, manifest_of, sha_of
-from threads_cluster import api
+from threads_cluster.client import api
 from threads_cluster.errors import ApiError, BadArgument
 from threads_protocol import bundles, manifest
 from threads_protocol.errors import Malformed, TooLarge

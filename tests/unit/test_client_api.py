@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, Fake, complete, job, problem
-from threads_cluster import api, connection, errors, sse
-from threads_cluster.api import Cluster
+from threads_cluster import errors
+from threads_cluster.client import api, connection, sse
+from threads_cluster.client.api import Cluster
 from threads_protocol.answers import fleet, jobs
 
 STATUS = complete(fleet.Status, version="1")

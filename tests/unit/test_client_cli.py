@@ -17,7 +17,9 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import KIND, USAGE, Fake, complete, job, problem
-from threads_cluster import api, cli, figures, options, programs, running, show, tables, watching
+from threads_cluster.cli import figures, options, running, show, tables, watching
+from threads_cluster.cli import main as cli
+from threads_cluster.client import api, programs
 from threads_protocol.answers import fleet, jobs, services, usage
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
@@ -48,7 +50,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
     )
-    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.client.connection.time.sleep", lambda seconds: None)
     return fake
 
 
@@ -199,7 +201,7 @@ def test_the_readme_has_the_same_commands_as_the_help(run: Run) -> None:
 
 def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
     heavy = ("httpx", "pydantic", "pydantic_settings", "rich")
-    code = f"import sys, threads_cluster.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, threads_cluster.cli.main; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 

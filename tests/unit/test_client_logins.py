@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import Fake, problem
-from threads_cluster import api, cli, logins, settings
+from threads_cluster import settings
+from threads_cluster.cli import main as cli
+from threads_cluster.client import api, logins
 from threads_cluster.errors import Misconfigured
 
 URL = "http://cluster.test"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.models_bench import Pool
-from threads_cluster import ClusterClient, jobs_of_models
+from threads_cluster import ClusterClient
+from threads_cluster.compat import jobs_of_models
 from threads_cluster.errors import ApiError, BadArgument, JobEnded
 
 GPU = {"memory_gb": 16, "compute_capability": "8.0"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from threads_cluster import dask_clients
-from threads_cluster.dask_clients import NotReached, connected
+from threads_cluster.client import dask_clients
+from threads_cluster.client.dask_clients import NotReached, connected
 from threads_cluster.errors import ApiError, BadArgument, TimedOut
 
 OWN = ".".join(map(str, sys.version_info[:3]))

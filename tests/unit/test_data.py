@@ -16,7 +16,7 @@ from jobs.store.workflows import Workflows
 from tests.unit import command_runs
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import PIPELINE
-from threads_cluster import session
+from threads_cluster.cli import session
 
 SOURCE = "https://example.org/prompts.jsonl"
 PROMPTS = b'"once"\n{"prompt": "upon"}\n'

@@ -22,7 +22,8 @@ from jobs import VERSION
 from jobs.settings import Settings
 from tests.integration.live import until
 from tests.ports import free_port
-from threads_cluster import cli, discovery
+from threads_cluster.cli import discovery
+from threads_cluster.cli import main as cli
 
 LOOPBACK = ("127.0.0.1",)
 TOKEN = "a-long-secret-of-the-tests"
@@ -212,7 +213,7 @@ def test_names_without_anything_behind_them_take_two_seconds_in_all(monkeypatch:
             now[0] += milliseconds / 1000
             return False
 
-    monkeypatch.setattr("threads_cluster.discovery.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("threads_cluster.cli.discovery.time.monotonic", lambda: now[0])
     monkeypatch.setattr("zeroconf.ServiceInfo", Nothing)
     found = [discovery.read_row(None, f"n{number}.{discovery.TYPE}", 102.0) for number in range(200)]
     assert found == [None] * 200 and sum(waited) == pytest.approx(2.0) and len(waited) == 4

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from threads_cluster import cli, faces
+from threads_cluster.cli import main as cli
+from threads_cluster.compat import faces
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -136,7 +137,7 @@ def test_they_are_installed_beside_cluster() -> None:
     ],
 )
 def test_it_ends_as_cluster_does(words: list[str], code: int, out: str, err: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from threads_cluster.faces import gswarm; gswarm()", *words]
+    command = [sys.executable, "-c", "from threads_cluster.compat.faces import gswarm; gswarm()", *words]
     environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "CLUSTER_URL": "http://127.0.0.1:1"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, out in done.stdout, err in done.stderr) == (code, True, True), done.stderr

@@ -15,8 +15,9 @@ from jobs.store import keys
 from tests.unit.artifact_bench import Bench
 from tests.unit.monitoring import promtool
 from tests.unit.test_metrics import Shown
-from threads_cluster import cli, session
-from threads_cluster.metric_commands import exposition
+from threads_cluster.cli import main as cli
+from threads_cluster.cli import session
+from threads_cluster.cli.commands.metric_commands import exposition
 
 COLLATZ = {"start_number": 1, "number_count": 1000}
 

@@ -16,7 +16,8 @@ from coordinator.hosts import queries, rows
 from jobs import VERSION, errors
 from jobs.worker.telemetry import host as worker_host
 from jobs.worker.telemetry.host import Clock, Disks, Host, Speed
-from threads_cluster import answers, show
+from threads_cluster.cli import show
+from threads_cluster.client import answers
 from threads_protocol.answers.hosts import HostDetail
 
 GIB = 2**30

@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from tests.unit.cluster_fake import Fake, job
-from threads_cluster import api, cli, lane_traces
+from threads_cluster.cli import main as cli
+from threads_cluster.cli.profiles import lane_traces
+from threads_cluster.client import api
 
 #: 2026-01-02T03:04:05Z, when the job of the fake was submitted; it started half a second later and ran for as long.
 CREATED = 1767323045.0
@@ -100,7 +102,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
     )
-    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.client.connection.time.sleep", lambda seconds: None)
     return fake
 
 

@@ -11,7 +11,7 @@ from tests.unit import command_runs
 from tests.unit.artifact_bench import Bench
 from tests.unit.command_runs import Run
 from tests.unit.models_bench import Pool
-from threads_cluster import model_files, session
+from threads_cluster.cli import model_files, session
 
 
 @pytest.fixture

@@ -75,7 +75,9 @@ DEFINITIONS = "from jobs.kinds import registry\nfor kind in registry.names(): re
         pytest.param("import cpu_worker.__main__", {"numba", "cupy"}, id="parent of a CPU worker"),
         pytest.param("import cpu_worker.child", {"redis", "rq", "structlog"}, id="lane of a CPU worker"),
         pytest.param("import gpu_worker.__main__", {"numba", "cupy", "pynvml"}, id="GPU worker before it chose a GPU"),
-        pytest.param("import threads_cluster.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
+        pytest.param(
+            "import threads_cluster.cli.main", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"
+        ),
     ],
 )
 def test_an_image_never_loads_what_is_not_its_business(imports: str, forbidden: set[str]) -> None:
@@ -211,7 +213,7 @@ def test_a_violation_is_complained_about(path: str, source: str, complaint: str)
 
 
 def test_names_may_be_spoken_of_and_declared_at_home() -> None:
-    assert not complaints("threads_cluster/show.py", '"""Shows cluster_jobs_total and any.normal."""')
+    assert not complaints("threads_cluster/cli/show.py", '"""Shows cluster_jobs_total and any.normal."""')
     assert not complaints("jobs/metrics.py", 'JOBS = "cluster_jobs_total"')
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
     assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall(keys.LOAD)")

@@ -18,7 +18,10 @@ from coordinator.profiles.collecting import SETTLE_MS, Collection
 from jobs.store import keys
 from jobs.store.profiles import PART_BYTES, Recording
 from tests.unit.artifact_bench import Bench
-from threads_cluster import cli, profile_commands, resource, session
+from threads_cluster.cli import main as cli
+from threads_cluster.cli import session
+from threads_cluster.cli.commands import profile_commands
+from threads_cluster.client import resource
 from threads_cluster.errors import ApiError, BadArgument
 
 HEAD = {

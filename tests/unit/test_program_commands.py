@@ -19,7 +19,10 @@ import pytest
 from tests.unit.artifact_bench import sha_of
 from tests.unit.cluster_fake import problem
 from tests.unit.programs_fake import END, EVENTS, FOLLOW, UNITS, Ran, event, page, unit
-from threads_cluster import api, cli, errors, output, programs, running, terminal, trees
+from threads_cluster import errors, terminal
+from threads_cluster.cli import main as cli
+from threads_cluster.cli import running
+from threads_cluster.client import api, output, programs, trees
 
 
 @dataclass
@@ -41,7 +44,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Ran:
     monkeypatch.setattr(
         api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=transport, wait_patience=0.2)
     )
-    monkeypatch.setattr("threads_cluster.connection.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("threads_cluster.client.connection.time.sleep", lambda seconds: None)
     return fake
 
 

@@ -16,7 +16,10 @@ from tests.integration.live import until
 from tests.unit import command_runs
 from tests.unit.command_runs import Run
 from tests.unit.workflow_bench import Flows, workflow_text
-from threads_cluster import cli, resource, session, show, workflow_commands
+from threads_cluster.cli import main as cli
+from threads_cluster.cli import session, show
+from threads_cluster.cli.commands import workflow_commands
+from threads_cluster.client import resource
 
 
 @pytest.fixture

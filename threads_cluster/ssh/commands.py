@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from threads_cluster import errors, show
-from threads_cluster.session import Session, as_json_option
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import Session, as_json_option
 
 if TYPE_CHECKING:
     from threads_cluster.ssh.configuration import ClusterConfig, Node

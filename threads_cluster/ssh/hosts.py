@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from threads_cluster import errors, show
+from threads_cluster import errors
+from threads_cluster.cli import show
 from threads_cluster.ssh import refusals
 
 if TYPE_CHECKING:

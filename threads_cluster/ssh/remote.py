@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias
 
-from threads_cluster.output import Stream
+from threads_cluster.client.output import Stream
 from threads_cluster.ssh import guard
 from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool

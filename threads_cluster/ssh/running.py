@@ -11,9 +11,12 @@ from typing import Any
 
 import typer
 
-from threads_cluster import artifact_commands, errors, show, trees
-from threads_cluster import program_options as options
-from threads_cluster.running import Left, check_reader, ending_signals, write
+from threads_cluster import errors
+from threads_cluster.cli import program_options as options
+from threads_cluster.cli import show
+from threads_cluster.cli.commands import artifact_commands
+from threads_cluster.cli.running import Left, check_reader, ending_signals, write
+from threads_cluster.client import trees
 from threads_cluster.ssh import health, hosts
 from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.hosts import Hosts

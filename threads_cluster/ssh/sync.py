@@ -24,7 +24,7 @@ from typing import Any
 
 import asyncssh
 
-from threads_cluster import trees
+from threads_cluster.client import trees
 from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool
 from threads_cluster.ssh.refusals import HostTrouble

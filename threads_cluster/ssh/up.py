@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from threads_cluster import errors, trees
+from threads_cluster import errors
+from threads_cluster.client import trees
 from threads_cluster.ssh.configuration import Node
 from threads_cluster.ssh.pool import Pool
 from threads_cluster.ssh.refusals import HostTrouble

@@ -1,0 +1,147 @@
+"""Commands about who is let in: login, logout, token."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import AsJson
+from threads_protocol import numbers
+
+tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
+
+
+@tokens.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, such as ci or the name of a person.")],
+    scopes: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST", help="From read, submit, run, infer, worker, join, operate, admin; separated by commas."
+        ),
+    ] = "read,submit",
+    tenant: Annotated[
+        str, typer.Option(metavar="TENANT", help="The tenant whose jobs it submits and sees.")
+    ] = "default",
+    ttl: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,...",
+            help="Labels of a worker's host, or of that of an invitation, which tenants may require; with the scope"
+            " worker or join alone.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a token. It is printed once; the cluster keeps only its digest."""
+    seconds = None if ttl is None else _seconds(ttl)
+    made = ctx.obj.cluster.create_token(name, scopes.split(","), tenant=tenant, ttl_seconds=seconds,
+                                        labels=labels.split(",") if labels else ())  # fmt: skip
+    if as_json:
+        show.json_line(made)
+        return
+    show.line(made["token"])
+    until = f" until {made['expires']}" if made.get("expires") else ""
+    show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; it is not shown again")
+
+
+def _seconds(text: str) -> int:
+    found = numbers.seconds(text)
+    if found is None:
+        raise typer.BadParameter(f"must be a number with s, m, h or d, as 30d; got {text!r}", param_hint="'--ttl'")
+    return found
+
+
+@tokens.command("list")
+def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List tokens without their secrets, those that have expired too."""
+    none = "no tokens; make one with: cluster token create NAME"
+    show.listing(ctx.obj.cluster.tokens(), show.tokens, as_json=as_json, none=none)
+
+
+@tokens.command()
+def revoke(
+    ctx: typer.Context,
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id; see cluster token list.")],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a token. Within a second it is refused, and the logins made with it end."""
+    ctx.obj.cluster.revoke_token(token_id)
+    show.json_line({"id": token_id, "revoked": True}) if as_json else show.line(f"{token_id} revoked")
+
+
+def login(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
+    ] = None,
+    link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
+) -> None:
+    """Keep a token for a cluster. It is asked for without echo, or read from stdin; a refused one is not kept."""
+    from threads_cluster.client import api, logins
+
+    if link:
+        cluster = ctx.obj.cluster
+        code = cluster.login_code()
+        show.line(f"{cluster.url}{code['path']}")
+        show.say(f"it works once, within {code['seconds'] // 60} minutes")
+        return
+    address = _address(ctx, url)
+    token = (_typed() if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not token:
+        raise errors.Misconfigured("no token was given; type it at the prompt, or: cluster login < FILE")
+    with api.Cluster(address, token) as cluster:
+        who = _who(cluster)
+        file = logins.keep(cluster.url, token, api.environment())
+    show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
+    show.say(f"kept in {file}")
+
+
+def _typed() -> str:
+    """Return what is typed at a prompt without echo; nothing when Ctrl-D ends it."""
+    try:
+        return getpass.getpass("token: ")
+    except EOFError:
+        show.say("")  # the prompt's line
+        return ""
+
+
+def _who(cluster: Any) -> dict[str, Any]:
+    """Return whose the token of the connection is. Misconfigured when the cluster does not know it."""
+    try:
+        who: dict[str, Any] = cluster.session()
+    except errors.ApiError as error:
+        if error.status == 401:
+            raise errors.Misconfigured(f"{error}; nothing was kept") from None
+        raise
+    return who
+
+
+def logout(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
+    ] = None,
+) -> None:
+    """Forget the token that is kept for a cluster. It stays valid; to end it: cluster token revoke ID"""
+    from threads_cluster.client import api, connection, logins
+
+    address = connection.shown_address(_address(ctx, url))
+    forgotten = logins.forget(address, api.environment())
+    show.line(f"{address}: {'forgotten' if forgotten else 'no token is kept'}")
+
+
+def _address(ctx: typer.Context, url: str | None) -> str:
+    from threads_cluster.client import api
+
+    given: Any = url or ctx.obj.stated_url
+    return str(given or api.environment().url())

@@ -1,0 +1,115 @@
+"""`cluster artifact`: folders and files that are kept in the cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster.cli import figures, show
+from threads_cluster.cli.session import AsJson
+
+if TYPE_CHECKING:
+    from threads_cluster.client.artifacts import Progress
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Artifacts: folders and files that are kept in the cluster, each file once.",
+)  # fmt: skip
+
+Artifact: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")
+]
+#: Digits of an id that people see.
+DIGITS = 12
+
+
+@app.command()
+def put(
+    ctx: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="The folder, or one file.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A name that points to it from now on, and keeps it.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Leave these out, as a line of .gitignore; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a folder or a file; only what the cluster lacks is sent. What .clusterignore names stays here."""
+    with progress("sent", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.put(path, name=name, exclude=exclude or (), progress=progressing)
+    if as_json:
+        show.json_line(answer)
+        return
+    row = answer["artifact"]
+    show.line(row["artifact_id"])
+    show.say(
+        f"{row['files']} files, {figures.size(row['bytes'])}; sent {answer['sent_files']} files, "
+        f"{answer['sent_bytes']} bytes, and a list of {figures.size(answer['manifest_bytes'])}"
+    )
+
+
+@app.command("list")
+def list_artifacts(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List artifacts, newest first."""
+    rows = list(ctx.obj.cluster.artifacts.list())
+    show.listing(rows, show.artifacts, as_json=as_json, none="no artifacts; put one with: cluster artifact put DIR")
+
+
+@app.command()
+def info(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> None:
+    """Show an artifact: its names, what holds it, and its files."""
+    artifacts = ctx.obj.cluster.artifacts
+    row = artifacts.info(artifact)
+    entries = artifacts.files(row["artifact_id"])
+    if as_json:
+        show.json_line(row | {"paths": [{"path": each.path, "bytes": each.size} for each in entries]})
+    else:
+        show.artifact(row, entries)
+
+
+@app.command()
+def fetch(
+    ctx: typer.Context,
+    artifact: Artifact,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where its files are written; made if it is not there.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Download an artifact into a folder, each file verified. What is there already is not downloaded again."""
+    with progress("fetched", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.fetch(artifact, folder, progress=progressing)
+    if as_json:
+        show.json_line(answer)
+        return
+    count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
+    show.line(f"{folder}: {answer['artifact']['files']} files; fetched {count}, {size}")
+
+
+@app.command()
+def delete(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> None:
+    """Delete an artifact with its names. Files that no other artifact has go with it."""
+    ctx.obj.cluster.artifacts.delete(artifact)
+    show.json_line({"artifact": artifact, "deleted": True}) if as_json else show.line(f"{artifact} deleted")
+
+
+@contextmanager
+def progress(done: str, *, quiet: bool) -> Iterator[Progress]:
+    """Yield what shows bytes on a terminal, and nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns: Any = (TextColumn(done), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True, markup=False), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda so_far, total: bar.update(task, completed=so_far, total=total)

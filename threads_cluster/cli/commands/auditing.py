@@ -1,0 +1,99 @@
+"""The command `audit`: lists entries of the audit log and verifies it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from threads_cluster import errors
+from threads_cluster.cli import audit, show
+from threads_cluster.cli.session import Session
+
+#: Hexadecimal digits of a head of AUDIT_FILE; one of what the cluster keeps has 40.
+_SHA256 = 64
+#: Entries that one request asks for.
+_PAGE = 1000
+
+
+class Altered(errors.ClientError):
+    """A log is not what was written."""
+
+    exit_code = errors.ALTERED
+
+
+class Unreadable(errors.ClientError):
+    """A file cannot be read."""
+
+    exit_code = errors.REFUSED
+
+
+def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -> None:
+    """Print entries: the last ones, or those after a number."""
+    entries = [entry for entry in map(json.loads, _lines(session, after, limit)) if "seq" in entry]
+    if as_json:
+        for entry in entries:
+            show.json_line(entry)
+    elif entries:
+        show.rows(("number", "when", "tenant", "token", "action", "subject", "outcome"), map(_row, entries))
+    else:
+        show.say("no such entries; the newest: cluster audit")
+
+
+def _lines(session: Session, after: int | None, limit: int) -> list[str]:
+    lines: list[str] = session.cluster.audit(after=after, limit=limit)["lines"]
+    return lines
+
+
+def _row(entry: dict[str, Any]) -> tuple[Any, ...]:
+    when = datetime.fromtimestamp(entry["t"] / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    outcome = f"{entry['outcome']} {entry['count']} times" if "count" in entry else entry["outcome"]
+    return (
+        entry["seq"], when, entry["tenant"] or "-", entry["token"] or "-", entry["action"], entry["subject"], outcome
+    )  # fmt: skip
+
+
+def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:
+    """Verify a file, or all that the cluster keeps, and print the hash to keep elsewhere. Altered names the line."""
+    if file is None and len(head) == _SHA256:
+        raise errors.BadArgument("this is the head of a file; verify that: cluster audit FILE --head HASH", "head")
+    try:
+        if file is None:
+            verified = audit.Chain(_all(session)).verify(head)
+        else:
+            with Path(file).open("rb") as stream:
+                verified = audit.Chain(_whole(stream)).verify(head)
+    except OSError as error:
+        raise Unreadable(f"{file}: {error.strerror}") from None
+    except audit.Tampered as error:
+        raise Altered(f"{file or 'the log'}: {error}") from None
+    if as_json:
+        show.json_line({"entries": [verified.first, verified.seq], "head": verified.head})
+        return
+    if not verified.lines:
+        show.line("no entries")
+        return
+    show.line(f"entries {verified.first} to {verified.seq} are as they were written")
+    show.line(f"head {verified.head}")
+    show.say(f"keep the head elsewhere; later: cluster audit {file or '--verify'} --head {verified.head}")
+
+
+def _all(session: Session) -> Iterator[bytes]:
+    """Yield every line that the cluster keeps, oldest first."""
+    after, count = 0, _PAGE
+    while count >= _PAGE:
+        lines = _lines(session, after, _PAGE)
+        yield from (line.encode() for line in lines)
+        last = json.loads(lines[-1]) if lines else {}
+        after, count = last.get("seq", last.get("after", after)), sum(line.startswith('{"seq"') for line in lines)
+
+
+def _whole(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends. A last one without an end is still being written."""
+    for line in stream:
+        if line.endswith(b"\n"):
+            yield line[:-1]
+        else:
+            show.say("the last line is not whole, and is left out: a coordinator writes it anew")

@@ -1,0 +1,109 @@
+"""`cluster data`: chunks of data, where they lie, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import places
+from threads_cluster.cli import figures, show
+from threads_cluster.cli.commands import workflow_commands
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one.",
+)  # fmt: skip
+
+Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's id, chunk-...")]
+Target: TypeAlias = Annotated[
+    str, typer.Option("--to", metavar="PLACE", help="HOST:disk, HOST:dram; disk: the cluster's store alone.")
+]
+Node: TypeAlias = Annotated[str | None, typer.Option("--node", metavar="HOST", help="The host of a place without one.")]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is there; Ctrl-C leaves it running.")]
+EXAMPLES = """\b
+Examples:
+  cluster data create --source https://example.org/prompts.jsonl --wait
+  cluster data create --source s3://bucket/prompts --device node1:dram
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def create(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Option(metavar="SOURCE", help="https://... or s3://BUCKET/KEY.")],
+    device: Annotated[
+        str, typer.Option(metavar="PLACE", help="Where it will lie besides the cluster's store: HOST:disk, HOST:dram.")
+    ] = "disk",
+    host: Node = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A secret for it; default: those that s3 needs.")
+    ] = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a runner read a source into a chunk, whose id is printed at once."""
+    row = ctx.obj.cluster.data.create(source, device=places.on(host, device), secrets=secret or ())
+    show.json_line(row) if as_json else show.line(row["chunk_id"])
+    workflow_commands.followed(ctx, row["task_id"], wait=wait, as_json=as_json)
+
+
+@app.command("list")
+def list_data(
+    ctx: typer.Context,
+    device: Annotated[str | None, typer.Option(metavar="PLACE", help="Those that lie there, as HOST:disk.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List chunks by their ids, and where they lie."""
+    found = [row for row in ctx.obj.cluster.data.list() if device in (None, *row["locations"])]
+    show.listing(found, _table, as_json=as_json, none="no data; get some with: cluster data create --source URL")
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("chunk", "size", "files", "created", "lies at")
+    show.rows(columns, (
+        [row["chunk_id"], figures.size(row["bytes"]), str(row["files"]), figures.age(row["created"]),
+         " ".join(row["locations"])]
+        for row in several
+    ))  # fmt: skip
+
+
+@app.command()
+def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
+    """Show a chunk: its size, where it lies, and how much else has it."""
+    row = ctx.obj.cluster.data.get(chunk)
+    if as_json:
+        show.json_line(row)
+        return
+    show.pairs({
+        "chunk": chunk, "size": figures.size(row["bytes"]), "files": str(row["files"]),
+        "lies at": " ".join(row["locations"]), "references": str(row["references"]), "artifact": row["artifact_id"],
+    })  # fmt: skip
+    show.say(f"get it: cluster artifact fetch {chunk} DIR")
+
+
+@app.command()
+def move(
+    ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
+) -> None:  # fmt: skip
+    """Bring a chunk to another place; it leaves those before, but the cluster's store."""
+    workflow_commands.begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
+
+
+@app.command()
+def transfer(
+    ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
+) -> None:  # fmt: skip
+    """Bring a chunk to another host; it leaves the one before."""
+    workflow_commands.begun(
+        ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json
+    )
+
+
+@app.command()
+def delete(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
+    """Delete a chunk; jobs that have it keep its files until they go."""
+    ctx.obj.cluster.data.delete(chunk)
+    show.json_line({"chunk_id": chunk, "deleted": True}) if as_json else show.line(f"{chunk} deleted")

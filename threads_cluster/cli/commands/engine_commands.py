@@ -1,0 +1,95 @@
+"""`cluster engine`: what runs services, and its packages on runners before they are needed."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Engines that run services: list them, install their packages."
+)  # fmt: skip
+
+EXAMPLES = """\b
+Examples:
+  cluster engine list
+  cluster engine install transformers --host gpu1
+"""
+#: Name of the list of packages in the program's folder.
+_LIST = "requirements.txt"
+_SAY = "import sys; print('installed for', sys.version.split()[0], 'at', sys.prefix)"
+
+
+@app.command("list")
+def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List engines."""
+    show.listing(ctx.obj.cluster.services.engines(), _table, as_json=as_json, none="no engines")
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> None:
+    lines = [[row["engine"], row["summary"], "gigabytes" if row["large"] else None] for row in several]
+    show.rows(("engine", "for", "packages"), lines)
+
+
+@app.command(epilog=EXAMPLES)
+def install(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ENGINE", help="See: cluster engine list.")],
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="On this host; default: on any with a runner.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="On a runner with this label.")] = None,
+) -> None:
+    """Have a runner make an engine's environment now. Replicas on it then start without; Ctrl-C cancels it."""
+    from threads_cluster.cli import running
+    from threads_cluster.client.programs import Program
+
+    row = found(ctx, name)
+    if not row["packages"]:
+        show.say(f"the engine {name} needs no packages")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        # The same bytes as a replica's list: by them a runner knows the environment again.
+        Path(folder, _LIST).write_text(row["packages"])
+        program = Program(command=["python3", "-c", _SAY], python=_LIST, retries=0, host=host, labels=label or ())
+        job = ctx.obj.cluster.programs.submit(program, files=folder)["job_id"]
+    _, code = running.run(ctx.obj, job)
+    if code:
+        raise typer.Exit(code)
+
+
+def found(ctx: typer.Context, name: str) -> Mapping[str, Any]:
+    """Return an engine. BadArgument names those there are."""
+    rows = {row["engine"]: row for row in ctx.obj.cluster.services.engines()}
+    if name not in rows:
+        raise errors.BadArgument(f"there is no engine {name}; there are {', '.join(rows)}")
+    row: Mapping[str, Any] = rows[name]
+    return row
+
+
+def agreed(ctx: typer.Context, name: str) -> None:
+    """Ask whether gigabytes of packages may be fetched. BadArgument where nobody can be asked; Exit for no."""
+    try:
+        large = {row["engine"] for row in ctx.obj.cluster.services.engines() if row["large"]}
+    except errors.ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:  # a token that only runs programs may not list engines
+            return
+        raise
+    if name not in large:
+        return
+    what = f"the engine {name} needs gigabytes of packages, which each runner that lacks them fetches once"
+    if not sys.stdin.isatty():
+        refused = errors.BadArgument(what)
+        refused.next = f"have them fetched: --install; or before: cluster engine install {name}"
+        raise refused
+    if not typer.confirm(f"{what}. Go on?", err=True):
+        raise typer.Exit(1)

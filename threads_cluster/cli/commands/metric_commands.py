@@ -1,0 +1,43 @@
+"""`cluster metrics`: counts, durations and scores as the text that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import typer
+
+from threads_cluster.cli import show
+from threads_cluster.cli.session import as_json_option
+from threads_cluster.terminal import visible
+
+AsJson: TypeAlias = as_json_option("For programs: JSON, one metric a line.")  # type: ignore[valid-type]
+
+
+def metrics(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Print counts and durations of jobs, and scores of hosts, as Prometheus reads them; names as of grid-cli."""
+    rows = ctx.obj.cluster.metrics()
+    if as_json:
+        show.listing(rows, lambda _rows: None, as_json=True)
+        return
+    for row in rows:
+        for text in exposition(row):
+            show.line(text)
+
+
+def exposition(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of one metric in Prometheus' text format."""
+    yield f"# HELP {row['name']} {_escaped(row['help'])}"
+    yield f"# TYPE {row['name']} {row['type']}"
+    for sample in row["samples"]:
+        labels = ",".join(f'{name}="{_label(text)}"' for name, text in sample["labels"].items())
+        yield f"{sample['name']}{'{' + labels + '}' if labels else ''} {sample['value']!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _label(text: str) -> str:
+    """Return a label's value; what a terminal would obey is spelled out."""
+    return visible(_escaped(text).replace('"', '\\"'))

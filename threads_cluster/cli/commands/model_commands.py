@@ -1,0 +1,167 @@
+"""`cluster model`: models that are kept in the cluster, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import places
+from threads_cluster.cli import figures, show
+from threads_cluster.cli.commands import workflow_commands
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here.",
+)  # fmt: skip
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
+Source: TypeAlias = Annotated[
+    str, typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...")
+]
+From: TypeAlias = Annotated[
+    str,
+    typer.Option("--from", metavar="PLACE", help="Where it lies: disk (the cluster's store), HOST:disk, HOST:dram."),
+]
+Target: TypeAlias = Annotated[
+    str, typer.Option("--to", metavar="PLACE", help="HOST:disk, HOST:dram; see cluster hosts.")
+]
+Node: TypeAlias = Annotated[str | None, typer.Option("--node", metavar="HOST", help="The host of places without one.")]
+Wait: TypeAlias = Annotated[bool, typer.Option("--wait", help="Until it is there; Ctrl-C leaves it running.")]
+EXAMPLES = """\b
+Examples:
+  cluster model download tiny --source https://example.org/tiny.gguf
+  cluster model download qwen --source hf://Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf --wait
+  cluster model copy qwen --to node1:disk --wait
+"""
+
+
+@app.command()
+def register(
+    ctx: typer.Context,
+    name: Name,
+    source: Source,
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="What you call it; shown.")] = "llm",
+    as_json: AsJson = False,
+) -> None:
+    """Note where a model comes from, for downloads of its name."""
+    row = ctx.obj.cluster.models.register(name, source, kind=kind)
+    show.json_line(row) if as_json else show.line(f"{name} {row['status']}")
+    if not as_json:
+        show.say(f"download it: cluster model download {name} --wait")
+
+
+@app.command(epilog=EXAMPLES)
+def download(
+    ctx: typer.Context,
+    name: Name,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...; "
+                                            "default: as it was registered."),
+    ] = None,
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="What the file's SHA-256 must be.")] = None,
+    device: Annotated[
+        str, typer.Option(metavar="PLACE", help="Where it will lie besides the cluster's store: HOST:disk, HOST:dram.")
+    ] = "disk",
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="The same as --device HOST:disk.")] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A secret for it, such as HF_TOKEN; see cluster secret.")
+    ] = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Have a runner download a model. What broke off goes on where it stopped; GGUF and safetensors alone."""
+    to = places.on(host, device)
+    row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+    if not as_json:
+        show.say(f"then: cluster serve {name}")
+
+
+@app.command()
+def copy(
+    ctx: typer.Context, name: Name, target: Target, source: From = "disk", host: Node = None, wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Bring a model to another place as well, before something there needs it."""
+    models = ctx.obj.cluster.models
+    row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+
+
+@app.command()
+def move(
+    ctx: typer.Context, name: Name, target: Target, source: From = "disk", host: Node = None,
+    keep_source: Annotated[bool, typer.Option("--keep-source", help="Let it lie at both.")] = False,
+    wait: Wait = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Bring a model to another place, and let it leave the one before; the cluster's store keeps every model."""
+    to, of = places.on(host, target), places.on(host, source, store=True)
+    row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
+    workflow_commands.begun(ctx, row, wait=wait, as_json=as_json)
+
+
+@app.command("list")
+def list_models(
+    ctx: typer.Context,
+    location: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="Those that lie there: disk, HOST:disk, HOST:dram, HOST:gpu0.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List models by name, where they lie, and the services that have them."""
+    none = (
+        "no models; get one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
+    )
+    found = [row for row in ctx.obj.cluster.models.list() if location in (None, *row["locations"])]
+    show.listing(found, _table, as_json=as_json, none=none)
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("model", "weights", "size", "created", "lies at", "services")
+    show.rows(columns, (
+        [row["model_name"], _weights(row), figures.size(row["bytes"]), figures.age(row["created"]),
+         " ".join(row["locations"]) or None, " ".join(row["services"]) or None]
+        for row in several
+    ))  # fmt: skip
+
+
+def _weights(row: Mapping[str, Any]) -> str:
+    paths = row["weights"]
+    if not paths:
+        return str(row["status"])
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+@app.command()
+def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
+    """Show a model: where it comes from, where it lies, its files, and the services that have it."""
+    row = ctx.obj.cluster.models.get(name)
+    if as_json:
+        show.json_line(row)
+        return
+    show.pairs({
+        "model": name, "type": row["type"], "status": row["status"],
+        "source": row["source"] or "put from a file", "size": figures.size(row["bytes"]) if row["weights"] else None,
+        "created": row["created"], "lies at": " ".join(row["locations"]) or "nowhere yet",
+        "services": " ".join(row["services"]) or "none", "artifact": row["artifact_id"],
+    })  # fmt: skip
+    for at, path in enumerate(row["weights"]):
+        show.line(f"{'weights' if at == 0 else '':<9} {path}")
+    show.say(f"serve it: cluster serve {name}" if row["weights"] else f"get it: cluster model download {name} --wait")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    name: Name,
+    device: Annotated[str | None, typer.Option(metavar="PLACE", help="At this place alone, as HOST:disk.")] = None,
+    host: Node = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a model, or at one place; refused while a service has it."""
+    ctx.obj.cluster.models.delete(name, at=None if device is None else places.on(host, device))
+    show.json_line({"model_name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

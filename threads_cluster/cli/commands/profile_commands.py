@@ -1,0 +1,333 @@
+"""`cluster profile`: what hosts and GPUs did, and where the time of a job went."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import figures, show
+from threads_cluster.cli.session import AsJson, Session
+from threads_protocol import numbers
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane.",
+)  # fmt: skip
+
+#: Seconds for which the cluster keeps spans.
+_KEPT_SECONDS = 3600
+#: Seconds of waiting for recordings after which progress is shown; most come sooner.
+QUIET_SECONDS = 3.0
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="Wait until workers have brought what they recorded, and show how far it is.")
+]
+
+
+@app.command()
+def start(
+    ctx: typer.Context,
+    name: Name,
+    hz: Annotated[float | None, typer.Option(metavar="N", help="Samples a second, 1 to 100; default: 10.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="HOST,HOST", help="Of these hosts alone, as in: cluster hosts; default: all.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="ID", help="Stop with the end of this job.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="Stop after 90s, 15m, 2h; default: 1h, at most 1d.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record what hosts and GPUs do, from now on until `cluster profile stop NAME`."""
+    if hz is not None and not hz.is_integer():
+        raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
+    wanted = [host for host in (hosts or "").split(",") if host]
+    row = ctx.obj.cluster.profiles.start(
+        name, hz=None if hz is None else int(hz), hosts=wanted, job=job, seconds=_seconds(for_)
+    )
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} records at {row['hz']} samples/s until {row['ends']}")
+    show.say(f"stop it before: cluster profile stop {row['name']}")
+
+
+def _seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = numbers.seconds(text)
+    if found is None:
+        raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--for'")
+    return found
+
+
+@app.command()
+def stop(
+    ctx: typer.Context,
+    name: Name,
+    tenant: Tenant = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until workers have sent their recordings (default).")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Stop recording, and wait until workers have sent their recordings."""
+    row = ctx.obj.cluster.profiles.stop(name, tenant=tenant)
+    _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
+
+
+@app.command()
+def recover(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; all that are done.")] = None,
+    tenant: Tenant = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Collect once more what workers have of a profile, such as those that were away when it stopped."""
+    profiles = ctx.obj.cluster.profiles
+    names = [name] if name else [row["name"] for row in profiles.list(tenant=tenant) if _may_lack(row)]
+    if not names:
+        show.say("no profile lacks a recording that is known; name one to look for others")
+    for each in names:
+        row = profiles.recover(each, tenant=tenant)
+        _ended(ctx.obj, _waited(ctx.obj, row, tenant) if wait else row, as_json=as_json)
+
+
+def _may_lack(row: Mapping[str, Any]) -> bool:
+    return row["state"] == "done" and any(one["state"] != "kept" for one in row["recordings"])
+
+
+def _waited(session: Session, row: dict[str, Any], tenant: str | None = None) -> dict[str, Any]:
+    """Return a profile once it is done. After QUIET_SECONDS, show the progress on stderr."""
+    said, now, began = "", row, time.monotonic()
+    try:
+        for now in session.cluster.profiles.follow(row["name"], tenant=tenant):
+            text = _progress(now)
+            if text != said and now["state"] != "done" and time.monotonic() - began >= QUIET_SECONDS:
+                show.say(text)
+                said = text
+    except KeyboardInterrupt:
+        show.say(f"workers are still sending recordings; see the progress with: cluster profile status {row['name']}")
+        raise typer.Exit(errors.INTERRUPTED) from None
+    return now
+
+
+def _progress(row: Mapping[str, Any]) -> str:
+    kept = sum(one["state"] == "kept" for one in row["recordings"])
+    text = f"{row['name']} is {row['state']}: {kept} of {len(row['recordings'])} recordings have arrived"
+    return f"{text}; {row['trouble']}" if row["trouble"] else text
+
+
+def _ended(session: Session, row: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} {row['state']}")
+    if row["state"] == "done":
+        show.say(f"look at it: cluster profile analyze {row['name']} --plot {row['name']}.pdf")
+    else:
+        show.say(f"how far it is: cluster profile status {row['name']}")
+
+
+@app.command()
+def status(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name; the latest.")] = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a profile is: samples, bytes and state of each recording."""
+    profiles = ctx.obj.cluster.profiles
+    if name is None:
+        row = next(iter(profiles.list(tenant=tenant)), None)
+        if row is None:
+            show.say(_NONE)
+            return
+    else:
+        row = profiles.get(name, tenant=tenant)
+    show.json_line(row) if as_json else _show(row)
+
+
+_NONE = "no profiles; start one with: cluster profile start NAME"
+
+
+def _show(row: Mapping[str, Any]) -> None:
+    show.pairs({
+        "name": row["name"], "state": row["state"], "samples/s": row["hz"], "hosts": ", ".join(row["hosts"]),
+        "job": row["job_id"], "started": row["created"], "ends": row["ends"], "ended": row["ended"],
+        "artifact": row["artifact_id"], "trouble": row["trouble"],
+    })  # fmt: skip
+    if row["recordings"]:
+        show.line("")
+        columns = ("host", "worker", "devices", "state", "time", "samples", "missed", "size", "own CPU", "ended")
+        show.rows(columns, [_recording(one) for one in row["recordings"]])
+
+
+def _recording(one: Mapping[str, Any]) -> list[Any]:
+    own = figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else ""
+    return [
+        one["host"], one["worker"], len(one["devices"]), one["state"], figures.duration(one["seconds"]),
+        one["samples"], one["missed"], figures.size(one["bytes"]), own, one["ended"] or "",
+    ]  # fmt: skip
+
+
+@app.command("list")
+def list_profiles(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List profiles, newest first."""
+    show.listing(ctx.obj.cluster.profiles.list(tenant=tenant), _table, as_json=as_json, none=_NONE)
+
+
+def _table(several: Any) -> None:
+    columns = ("name", "state", "samples/s", "recordings", "samples", "missed", "size", "started")
+    show.rows(columns, [
+        [row["name"], row["state"], row["hz"], len(row["recordings"]), row["samples"], row["missed"],
+         figures.size(row["bytes"]), figures.age(row["created"])]
+        for row in several
+    ])  # fmt: skip
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Delete a profile with what was recorded; one that records ends."""
+    ctx.obj.cluster.profiles.delete(name, tenant=tenant)
+    show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
+
+
+@app.command()
+def analyze(
+    ctx: typer.Context,
+    what: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="A profile, a recording, or a folder of recordings.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE", help="The same as a FILE.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a PDF, PNG or SVG, by the file's ending.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what each host and GPU did: utilisation, memory, power, energy, bandwidth, idle time.
+
+    Waits if recordings are still being collected.
+    """
+    from threads_cluster.cli.profiles import profile_analysis, profile_plots
+
+    if (what is None) == (data is None):
+        raise typer.BadParameter("needs one: the name of a profile, or a file", param_hint="'NAME|FILE'")
+    if plot is not None:
+        profile_plots.check(plot)
+    with TemporaryDirectory() as folder:
+        recorded = profile_analysis.read(_place(ctx.obj, str(what or data), Path(folder)))
+    summary = profile_analysis.summary(recorded)
+    show.json_line(summary) if as_json else _summary(summary)
+    if plot is not None:
+        try:
+            profile_plots.write(recorded, plot)
+        except OSError as error:
+            raise errors.BadArgument(f"--plot: {plot} cannot be written: {error.strerror}") from None
+        show.say(f"drawn: {plot}")
+
+
+def _place(session: Session, what: str, folder: Path) -> Path:
+    """Return the path of recordings: one that exists, else a folder with all recordings of a profile."""
+    if Path(what).exists():
+        return Path(what)
+    if "/" in what or what.endswith((".jsonl", ".gz")):
+        raise errors.BadArgument(f"there is no file {what}")
+    profiles = session.cluster.profiles
+    row = profiles.get(what)
+    if row["state"] == "collecting":
+        _waited(session, row)
+    profiles.fetch(what, folder)
+    return folder
+
+
+def _summary(summary: Mapping[str, Any]) -> None:
+    energy = summary["energy_joules"]
+    show.pairs({
+        "profile": summary["name"], "time": figures.duration(summary["seconds"]),
+        "energy": "" if energy is None else figures.scaled(energy, "J"),
+    })  # fmt: skip
+    show.line("")
+    columns = (
+        "device", "samples", "missed", "used mean", "p95", "idle", "memory", "most", "power", "most", "energy",
+        "received", "sent", "read", "written",
+    )  # fmt: skip
+    show.rows(columns, [_device(row) for row in summary["devices"]])
+
+
+def _device(row: Mapping[str, Any]) -> list[Any]:
+    used, memory, power = row["utilization"] or {}, row["memory_bytes"] or {}, row["power_watts"] or {}
+    flows = [row[name] for name in ("receive", "transmit", "read", "write")]
+    return [
+        row["title"], row["samples"], row["missed"], figures.percent(used.get("mean")),
+        figures.percent(used.get("p95")), figures.percent(row["idle_ratio"]), figures.size(memory.get("mean")),
+        figures.size(memory.get("max")), _scaled(power.get("mean"), "W"), _scaled(power.get("max"), "W"),
+        _scaled(row["energy_joules"], "J"), *(_scaled((flow or {}).get("mean"), "B/s") for flow in flows),
+    ]  # fmt: skip
+
+
+def _scaled(value: float | None, unit: str) -> str:
+    return "" if value is None else figures.scaled(value, unit)
+
+
+@app.command()
+def kernels(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    output: Annotated[
+        typer.FileTextWrite, typer.Option("--output", "-o", metavar="FILE", help="Where it is written; -: stdout.")
+    ],
+) -> None:
+    """Write which lane computed a job when, for https://ui.perfetto.dev; at most an hour after it ran."""
+    from threads_cluster.cli.profiles import lane_traces
+
+    session = ctx.obj
+    job = session.cluster.job(job_id)
+    stream = session.cluster.stream(seconds=_KEPT_SECONDS)
+    spans = lane_traces.spans_of(job["job_id"], stream)
+    if not spans:
+        raise errors.BadArgument(_none(job))
+    json.dump(lane_traces.trace(job, stream), output)
+    output.write("\n")
+    _say(lane_traces.totals(spans, stream["lanes"]), stream, output.name)
+
+
+def _none(job: dict[str, Any]) -> str:
+    """Return why a job has no spans, and what shows more."""
+    if not job.get("started"):
+        what = f"job {job['job_id']} is {job['state']}, and no lane has computed it"
+        return f"{what}; follow it: cluster watch {job['job_id']}"
+    return (
+        f"no span of job {job['job_id']} is kept: they are for an hour, and those of jobs of milliseconds that a lane"
+        f" computed one after the other are one span of all; who computed it: cluster job {job['job_id']}"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _say(totals: dict[str, Any], stream: dict[str, Any], name: str) -> None:
+    running = f", {totals['open']} of them at work now" if totals["open"] else ""
+    leases, lanes, workers = (_counted(totals[f"{one}s"], one) for one in ("lease", "lane", "worker"))
+    show.say(
+        f"{leases} on {lanes} of {workers}{running}, {totals['busy_seconds']:.1f} s at work: {name}; open it in"
+        " https://ui.perfetto.dev"
+    )
+    if stream["resolution_seconds"]:
+        show.say(
+            f"the cluster had too many spans: those of a lane within {stream['resolution_seconds']:g} s are joined, and"
+            " the ones shared with other jobs are left out"
+        )

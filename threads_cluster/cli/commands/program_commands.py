@@ -1,0 +1,551 @@
+"""`cluster run`, `map`, `logs`, `units` and `submit command`: programs on the cluster's runners."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import figures, show
+from threads_cluster.cli import program_options as options
+from threads_cluster.cli.commands import artifact_commands
+from threads_cluster.cli.session import AsJson, Session
+
+if TYPE_CHECKING:
+    from threads_cluster.client.api import Json
+    from threads_cluster.client.programs import Program
+
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, beside what the program writes.")]
+Items: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE|A..B",
+                 help="One unit for each item: whole numbers A..B; the list in FILE.json; one JSON value per line of "
+                      "FILE.jsonl; else each line of FILE, even a blank one; - for stdin. Repeat the option to append "
+                      "more items. Unlike in parallel, several inputs are not combined."),
+]  # fmt: skip
+
+_RUN_EPILOG = """\b
+Examples:
+  cluster run -- python3 train.py --epochs 100
+  cluster run --gpus 1 --output 'model/*' -- python3 train.py
+  cluster run --no-files --shell 'nproc; free -m'
+  cluster run --python requirements.txt --timeout 3600 -- python3 fit.py
+  cluster run --on ssh -- python3 train.py
+
+\b
+The program starts in a copy of this folder, with an empty stdin. Only what changed since the last run is sent.
+It finds its place in CLUSTER_JOB_ID, CLUSTER_UNIT and CLUSTER_ATTEMPT, and no other variables of this shell than
+those of --env. Output that a terminal is shown may have gaps where it comes too fast; a file or pipe gets all.
+It needs a runner, as ./deploy-cluster.sh local --runner starts one, and a token with the scope run.
+
+\b
+Exit codes: those of the program, 128 and its number for a signal, and
+  124  --timeout was over
+  125  the cluster did not run it, or lost it; also bad options
+  130  Ctrl-C: the program was cancelled
+"""
+SUBMIT_EPILOG = """\b
+Examples:
+  cluster submit command --count 1000 --files . -- ./simulate --seed {unit}
+  cluster submit command --items names.txt --files . --output '*.png' -- ./draw {item}
+  cluster submit command --count 8 --shell 'sort "part-$CLUSTER_UNIT" | uniq -c'
+
+\b
+{unit} in the words of CMD is the unit's number, from 0 on, and {item} its item; with --shell, and in the program:
+CLUSTER_UNIT, CLUSTER_UNITS, CLUSTER_ITEM (a text as it is, else JSON), CLUSTER_ITEM_JSON, CLUSTER_ATTEMPT. There
+are no other placeholders, such as {} or {.}. With --shell, write "${CLUSTER_ITEM%.*}" instead. The JSON that a unit
+writes to the file CLUSTER_RESULT is its value.
+Then: cluster watch JOB, cluster units JOB, cluster logs JOB, cluster result JOB --fetch DIR.
+"""
+_MAP_EPILOG = """\b
+Examples:
+  cluster map simulation:mean 1..10000
+  cluster map simulation:mean --items cases.jsonl --python requirements.txt > means.jsonl
+
+\b
+Line N of the output is the value of item N, as JSON; null where the call failed, which stderr says.
+Exit codes: 0; 1 where a call failed; 130 after Ctrl-C, which cancels the job.
+"""
+_ATTACH_EPILOG = """\b
+Examples:
+  cluster attach JOB
+  cluster attach JOB --unit 17
+  cluster attach JOB -- nvidia-smi
+  echo 'ls -l; df -h .' | cluster attach JOB
+
+\b
+The shell starts in the program's folder, with its user, environment, GPUs and limits, and so with its secrets. It ends
+with the program, which never waits for it; what it leaves running ends with it. At a terminal all keys are the
+shell's; Enter, ~ and . leave it. It needs a token of the job's tenant with the scope run.
+
+\b
+Exit codes: those of the shell or CMD, 128 and its number for a signal, and
+  0    ~. left it
+  125  it could not begin, or the cluster ended it: with the program, for one
+"""
+#: Most units that failed that `map` names.
+_NAMED = 5
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("run", cls=options.OwnExitCodes, context_settings=options.BEFORE_PROGRAM, epilog=_RUN_EPILOG)(run)
+    app.command("map", epilog=_MAP_EPILOG)(map_items)
+    app.command()(logs)
+    app.command()(units)
+    app.command("attach", cls=options.BesideProgram, epilog=_ATTACH_EPILOG)(attach)
+
+
+# -- one unit ----------------------------------------------------------------------------------------------------------
+
+
+@options.takes(options.OUTPUT, options.SHELL, options.COMMON)
+def run(
+    ctx: typer.Context,
+    words: options.Words = None,
+    files: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder that is sent; default: the current one.")
+    ] = None,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Send no folder.")] = False,
+    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Try again where it fails.")] = 0,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's id and leave it running.")] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="ssh", help="Run it on the best host of cluster.yaml over SSH: docs/ssh.md."),
+    ] = None,
+    quiet: Quiet = False,
+    **given: Any,
+) -> None:
+    """Run a program on the cluster as if it ran here.
+
+    Its output comes as it is written, by stdout and stderr; the exit code is its own; Ctrl-C ends it. Files that match
+    --output are fetched into the folder at the end.
+    """
+    if no_files and files is not None:
+        raise typer.BadParameter("needs one of both, not --files and --no-files", param_hint="'--no-files'")
+    if on is not None:
+        _run_over_ssh(on, words, {**given, "retries": retries, "no_wait": no_wait}, files, no_files, quiet=quiet)
+    session: Session = ctx.find_root().obj
+    program = options.program(words, given, retries=retries)
+    folder = None if no_files else options.folder(files)
+    _warn_of_stdin()
+    job_id = _submitted(session, program, given, folder, quiet=quiet)["job_id"]
+    if no_wait:
+        _left(session, job_id, quiet=quiet)
+        return
+    from threads_cluster.cli import running
+
+    row, code = running.run(session, job_id)
+    if program.outputs:
+        _fetch(session, row, folder or Path.cwd(), quiet=quiet)
+    if code == _NOT_FOUND and isinstance(program.command, list) and len(program.command) == 1:
+        _explain_one_word(program.command[0])
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _run_over_ssh(
+    on: str, words: list[str] | None, given: dict[str, Any], files: Path | None, no_files: bool, *, quiet: bool
+) -> NoReturn:
+    from threads_cluster.ssh import running
+
+    if on != "ssh":
+        raise typer.BadParameter(f"must be ssh; without it, a runner of the cluster runs it; got {on!r}",
+                                 param_hint="'--on'")  # fmt: skip
+    _warn_of_stdin()
+    code = running.run(words, given, files=files, no_files=no_files, quiet=quiet)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+#: Exit code of a program that there is not.
+_NOT_FOUND = 127
+
+
+def _explain_one_word(word: str) -> None:
+    from threads_cluster.cli import running
+
+    if " " in word:
+        running.note(f"there is no program of that name; words without quotes: cluster run -- {word}")
+
+
+def _left(session: Session, job_id: str, *, quiet: bool) -> None:
+    show.line(job_id)
+    sys.stdout.flush()
+    _say_why_it_waits(session, job_id)
+    if not quiet:
+        show.say(f"see its output with: cluster logs {job_id} -f   stop it with: cluster cancel {job_id}")
+
+
+def _submitted(
+    session: Session, program: Program, given: dict[str, Any], folder: Path | None, *, quiet: bool = False, **units: Any
+) -> Json:
+    """Submit a program with its folder, which is said on stderr. A Ctrl-C meanwhile leaves nothing that runs."""
+    import uuid
+
+    def sent(answer: Json) -> None:
+        row, count = answer["artifact"], answer["sent_files"]
+        if not quiet:
+            what = f"{count:,} {'file' if count == 1 else 'files'}, {answer['sent_bytes']:,} bytes"
+            show.say(f"sent {what} of {row['files']:,} {'file' if row['files'] == 1 else 'files'}")
+
+    key = given.get("idempotency_key") or uuid.uuid4().hex
+    choices = options.choices(given) | {"idempotency_key": key}
+    with options.in_options(), artifact_commands.progress("sent", quiet=quiet or folder is None) as progress:
+        answer = session.cluster.programs.submit(
+            program, files=folder, exclude=given.get("exclude") or (), progress=progress, sent=sent, **units, **choices
+        )
+    for each in answer.get("notes", []):
+        show.say(f"note: {each}")
+    return answer
+
+
+def _fetch(session: Session, row: Mapping[str, Any], folder: Path, *, quiet: bool) -> None:
+    from threads_cluster.cli import running
+
+    answer = session.cluster.programs.fetch_unit(row, folder, replace=True)
+    if not quiet:
+        count = answer["fetched_files"]
+        running.note(f"fetched {count:,} {'file' if count == 1 else 'files'}, {figures.size(answer['fetched_bytes'])}")
+
+
+def _warn_of_stdin() -> None:
+    """Say that what is sent to stdin does not reach the program: it would read nothing, and not say why."""
+    if sys.stdin is None or sys.stdin.closed:
+        return
+    try:
+        number = sys.stdin.fileno()
+        mode = os.fstat(number).st_mode
+        given = stat.S_ISREG(mode) and os.fstat(number).st_size > 0
+        waiting = stat.S_ISFIFO(mode) and bool(select.select([number], [], [], 0)[0])
+    except (OSError, ValueError):
+        return
+    if given or (waiting and _has_bytes(number)):
+        show.say("note: stdin is not sent to the program; put what it reads into a file of the folder")
+
+
+def _has_bytes(number: int) -> bool:
+    """Return True for a pipe that holds something; one whose writer has gone can be read, too."""
+    import array
+    import fcntl
+    import termios
+
+    count = array.array("i", [0])
+    fcntl.ioctl(number, termios.FIONREAD, count)
+    return count[0] > 0
+
+
+# -- many units --------------------------------------------------------------------------------------------------------
+
+
+@options.takes(options.OUTPUT, options.SHELL, options.MANY, options.COMMON)
+def submit(
+    ctx: typer.Context,
+    words: options.Words = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="UNITS", help="Run it this often; default: once.")] = None,
+    items: Items = None,
+    files: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder, of which each unit gets a copy; default: none.")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(min=0, metavar="COUNT", help="Try a unit again that fails; default: 3 times.")
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")] = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Run a program many times: for each number, or each item of a list."""
+    from threads_cluster.cli.commands import submitting
+
+    if count is not None and items:
+        raise typer.BadParameter("needs one of both, not --count and --items", param_hint="'--items'")
+    if idempotency_key == "":
+        raise typer.BadParameter("must not be empty", param_hint="'--idempotency-key'")
+    session: Session = ctx.find_root().obj
+    program = options.program(words, given, retries=retries)
+    given["idempotency_key"] = idempotency_key
+    values = _read(items) if items else None
+    answer = _submitted(session, program, given, files, quiet=as_json, count=count, values=values)
+    if wait:
+        submitting.finish(session, answer["job_id"], as_json=as_json)
+    elif as_json:
+        submitting.accepted(answer, as_json=True)
+    else:
+        # The estimate knows the queue, and not whether any runner has what the job needs.
+        submitting.accepted(answer | {"estimated_wait_seconds": None}, as_json=False)
+        _say_why_it_waits(session, answer["job_id"])
+
+
+def _read(sources: Sequence[str]) -> list[Any]:
+    from threads_cluster.client import items
+
+    return items.read(sources)
+
+
+def _say_why_it_waits(session: Session, job_id: str) -> None:
+    from threads_cluster.cli import running
+
+    because = running.settled(session.cluster, job_id).get("waiting_because")
+    if because:
+        show.say(f"{job_id} waits: {because}")
+
+
+@options.takes(options.MANY, options.COMMON)
+def map_items(
+    ctx: typer.Context,
+    function: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="A function of a module of the folder.")],
+    numbers: Annotated[str | None, typer.Argument(metavar="A..B", help="Whole numbers, both ends included.")] = None,
+    items: Items = None,
+    files: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder that is sent; default: the current one.")
+    ] = None,
+    retries: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Call again where it fails.")] = 0,
+    quiet: Quiet = False,
+    **given: Any,
+) -> None:
+    """Call a Python function with each of many items.
+
+    Prints what it returns, a line of JSON each, in the order of the items. Each call has a fresh interpreter on a
+    runner, which imports the module from the folder; items and values are JSON.
+    """
+    from threads_cluster.client import programs
+
+    sources = [*([] if numbers is None else [numbers]), *(items or ())]
+    if not sources or (numbers is not None and items):
+        raise typer.BadParameter("needs items: A..B or --items FILE", param_hint="'A..B'")
+    session: Session = ctx.find_root().obj
+    words = programs.call_command(function)
+    program = options.program(words, given, retries=retries)
+    answer = _submitted(session, program, given, options.folder(files), quiet=quiet, values=_read(sources))
+    _print_values(session, answer["job_id"], quiet=quiet)
+
+
+def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
+    from threads_cluster.cli import running
+
+    programs = session.cluster.programs
+    count, failed, said = 0, 0, set[str]()
+    with running.ending_signals():
+        try:
+            if not quiet:
+                running.note(f"job {job_id}")
+            _say_why_it_waits(session, job_id)
+            for row in programs.finished(job_id):
+                show.json_line(programs.value(row) if row["state"] == "done" else None)
+                sys.stdout.flush()
+                count += 1
+                if row["state"] != "done":
+                    failed += 1
+                    if failed <= _NAMED:
+                        _say_failed(session, job_id, row, said)
+        except KeyboardInterrupt:
+            _cancel(session, job_id)
+        except OSError:
+            session.cluster.cancel(job_id)
+            raise
+    if failed > len(said):
+        running.note(f"{_failures(count, failed, said)}; all of them: cluster units {job_id} --state dead")
+    sys.exit(errors.JOB_FAILED if failed else 0)
+
+
+def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
+    """Say why a call failed, unless that was said of another one; `said` gets it."""
+    from threads_cluster.cli import running
+    from threads_cluster.client import programs
+
+    last = session.cluster.programs.last_line(row)
+    why = f"{programs.failure(row)}{f', {last}' if last else ''}"
+    if why not in said:
+        running.note(f"item {row['unit']} failed: {why}; its output: cluster logs {job_id} --unit {row['unit']}")
+    said.add(why)
+
+
+def _failures(count: int, failed: int, said: set[str]) -> str:
+    """Return how many calls failed, and how many of them are known to have failed alike."""
+    whole = f"all {failed:,} calls" if failed == count and failed > 1 else f"{failed:,} calls"
+    if len(said) > 1:
+        return f"{whole} failed"
+    return f"{whole} failed alike" if failed <= _NAMED else f"{whole} failed, the first {_NAMED} alike"
+
+
+def _cancel(session: Session, job_id: str) -> NoReturn:
+    from threads_cluster.cli import running
+
+    try:
+        running.cancel(session, job_id)
+        state = session.cluster.wait(job_id)["state"]
+    except KeyboardInterrupt:
+        raise running.Left(running.left(session, job_id)) from None
+    raise running.Left(f"{job_id} {state}; nothing of it runs any more")
+
+
+# -- what units wrote, and how they ended ------------------------------------------------------------------------------
+
+
+def logs(
+    ctx: typer.Context,
+    job_id: JobId,
+    unit: Annotated[
+        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: all of them, one after the other.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print what it writes as it comes; Ctrl-C leaves it running.")
+    ] = False,
+    stream: Annotated[
+        Literal["stdout", "stderr"] | None, typer.Option(metavar="stdout|stderr", help="Only this stream.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="To a terminal, too, as it is; else only colours and line ends take effect.")
+    ] = False,
+) -> None:
+    """Print what a program wrote.
+
+    Of much output the first 1 MiB and the last 8 MiB were kept.
+    """
+    from threads_cluster.cli import running
+
+    session: Session = ctx.find_root().obj
+    counts = session.cluster.programs.counts(job_id)
+    several = sum(counts.values()) > 1
+    if follow and several and unit is None:
+        error = errors.BadArgument(f"job {job_id} has {sum(counts.values()):,} units; one is followed at a time")
+        error.next = f"cluster logs {job_id} -f --unit NUMBER; those that run: cluster units {job_id} --state running"
+        raise error
+    if several and unit is None:
+        _print_all(session, job_id, stream, raw=raw)
+        return
+    try:
+        if not follow:
+            _require_log(session, job_id, unit or 0)
+        running.log(session, job_id, unit or 0, stream, follow=follow, raw=raw)
+    except KeyboardInterrupt:
+        raise running.Left(f"the job goes on; stop it with: cluster cancel {job_id}") from None
+
+
+def _print_all(session: Session, job_id: str, stream: str | None, *, raw: bool) -> None:
+    from threads_cluster.cli import running
+
+    none = True
+    for row in session.cluster.programs.units(job_id):
+        if row.get("artifact"):
+            none = False
+            show.line(f"==> unit {row['unit']} <==")
+            running.log(session, job_id, row["unit"], stream, follow=False, raw=raw)
+    if none:
+        show.say(f"no unit of {job_id} has ended with output yet; how far they are: cluster units {job_id}")
+
+
+def _require_log(session: Session, job_id: str, unit: int) -> None:
+    """Say why a unit has no output, where it has none."""
+    row = session.cluster.programs.unit(job_id, unit)
+    if row.get("artifact"):
+        return
+    if row["state"] in ("done", "dead"):
+        ended = "" if row["state"] == "done" else f" and failed: {row.get('error') or 'it did not run'}"
+        show.say(f"unit {unit} wrote nothing{ended}")
+        return
+    why = session.cluster.job(job_id).get("waiting_because") if row["state"] == "waiting" else None
+    error = errors.BadArgument(f"unit {unit} is {row['state']}{f': {why}' if why else ''}")
+    error.next = f"print its output as it comes with: cluster logs {job_id} -f --unit {unit}"
+    raise error
+
+
+def units(
+    ctx: typer.Context,
+    job_id: JobId,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only those that are waiting, running, done, retrying or dead.")
+    ] = None,
+    first: Annotated[int, typer.Option("--from", min=0, metavar="NUMBER", help="The first unit shown.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most units shown.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the units of a program.
+
+    Each with its state, exit code, time, attempts, worker, value and why it failed.
+    """
+    from itertools import islice
+
+    programs = ctx.obj.cluster.programs
+    rows = list(islice(programs.units(job_id, state=state, first=first), limit))
+    show.listing(rows, show.units, as_json=as_json, none="no such units")
+    if as_json:
+        return
+    counts = {name: count for name, count in programs.counts(job_id).items() if count}
+    show.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    if len(rows) == limit:
+        show.say(f"more with --from {rows[-1]['unit'] + 1} or --limit")
+
+
+def attach(
+    ctx: typer.Context,
+    job_id: JobId,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="CMD", help="Run this in the place of a shell.", show_default=False)
+    ] = None,
+    unit: Annotated[
+        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: the only one, or the one that runs.")
+    ] = None,
+    terminal: Annotated[
+        bool | None,
+        typer.Option("--tty/--no-tty", "-t/-T",
+                     help="Give it a terminal, or pipes; default: a terminal where this is one.", show_default=False),
+    ] = None,
+) -> None:  # fmt: skip
+    """Open a shell beside a program that runs."""
+    from threads_cluster.cli.commands import attaching
+
+    session: Session = ctx.find_root().obj
+    number = _only_unit(session, job_id) if unit is None else unit
+    sys.exit(attaching.attach(session, job_id, number, words, terminal=terminal))
+
+
+def _only_unit(session: Session, job_id: str) -> int:
+    """Return the unit that a shell is for where none is named: the only one, or the only one that runs."""
+    from itertools import islice
+
+    programs = session.cluster.programs
+    total = sum(programs.counts(job_id).values())
+    if total == 1:
+        return 0
+    running = list(islice(programs.units(job_id, state="running"), 2))
+    if len(running) == 1:
+        return int(running[0]["unit"])
+    error = errors.BadArgument(
+        f"job {job_id} has {total:,} units, of which {'several run' if running else 'none runs'}"
+    )
+    error.next = f"cluster attach {job_id} --unit NUMBER; those that run: cluster units {job_id} --state running"
+    raise error
+
+
+def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: bool) -> None:
+    """Fetch what the units of a job left so far, each into a folder of its own or all into one.
+
+    A folder that is made for it is not sent with the next program that runs from one around it.
+    """
+    from threads_cluster.client import trees
+
+    fresh = not folder.exists()
+    try:
+        answer = session.cluster.programs.fetch(job_id, folder, flat=flat)
+    finally:
+        if fresh:
+            trees.leave_out(folder)
+    if as_json:
+        show.json_line({"job_id": job_id, **answer})
+        return
+    count, size = answer["fetched_files"], figures.size(answer["fetched_bytes"])
+    show.line(f"{folder}: files of {answer['units']:,} units; fetched {count:,}, {size}")
+    if not answer["units"]:
+        show.say(f"no unit left files; see --output of: cluster submit command --help   and: cluster units {job_id}")

@@ -1,0 +1,179 @@
+"""`cluster schedule`: jobs and workflows that are submitted again and again, said in the words of `cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.commands import workflow_commands
+from threads_cluster.cli.session import AsJson, Session
+from threads_protocol import numbers
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Schedules: jobs and workflows that the cluster submits again and again.",
+)  # fmt: skip
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+_EXAMPLES = """\b
+Examples:
+  cluster schedule add sweep --every 1h -- submit collatz --start-number 1 --number-count 1e9
+  cluster schedule add nightly --cron "0 3 * * *" --timezone Europe/Berlin -- submit command --files . -- ./report.sh
+  cluster schedule add nightly --cron "0 3 * * *" -- workflow submit nightly.yaml
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def add(
+    ctx: typer.Context,
+    name: Name,
+    words: Annotated[
+        list[str], typer.Argument(metavar="-- submit KIND ...", help="As of: cluster submit, or workflow submit.")
+    ],
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="Between two runs: 30s, 15m, 1h, 7d.")] = None,
+    cron: Annotated[
+        str | None, typer.Option(metavar="TEXT", help='Minute, hour, day, month, day of week, as "0 3 * * *".')
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="In which --cron is read, as Europe/Berlin; default: UTC.")
+    ] = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Run also while the job of the run before has not ended.")
+    ] = False,
+    catch_up: Annotated[
+        str | None,
+        typer.Option(metavar="last|none", help="After an absence, make up for the last run that was missed, or none."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a schedule, and print its next five runs."""
+    if (every is None) == (cron is None):
+        raise typer.BadParameter("needs one of both: --every TIME or --cron TEXT", param_hint="'--every'")
+    if timezone is not None and cron is None:
+        raise typer.BadParameter("is that of --cron; --every counts seconds", param_hint="'--timezone'")
+    seconds = None if every is None else _seconds(every)
+    what = _submission(ctx.obj, words)
+    try:
+        row = ctx.obj.cluster.add_schedule(
+            name, **what, every_seconds=seconds, cron=cron, timezone=timezone, overlap=overlap, catch_up=catch_up
+        )
+    except errors.ApiError as error:
+        if "workflow" not in what:
+            raise
+        file = next(word for word in words[2:] if word == "-" or not word.startswith("-"))
+        workflow_commands.refuse(Path(file), error)
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']}  {row['type']}  {show.rhythm(row)}")
+    show.next_runs(row)
+
+
+def _seconds(text: str) -> int:
+    found = numbers.seconds(text)
+    if found is None:
+        raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--every'")
+    return found
+
+
+class _Read(Exception):
+    """The words were read, and this is what they would have submitted."""
+
+    def __init__(self, **what: Any) -> None:
+        super().__init__()
+        #: As add_schedule takes it: job, or workflow.
+        self.what = what
+
+
+def _submission(session: Session, words: list[str]) -> dict[str, Any]:
+    """Return what `cluster` with these words would submit. Its files are put."""
+    from threads_cluster.cli import main as cli
+    from threads_cluster.client import api
+
+    if words[0] != "submit" and words[:2] != ["workflow", "submit"]:
+        how = "-- submit collatz ... or -- workflow submit FILE"
+        raise typer.BadParameter(f"must begin with submit, as: {how}; got {words[0]!r}", param_hint="--")
+    if "--wait" in words[: words.index("--") if "--" in words else len(words)]:
+        raise typer.BadParameter("nobody waits for what is submitted later; leave it out", param_hint="'--wait'")
+
+    def read_it(kind: str, parameters: Mapping[str, Any] | None = None, **choices: Any) -> Any:
+        body = api.submission(kind, parameters, **{"idempotency_key": None, **choices})
+        body.pop("idempotency_key")
+        raise _Read(job=body)
+
+    def read_text(text: bytes, *, notify: str | None = None) -> Any:
+        if notify is not None:
+            why = "the workflow of a schedule names it in its text, as notify: URL; leave it out here"
+            raise typer.BadParameter(why, param_hint="'--notify'")
+        try:
+            raise _Read(workflow=text.decode())
+        except UnicodeDecodeError as error:
+            raise errors.BadArgument(
+                f"the workflow is no UTF-8: byte {error.start} is {text[error.start]:#04x}"
+            ) from None
+
+    reading = Session(session.stated_url)
+    reading.cluster.submit = read_it  # type: ignore[method-assign]
+    reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
+    try:
+        cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
+    except _Read as read:
+        return read.what
+    raise errors.BadArgument("these words submit nothing; see: cluster submit --help")
+
+
+@app.command("list")
+def list_schedules(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List schedules: when each runs next, and what became of its last run."""
+    none = "no schedules; add one with: cluster schedule add NAME --every 1h -- submit KIND ..."
+    show.listing(ctx.obj.cluster.schedules(tenant=tenant), show.schedules, as_json=as_json, none=none)
+
+
+@app.command("show")
+def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Show a schedule, what it submits and its next runs."""
+    row = ctx.obj.cluster.schedule(name, tenant=tenant)
+    show.json_line(row) if as_json else show.schedule(row)
+
+
+@app.command()
+def pause(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Let a schedule run no more until it is resumed."""
+    _turned(ctx.obj.cluster.pause_schedule(name, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def resume(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Let a paused schedule run again, from its next time on."""
+    _turned(ctx.obj.cluster.resume_schedule(name, tenant=tenant), as_json=as_json)
+
+
+def _turned(row: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} {row['state']}")
+    show.next_runs(row)
+
+
+@app.command("run-now")
+def run_now(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Submit the job or workflow of a schedule now, beside its times; prints its id."""
+    made = ctx.obj.cluster.run_schedule(name, tenant=tenant)
+    field = "job_id" if made.startswith("s-") else "workflow_id"
+    show.json_line({"name": name, field: made}) if as_json else show.line(made)
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Delete a schedule; what it has submitted goes on."""
+    ctx.obj.cluster.delete_schedule(name, tenant=tenant)
+    show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

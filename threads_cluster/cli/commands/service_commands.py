@@ -1,0 +1,394 @@
+"""`cluster serve`, `cluster services` and `cluster service`: engines that stay up, and models behind them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import model_files, show
+from threads_cluster.cli.commands import artifact_commands, engine_commands, program_commands
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
+)  # fmt: skip
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+EXAMPLES = """\b
+Examples:
+  cluster serve model.gguf --wait
+  cluster serve model.gguf --name chat --replicas 2 --context 8192 --gpus 1
+  cluster serve dask --replicas 4
+  cluster serve --engine http --name web -- python3 -m http.server {port} --bind {address}
+"""
+#: What names of services lack.
+_OTHERS = re.compile(r"[^a-z0-9]+")
+_MOST_NAME = 63
+_WHOLE_ID = re.compile(r"[0-9a-f]{64}")
+_SUFFIX, _GGUF = ".gguf", b"GGUF"
+_FETCHED = (
+    "to fetch a model: cluster model download NAME --source hf://ORG/REPO/FILE; to list those kept: cluster model list"
+)
+#: Engine without a model, which is a word for it.
+DASK = "dask"
+
+
+def serve(
+    ctx: typer.Context,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL|FILE|dask | -- CMD...", help="An artifact with the model, its file; or a program."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Default: from the model's name.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="ENGINE", help="Default: by the model's files; http for any program.")
+    ] = "",
+    replicas: Annotated[
+        int | None, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up; default: 1.")
+    ] = None,
+    context: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="Of prompt and answer together.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="Requests that a replica computes at once.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Another one of the engine's parameters."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="NUMBER", help="GPUs of each replica; default: none.")] = None,
+    gpu_memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that each of them must have.")] = None,
+    cpus: Annotated[float | None, typer.Option(metavar="NUMBER", help="CPUs of each replica.")] = None,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each; more of it ends it.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; see cluster hosts.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="Only on runners with this label.")] = None,
+    files: Annotated[
+        str | None, typer.Option(metavar="DIR|ARTIFACT", help="With --engine http: what is in the program's folder.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Longest that a request may take; default: 300.")
+    ] = None,
+    idle: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="After so long without a request it sleeps; the next one wakes it."),
+    ] = None,
+    autoscale: Annotated[
+        str | None, typer.Option(metavar="MIN:MAX", help="Scale it between these by the requests that there are.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(metavar="COUNT", help="With --autoscale: requests for a replica; default: 4.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the weights are more than any runner's memory.")
+    ] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="Let runners fetch gigabytes of packages, where the engine needs such.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a model, or a program, until it is stopped: it is asked at /v1 as OpenAI's API is.
+
+    A file is sent first; what the cluster has of it is not sent again.
+    """
+    if what == [DASK] and not engine and not Path(DASK).exists():
+        engine = DASK
+    model, given = _asked(what or [], engine, files)
+    name = name or _name(model or engine)
+    parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
+    requirements = {
+        "gpus": gpus, "gpu_memory_mib": gpu_memory, "cpus": cpus, "memory_mib": memory, "host": host,
+        "labels": label or None,
+    }  # fmt: skip
+    scaled = _autoscale(autoscale, target)
+    _check_there(model)
+    if not install and (large := engine or _weighty(ctx, model, gpus)):
+        engine_commands.agreed(ctx, large)
+    row = ctx.obj.cluster.services.serve(
+        name, engine, model=_sent(ctx, model, "" if engine == "http" else name, as_json=as_json), replicas=replicas,
+        parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
+        idle_seconds=idle, autoscale=scaled, force=force or None,
+    )  # fmt: skip
+    memory = row.get("asked", {}).get("memory")
+    if isinstance(memory, dict) and isinstance(memory.get("words"), str):
+        show.say(f"memory of a replica: {memory['words']}")
+    if wait:
+        row = _follow(ctx, row["name"])
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} {_state(row)}")
+    show.say(_how_asked(row["name"], row["engine"], ctx.obj.cluster.url))
+
+
+def _how_asked(name: str, engine: str, url: str) -> str:
+    if engine == DASK:
+        asked = f'it is asked from Python: with Cluster().dask(name="{name}") as client: ...'
+        return f"{asked}; its dashboard: cluster service open {name}; see: cluster services"
+    return f"it is asked at {url}/v1 with a token that has the scope infer; see: cluster services"
+
+
+def _autoscale(text: str | None, target: float | None) -> dict[str, Any] | None:
+    """Return the numbers between which a service is scaled, of a text MIN:MAX."""
+    if text is None:
+        if target is not None:
+            raise typer.BadParameter("needs --autoscale MIN:MAX", param_hint="'--target'")
+        return None
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise typer.BadParameter(f"must be MIN:MAX, such as 1:4; got {text!r}", param_hint="'--autoscale'")
+    return {"min": int(least), "max": int(most)} | ({} if target is None else {"target": target})
+
+
+def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
+    """Return the model or the files, and the parameters that the words are."""
+    if engine == "http":
+        if not words:
+            raise typer.BadParameter("a program is needed, behind --: -- ./server --port {port}", param_hint="CMD")
+        return files, {"command": list(words)}
+    if engine == DASK:
+        if words not in ([], [DASK]):
+            raise typer.BadParameter("the engine dask has none; leave it out", param_hint="MODEL")
+        return None, {}
+    if files is not None:
+        raise typer.BadParameter("is for --engine http; name the model as MODEL", param_hint="'--files'")
+    if len(words) != 1:
+        raise typer.BadParameter("one is needed: an artifact, or a file such as model.gguf", param_hint="MODEL")
+    return words[0], {}
+
+
+def _parameters(texts: Sequence[str]) -> dict[str, Any]:
+    """Return NAME=VALUE as names with their values: JSON where a value is some, else the text."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise typer.BadParameter(f"must be NAME=VALUE; got {text!r}", param_hint="'--parameter'")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _weighty(ctx: typer.Context, model: str | None, gpus: int | None) -> str:
+    """Return the engine that a model without one will have, as far as its packages matter; empty: a small one."""
+    if model is None:
+        return ""
+    paths = _paths(ctx, model)
+    if any(path.endswith(".gguf") for path in paths) or not any(path.endswith(".safetensors") for path in paths):
+        return ""
+    return "vllm" if gpus else "transformers"
+
+
+def _paths(ctx: typer.Context, model: str) -> list[str]:
+    """Return the files of a model, here or kept in the cluster; none where it may not be looked at."""
+    place = Path(model)
+    if place.exists():
+        return [path.name for path in place.rglob("*")] if place.is_dir() else [place.name]
+    try:
+        return [entry.path for entry in ctx.obj.cluster.artifacts.files(model)]
+    except errors.ApiError:  # that it is served will say what is wrong
+        return []
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _name(model: str) -> str:
+    """Return a name for the service of a model, by that of its file."""
+    found = _OTHERS.sub("-", Path(model).name.lower().removesuffix(".gguf")).strip("-")[:_MOST_NAME].strip("-")
+    if not found:
+        raise typer.BadParameter(f"is needed, since {model!r} gives none", param_hint="'--name'")
+    return found
+
+
+def _check_there(model: str | None) -> None:
+    """Raise BadArgument for what can be nothing but a file, and is not there or is another thing by its beginning."""
+    if model is None or not (model.endswith(".gguf") or "/" in model):
+        return
+    path = Path(model)
+    if not path.exists():
+        known = _FETCHED if path.suffix == _SUFFIX else "artifacts: cluster artifact list"
+        raise errors.BadArgument(f"there is no file {model}; {known}")
+    if path.is_file() and path.suffix == _SUFFIX:
+        _check_begins(path)
+
+
+def _check_begins(path: Path) -> None:
+    """Raise BadArgument for a file whose first bytes are not those of a model in GGUF."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_GGUF))
+    except OSError as error:
+        raise errors.BadArgument(f"{path} cannot be read: {error.strerror}") from None
+    if begins != _GGUF:
+        raise errors.BadArgument(
+            f"{path} is no model in GGUF: it begins with {begins!r} instead of {_GGUF!r}; it may be a "
+            "pointer of Git LFS, or a page instead of the file: fetch it again"
+        )
+
+
+def _sent(ctx: typer.Context, model: str | None, service: str, *, as_json: bool) -> str | None:
+    """Return the artifact of a model: one that there is, or the file or folder, which is sent.
+
+    It is called as the service is; without one it has no name.
+    """
+    if model is None or not Path(model).exists():
+        return model
+    if service:
+        return model_files.send(ctx.obj.cluster, Path(model), service, quiet=as_json)
+    with artifact_commands.progress("sent", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.put(Path(model), progress=progressing)
+    return str(answer["artifact"]["artifact_id"])
+
+
+def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
+    """Say how the replicas of a service become ready, and return it."""
+    said, row = "", dict[str, Any]()
+    try:
+        for row in ctx.obj.cluster.services.follow(name):
+            because = next((one["because"] for one in row["running"] if one.get("because")), None)
+            line = f"{_state(row)}{f': {because}' if because else ''}"
+            if line != said:
+                show.say(line)
+            said = line
+    except KeyboardInterrupt:
+        show.say(f"it goes on; stop it with: cluster service stop {name}")
+        raise typer.Exit(errors.INTERRUPTED) from None
+    return row
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    ready, wanted = row["ready"], row["replicas"]
+    if ready > wanted:
+        return f"{row['state']}, {ready} ready and {wanted} wanted"
+    return f"{row['state']}, {ready} of {wanted} ready"
+
+
+def services(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List services with their replicas, and why one is not ready."""
+    none = "no services; serve one with: cluster serve model.gguf"
+    show.listing(ctx.obj.cluster.services.list(tenant=tenant), _table, as_json=as_json, none=none)
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("service", "engine", "replica", "state", "runner", "requests", "because")
+    lines: list[list[Any]] = []
+    for row in several:
+        head = [row["name"], row["engine"]]
+        lines += [
+            [*head, one["job_id"], one["state"], one["worker"], one["requests"], one["because"]]
+            for one in row["running"]
+        ] or [[*head, None, row["state"], None, None, _why(row)]]
+    show.rows(columns, lines)
+
+
+def _why(row: Mapping[str, Any]) -> str | None:
+    """Return why a service has no replica."""
+    if row["state"] == "asleep":
+        return "the next request to it starts one"
+    if not row["last_failure"]:
+        return None
+    next_start = f"; the next one begins at {row['next_start']}" if row["next_start"] else ""
+    return f"the last one died: {row['last_failure']}{next_start}{_log_of(row)}"
+
+
+def _log_of(row: Mapping[str, Any]) -> str:
+    """Return the command that shows what a replica wrote."""
+    return f"; see: cluster service logs {row['name']}"
+
+
+@app.command("show")
+def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Show a service: how it is, what it has served lately, and its replicas."""
+    row = ctx.obj.cluster.services.get(name, tenant=tenant)
+    if as_json:
+        show.json_line(row)
+        return
+    lately = row.get("last_minute") or {}
+    show.pairs({
+        "service": name, "engine": row["engine"], "model": _model(row["model"]), "state": _state(row),
+        "created": row["created"], "requests now": row["requests"], "in the last minute": lately.get("requests"),
+        "last death": row["last_failure"] and f"{row['last_failure']}{_log_of(row)}",
+    })  # fmt: skip
+    _table([row])
+    show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))
+
+
+def _model(model: str | None) -> str | None:
+    """Return a model as it was named; of an artifact's whole id the beginning, by which it is found as well."""
+    return model[: artifact_commands.DIGITS] if model and _WHOLE_ID.fullmatch(model) else model
+
+
+@app.command("open")
+def open_page(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Print a link to its page for browsers, such as Dask's dashboard; it lets in whoever follows it, as you."""
+    link = ctx.obj.cluster.services.open(name, tenant=tenant)
+    if as_json:
+        show.json_line(link)
+        return
+    show.line(link["url"])
+    if link["seconds"]:
+        show.say(f"it can be followed for {link['seconds'] // 60} minutes, and shows the page for 12 hours")
+
+
+@app.command()
+def scale(
+    ctx: typer.Context, name: Name,
+    replicas: Annotated[int, typer.Argument(min=0, metavar="COUNT", help="Replicas that are kept up.")],
+    tenant: Tenant = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Keep another number of replicas; this starts one that was stopped."""
+    _said(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def restart(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Replace all replicas, one after the other; this starts a service that was stopped."""
+    _said(ctx.obj.cluster.services.restart(name, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """End all replicas, once the requests that they have are answered."""
+    _said(ctx.obj.cluster.services.stop(name, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Delete a service; its replicas end as those of one that is stopped."""
+    ctx.obj.cluster.services.delete(name, tenant=tenant)
+    show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
+
+
+@app.command()
+def logs(
+    ctx: typer.Context, name: Name,
+    replica: Annotated[
+        str | None, typer.Option(metavar="JOB", help="A replica; default: the oldest, else the last one that died.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what it writes as it comes.")] = False,
+    tenant: Tenant = None,
+) -> None:  # fmt: skip
+    """Print what a replica writes, or what the last one that died wrote."""
+    row = ctx.obj.cluster.services.get(name, tenant=tenant)
+    running = [one["job_id"] for one in row["running"] if one["worker"]]
+    job = replica or next(iter(running), None) or row.get("last_dead_job_id")
+    if job is None:
+        raise errors.BadArgument(f"no replica of {name} has begun; see: cluster services")
+    program_commands.logs(ctx, job, follow=follow)
+
+
+def _said(row: Mapping[str, Any], *, as_json: bool) -> None:
+    show.json_line(row) if as_json else show.line(f"{row['name']} {_state(row)}")

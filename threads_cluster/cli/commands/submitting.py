@@ -1,0 +1,258 @@
+"""`cluster submit KIND`: a command for each kind, its flags made from the kind's schema."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from threads_cluster import errors
+from threads_cluster.cli import figures, program_options, show
+from threads_cluster.cli.commands import program_commands
+from threads_cluster.cli.session import Session, as_json_option
+
+# What takes long to import is imported where it is used, so that help and completion come at once.
+if TYPE_CHECKING:
+    from threads_cluster.cli import options
+    from threads_cluster.client.api import Json
+
+PARAMETERS = "parameters_file"
+#: Characters that a file of parameters may have; the API takes less.
+_LONGEST_FILE = 16 << 20
+_COMMON: dict[str, Any] = {
+    PARAMETERS: Annotated[
+        str | None,
+        typer.Option("--parameters", metavar="FILE", help="JSON object of parameters, - for stdin; flags win over it."),
+    ],
+    "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
+    "device": Annotated[str | None, typer.Option(metavar="gpu|any|cpu", help="Where it must run; default: any.")],
+    "gpu_preferred": Annotated[
+        bool, typer.Option("--gpu-preferred", help="On a GPU while one lives and is not slower to begin.")
+    ],
+    "idempotency_key": Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
+    ],
+    "max_running": Annotated[
+        int | None, typer.Option(min=1, metavar="LANES", help="Most lanes that compute it at once.")
+    ],
+    "timeout": Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Fail it this long after it started; pauses do not count.")
+    ],
+    "hold": Annotated[
+        bool, typer.Option("--hold", help="Where a cap of its tenant refuses it: queue it until there is room.")
+    ],
+    "notify": Annotated[
+        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+    ],
+    **program_options.ORDER,
+    "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
+    "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
+}
+
+
+class Kinds(TyperGroup):
+    """The kinds of the cluster, or of this checkout while no cluster answers; asked for once a run of a command."""
+
+    _of: Session | None = None
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._load(ctx)
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _OWN:
+            return _OWN[cmd_name]()
+        self._load(ctx)
+        return self.commands.get(cmd_name)
+
+    def _load(self, ctx: Any) -> None:
+        session: Session = ctx.find_root().obj
+        if self._of is session:
+            return
+        app = typer.Typer(rich_markup_mode=None)
+        app.callback()(lambda: None)
+        kinds = session.kinds()
+        if not kinds and session.missing:
+            raise session.missing
+        for kind in kinds:
+            with usable(session, kind):
+                app.command(kind["type"], help=_help(kind))(command(kind))
+        group = typer.main.get_command(app)
+        self.commands, self._of = dict(group.commands), session  # type: ignore[attr-defined]
+
+
+def _programs() -> Any:
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(
+        "command", cls=program_options.WithProgram, context_settings=program_options.BEFORE_PROGRAM,
+        epilog=program_commands.SUBMIT_EPILOG,
+    )(program_commands.submit)  # fmt: skip
+    return typer.main.get_command(app)
+
+
+#: Kinds whose commands are more than their schema.
+_OWN = {"command": _programs}
+
+
+@contextmanager
+def usable(session: Session, kind: Json) -> Iterator[None]:
+    """Turns what a schema makes of us that is none into UnexpectedAnswer."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        reason = f"the schema of {kind['type']} cannot be read: {type(error).__name__}"
+        raise errors.UnexpectedAnswer(session.cluster.url, reason) from error
+
+
+def _help(kind: Json) -> str:
+    return (
+        f"{kind['summary']}\n\nIntegers may be written 1000000, 1_000_000, 1e6, 2^20 or 2^89-1; any size stays exact."
+    )
+
+
+def command(kind: Json) -> Any:
+    """A function with one argument for each parameter of the kind, as typer reads it."""
+    from threads_cluster.cli import options
+
+    flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
+
+    def call(**given: Any) -> None:
+        ctx = given.pop("ctx")
+        options = {name: given.pop(name) for name in _COMMON}
+        session: Session = ctx.find_root().obj
+        with usable(session, kind):
+            values = parameters(flags, given, options.pop(PARAMETERS))
+        submit(session, kind["type"], values, **options)
+
+    empty = inspect.Parameter.empty
+    arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
+    arguments += [(flag.name, _annotation(flag), None) for flag in flags]
+    arguments += [(name, kept, False if kept.__origin__ is bool else None) for name, kept in _COMMON.items()]
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, annotation, default in arguments
+        ]
+    )
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _is_taken(flag: options.Flag) -> bool:
+    """A parameter named like a flag of every submit can still be given in --parameters."""
+    return flag.name in _COMMON or flag.name in ("ctx", "help", "json", "parameters") or not flag.name.isidentifier()
+
+
+def _annotation(flag: options.Flag) -> Any:
+    if flag.is_switch:
+        both = f"{flag.option}/--no-{flag.option.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(both, help=flag.help(), show_default=False)]
+    return Annotated[str | None, typer.Option(flag.option, metavar=flag.label(), help=flag.help(), show_default=False)]
+
+
+def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
+    """Return the values of the file, overridden by those of the flags. BadParameter names the flag."""
+    from threads_cluster.cli import options
+
+    values = _from_file(file) if file else {}
+    for flag in flags:
+        value = given.get(flag.name)
+        if value is None:
+            continue
+        try:
+            values[flag.name] = value if isinstance(value, bool) else flag.read(value)
+        except options.BadValue as error:
+            raise typer.BadParameter(str(error), param_hint=f"'{flag.option}'") from None
+    missing = [flag.option for flag in flags if flag.required and flag.name not in values]
+    if missing:
+        raise typer.BadParameter("needed", param_hint=" ".join(missing))
+    return values
+
+
+def _from_file(file: str) -> Json:
+    from threads_cluster.cli import options
+
+    hint = "'--parameters'"
+    try:
+        values = options.parse_json(_text(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=hint) from None
+    except options.BadValue as error:
+        raise typer.BadParameter(f"{file} {error}", param_hint=hint) from None
+    if not isinstance(values, dict):
+        raise typer.BadParameter(f"{file} holds no JSON object", param_hint=hint)
+    return values
+
+
+def _text(file: str) -> str:
+    """Read the file, - for stdin; OSError when it is closed, or longer than any cluster takes."""
+    if file == "-" and sys.stdin is None:
+        raise OSError("stdin is closed")
+    with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
+        text = source.read(_LONGEST_FILE + 1)
+    if len(text) > _LONGEST_FILE:
+        raise OSError(f"it has over {_LONGEST_FILE >> 20} MiB")
+    return text
+
+
+def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
+    """Submits and, when asked, waits; says on stderr how to go on."""
+    options["gpu_preferred"] = options["gpu_preferred"] or None
+    options["hold"] = options["hold"] or None
+    options["timeout_seconds"] = options.pop("timeout", None)
+    session.check(kind, parameters)
+    answer = session.cluster.submit(kind, parameters, **options)
+    for note in answer["notes"]:
+        show.say(f"note: {note}")
+    if wait:
+        finish(session, answer["job_id"], as_json=as_json)
+        return
+    accepted(answer, as_json=as_json)
+
+
+def accepted(answer: Json, *, as_json: bool) -> None:
+    """Print what a submission was answered with, and how to go on."""
+    if as_json:
+        show.json_line(answer)
+        return
+    show.line(answer["job_id"])
+    sys.stdout.flush()
+    if answer["status"] == "skipped":
+        show.say(
+            f"skipped: a job that it comes after failed or was cancelled; see: cluster relations {answer['job_id']}"
+        )
+        return
+    show.say(f"{answer['status']}{_starts(answer)}; watch it with: cluster watch {answer['job_id']}")
+
+
+def _starts(answer: Json) -> str:
+    seconds = answer.get("estimated_wait_seconds")
+    if seconds is None:
+        return ""
+    return ", starts at once" if seconds < 1 else f", starts in about {figures.duration(seconds)}"
+
+
+def finish(session: Session, job_id: str, *, as_json: bool) -> None:
+    """Waits, prints the result, and ends the command with the job's exit code."""
+    from threads_cluster.cli import watching
+
+    if not as_json:
+        show.say(f"job {job_id}")
+    job = watching.until_end(session, job_id, quiet=as_json)
+    answer = session.cluster.result(job_id) if job["state"] == "done" else None
+    if as_json:
+        show.json_line(job | ({"result": answer["result"]} if answer else {}))
+    else:
+        show.say(show.ended_line(job))
+        if answer:
+            show.result(answer)
+    if watching.exit_code(job):
+        if job["type"] in _OWN and not as_json:
+            show.say(f"units that failed: cluster units {job_id} --state dead   what they wrote: cluster logs {job_id}")
+        raise typer.Exit(errors.JOB_FAILED)

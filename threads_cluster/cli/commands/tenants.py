@@ -1,0 +1,140 @@
+"""`cluster tenant`: who shares the cluster, by which weight and within which caps."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Show and change tenants: their weights and caps. Changes need the scope admin.",
+)  # fmt: skip
+
+#: Bytes of a unit of sizes.
+_SIZES = {
+    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+
+
+def _units(text: str) -> dict[str, int]:
+    """Return what `collatz=1e9,thread=1e6` says, and no caps for `none`."""
+    from threads_cluster.cli import options
+
+    if text == "none":
+        return {}
+    pairs = [item.partition("=") for item in text.split(",")]
+    caps = {kind: options.integer(number) for kind, _, number in pairs}
+    if len(caps) < len(pairs) or not all(kind and isinstance(most, int) and most > 0 for kind, most in caps.items()):
+        raise typer.BadParameter(f"must be KIND=NUMBER,KIND=NUMBER as collatz=1e9, or none; got {text!r}")
+    return {kind: int(most) for kind, most in caps.items() if most}
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes that 1GB, 512MiB or 1000000 are."""
+    match = re.fullmatch(r"([0-9_]+(?:\.[0-9]{1,3})?)\s*([A-Za-z]*)", text)
+    if not match or match[2] not in _SIZES:
+        raise typer.BadParameter(f"must be a size as 1GB, 512MiB or 1000000, 0 for any; got {text!r}")
+    whole, _, part = match[1].partition(".")
+    return (int(whole) * 1000 + int((part or "0").ljust(3, "0"))) * _SIZES[match[2]] // 1000
+
+
+def _labels(text: str) -> frozenset[str]:
+    """Return the labels of `trusted,eu`, and none for `none`."""
+    labels = [] if text == "none" else [label.strip() for label in text.split(",")]
+    if not all(labels):
+        raise typer.BadParameter(f"must be labels with commas between as trusted,eu, or none; got {text!r}")
+    return frozenset(labels)
+
+
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
+Weight: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, metavar="NUMBER", help="Its share of the lanes, relative to other tenants'.")
+]
+Lanes: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, metavar="NUMBER", help="Most lanes that compute its jobs at once; 0: any number.")
+]
+Jobs: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, metavar="NUMBER", help="Most of its jobs that wait or run at once; 0: any number.")
+]
+Units: TypeAlias = Annotated[
+    dict[str, int] | None,
+    typer.Option(
+        "--max-units", "--units", parser=_units, metavar="KIND=NUMBER,...",
+        help="Most units a day (UTC) by kind, all that are capped: collatz=1e9; none: any number.",
+    ),
+]  # fmt: skip
+GpuSeconds: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-gpu-seconds", "--gpu-seconds", min=0, metavar="NUMBER",
+                 help="Most seconds of GPUs a day (UTC); 0: any number."),
+]  # fmt: skip
+StoredBytes: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-stored-bytes", "--stored-bytes", parser=_bytes, metavar="SIZE",
+                 help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number."),
+]  # fmt: skip
+
+Requires: TypeAlias = Annotated[
+    frozenset[str] | None,
+    typer.Option("--requires", parser=_labels, metavar="LABEL,...",
+                 help="Labels that a host must have, all of them, to compute its jobs; none: any host may."),
+]  # fmt: skip
+
+
+@app.command("list")
+def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List tenants with their weights, caps and use. An admin sees all, others their own."""
+    show.listing(ctx.obj.cluster.tenants(), show.tenants, as_json=as_json)
+
+
+@app.command()
+def create(
+    ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
+    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
+    requires: Requires = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Register a tenant. From the first one on, lanes are shared by weight."""
+    if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
+        raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
+    _put(ctx, {"tenant": name}, named, as_json)
+
+
+@app.command("set")
+def change(
+    ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
+    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
+    requires: Requires = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Change a tenant's weight, caps and required labels. What is not named stays."""
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
+    _put(ctx, ctx.obj.cluster.tenant(name), named, as_json)
+
+
+def _named(weight: int | None, *caps: int | dict[str, int] | frozenset[str] | None) -> dict[str, Any]:
+    names = ("weight", "max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes", "requires")
+    return {name: value for name, value in zip(names, (weight, *caps), strict=True) if value is not None}
+
+
+def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_json: bool) -> None:
+    """Write a tenant: what is named, else what is known, 0 and nothing being no cap."""
+    names = ("max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
+    wanted = {name: named.get(name, known.get(name)) or None for name in names}
+    weight = named.get("weight") or known.get("weight", 1)
+    requires = sorted(named["requires"]) if "requires" in named else None
+    row = ctx.obj.cluster.put_tenant(known["tenant"], weight=weight, requires=requires, **wanted)
+    show.json_line(row) if as_json else show.tenants([row])
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name) -> None:
+    """Forget a tenant. None of its jobs may wait or run."""
+    ctx.obj.cluster.delete_tenant(name)
+    show.line(f"{name} deleted")

@@ -1,0 +1,88 @@
+"""`cluster webhook`: messages to URLs when jobs and workflows end, those that could not be delivered, their key."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import AsJson, Session
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Webhooks: what was sent to the URLs of --notify, and what could not be.",
+)  # fmt: skip
+
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")
+]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most deliveries shown.")]
+
+
+@app.command("list")
+def list_deliveries(
+    ctx: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only those that are pending, delivered or dead.")
+    ] = None,
+    limit: Limit = 20,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """List deliveries, the latest first: pending ones, those of the last day, and those given up in the last week."""
+    _listing(ctx.obj, state, limit, tenant, as_json=as_json)
+
+
+@app.command()
+def dead(ctx: typer.Context, limit: Limit = 20, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List deliveries that were given up. To try one again: cluster webhook retry ID"""
+    _listing(ctx.obj, "dead", limit, tenant, as_json=as_json)
+
+
+def _listing(session: Session, state: str | None, limit: int, tenant: str | None, *, as_json: bool) -> None:
+    answer = session.cluster.webhooks(state, limit, tenant=tenant)
+    none = f"no deliveries{f' that are {state}' if state else '; a job or a workflow has one with --notify URL'}"
+    show.listing(answer["deliveries"], show.webhooks, as_json=as_json, none=none)
+    if not as_json and len(answer["deliveries"]) == limit:
+        show.say(f"the latest {limit}; more with --limit")
+    if not as_json and state is None and answer["counts"].get("dead"):
+        show.say(f"{answer['counts']['dead']} were given up: cluster webhook dead")
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    delivery_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids; see cluster webhook dead.")],
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try deliveries again, at once."""
+    for delivery_id in delivery_ids:
+        row = ctx.obj.cluster.retry_webhook(delivery_id, tenant=tenant)
+        show.json_line(row) if as_json else show.line(f"{row['id']} {row['state']}")
+
+
+@app.command("test")
+def try_receiver(
+    ctx: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to send it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Send a signed message of the type webhook.test to a URL, once, and say what came of it."""
+    outcome = ctx.obj.cluster.test_webhook(url)
+    said = outcome["error"] or f"the receiver answered {outcome['status']}"
+    if as_json:
+        show.json_line(outcome)
+    else:
+        show.line(f"{'delivered' if outcome['delivered'] else 'not delivered'}: {said}, {outcome['seconds']:.2f} s")
+    if not outcome["delivered"]:
+        raise typer.Exit(errors.JOB_FAILED)
+
+
+@app.command()
+def key(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Print the key with which webhooks are signed, for those who verify them; the audit log notes it."""
+    text = ctx.obj.cluster.webhook_key(tenant=tenant)
+    show.json_line({"key": text}) if as_json else show.line(text)

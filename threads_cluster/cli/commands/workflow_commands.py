@@ -1,0 +1,297 @@
+"""`cluster workflow`: graphs of actions, submitted, followed, approved, cancelled and retried."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeAlias
+
+import typer
+
+from threads_cluster import errors
+from threads_cluster.cli import show
+from threads_cluster.cli.session import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.",
+)  # fmt: skip
+
+Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
+File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
+
+#: Bytes of a text at most; the API's bound.
+MAX_BYTES = 4 << 20
+#: Actions of a workflow that `status` lists without being asked; problems that are shown.
+_LISTED, _PROBLEMS = 40, 20
+#: States in the order in which they are shown; those of which people want to know the actions.
+_ORDER = (
+    "done", "running", "finishing", "queued", "blocked", "approval", "waiting", "paused", "failed", "cancelling",
+    "cancelled", "skipped",
+)  # fmt: skip
+_NOTABLE = frozenset({"running", "finishing", "approval", "failed", "cancelled", "paused", "cancelling"})
+
+
+@app.command()
+def submit(
+    ctx: typer.Context, file: File,
+    wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
+    notify: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL that is sent a signed POST when it has ended.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Submit a workflow. With --wait: exit code 1 unless all of it is done; Ctrl-C leaves it running."""
+    try:
+        row = ctx.obj.cluster.workflows.submit(_text(file), notify=notify)
+    except errors.ApiError as error:
+        refuse(file, error)
+    if not wait:
+        show.json_line(row) if as_json else show.line(row["workflow_id"])
+        if not as_json:
+            show.say(f"{_actions(row['total'])}; follow it with: cluster workflow status {row['workflow_id']} --wait")
+        return
+    show.say(f"workflow {row['workflow_id']}: {_actions(row['total'])}")
+    follow(ctx, row["workflow_id"], as_json=as_json)
+
+
+@app.command()
+def validate(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
+    """Say all that is wrong with a workflow, as FILE:LINE:COLUMN; nothing is submitted."""
+    found = ctx.obj.cluster.workflows.validate(_text(file))
+    if as_json:
+        show.json_line(found)
+    elif found["valid"]:
+        show.line(f"{found['name']}: {_actions(found['actions'])} in {found['layers']} layers, valid")
+        _print_problems(file, found["notes"], len(found["notes"]) + found.get("more", 0))
+    else:
+        _print_problems(file, found["problems"], len(found["problems"]) + found.get("more", 0))
+    if not found["valid"]:
+        raise typer.Exit(errors.REFUSED)
+
+
+@app.command()
+def status(
+    ctx: typer.Context, workflow: Id,
+    actions: Annotated[bool, typer.Option("--actions", help="List all actions, however many there are.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Show a workflow: its layers, its actions, what failed and what waits for a person."""
+    if wait:
+        follow(ctx, workflow, as_json=as_json)
+    course = ctx.obj.cluster.workflows.get(workflow)
+    if as_json:
+        show.json_line(course)
+        return
+    show.pairs({
+        "name": course["name"], "workflow": course["workflow_id"], "state": course["state"],
+        "created": course["created"], "ended": course["ended"], "attempt": course["attempt"],
+        "actions": _counted(course["counts"]), "waits for": course.get("waiting_because"), "error": course.get("error"),
+        "services": ", ".join(course["services"]), "notifies": course.get("notify"),
+    })  # fmt: skip
+    _print_layers(course["actions"])
+    _print_actions(course, everything=actions)
+    _say_what_stays(course)
+
+
+@app.command("list")
+def list_workflows(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most workflows shown, newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List workflows, newest first."""
+    rows = list(ctx.obj.cluster.workflows.list(limit))
+    show.listing(rows, _table, as_json=as_json, none="no workflows; submit one with: cluster workflow submit FILE")
+
+
+@app.command()
+def cancel(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
+    """Cancel a workflow and its jobs. What is done stays; retry goes on from there."""
+    _acted(ctx.obj.cluster.workflows.cancel(workflow), as_json=as_json)
+
+
+@app.command()
+def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
+    """Let a workflow that failed or was cancelled go on from what failed; what is done stays."""
+    row = ctx.obj.cluster.workflows.retry(workflow)
+    for note in row.get("notes", []):
+        show.say(note)
+    _acted(row, as_json=as_json)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context, workflow: Id,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for a person.")],
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let an action that waits for a person be done."""
+    row = ctx.obj.cluster.workflows.approve(workflow, action)
+    show.json_line(row) if as_json else show.line(f"{action} approved")
+
+
+@app.command()
+def delete(ctx: typer.Context, workflow: Id) -> None:
+    """Forget a workflow that has ended; its jobs stay until they expire."""
+    ctx.obj.cluster.workflows.delete(workflow)
+    show.line(f"{workflow} deleted")
+
+
+def _text(file: Path) -> bytes:
+    try:
+        source = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+        with source:
+            text = source.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise errors.BadArgument(f"{file} cannot be read: {error.strerror}") from None
+    if len(text) > MAX_BYTES:
+        raise errors.BadArgument(f"{file} has over {MAX_BYTES} bytes; a workflow has at most that many")
+    return text
+
+
+def refuse(file: Path, error: errors.ApiError) -> NoReturn:
+    """Print all that is wrong with a workflow, and end; raise the error where it is about something else."""
+    problems = error.problem.get("problems")
+    if not isinstance(problems, list) or not problems:
+        raise error
+    more = error.problem.get("more")
+    _print_problems(file, problems, len(problems) + (more if isinstance(more, int) else 0), to_stderr=True)
+    raise typer.Exit(errors.REFUSED)
+
+
+def _print_problems(file: Path, problems: Sequence[Any], total: int, *, to_stderr: bool = False) -> None:
+    """Print complaints as compilers do, so that editors find the place."""
+    write = show.say if to_stderr else show.line
+    for one in problems[:_PROBLEMS]:
+        row = one if isinstance(one, Mapping) else {}
+        of = ": ".join(str(part) for part in (row.get("action"), row.get("field")) if part)
+        write(f"{file}:{row.get('line')}:{row.get('column')}: {f'{of}: ' if of else ''}{row.get('detail')}")
+    if total > _PROBLEMS:
+        show.say(f"and {total - _PROBLEMS} more")
+
+
+def begun(ctx: typer.Context, row: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+    """Print the workflow that does what was asked for, and see `followed`."""
+    show.json_line(row) if as_json else show.line(row["task_id"])
+    followed(ctx, row["task_id"], wait=wait, as_json=as_json)
+
+
+def followed(ctx: typer.Context, workflow: str, *, wait: bool, as_json: bool) -> None:
+    """Follow a workflow to its end if that is asked for; else say how."""
+    if wait:
+        follow(ctx, workflow, as_json=as_json)
+    elif not as_json:
+        show.say(f"follow it: cluster workflow status {workflow} --wait")
+
+
+def follow(ctx: typer.Context, workflow: str, *, as_json: bool) -> NoReturn:
+    """Say how a workflow goes until it has ended, and end with its exit code."""
+    said, course = "", {}
+    try:
+        for course in ctx.obj.cluster.workflows.follow(workflow):
+            line = f"{course['state']}: {_counted(_states(course['actions']))}"
+            if line != said and course["state"] not in ("done", "failed", "cancelled"):
+                show.say(line)
+                for action in _waiting_for_people(course["actions"]):
+                    show.say(f"next: cluster workflow approve {workflow} {action}")
+            said = line
+    except KeyboardInterrupt:
+        show.say(f"it goes on; follow it with: cluster workflow status {workflow} --wait")
+        raise typer.Exit(errors.INTERRUPTED) from None
+    if as_json:
+        show.json_line(course)
+    else:
+        show.line(f"{course['name']} {course['state']}: {_counted(_states(course['actions']))}")
+        if course["state"] != "done":
+            _print_actions(course, everything=False)
+            _say_what_stays(course)
+            show.say(f"next: cluster workflow retry {workflow}")
+    raise typer.Exit(0 if course["state"] == "done" else errors.JOB_FAILED)
+
+
+def _say_what_stays(course: Mapping[str, Any]) -> None:
+    """Say which services of a workflow that did not end well hold memory and GPUs still."""
+    if course["state"] in ("failed", "cancelled"):
+        for name in course["services"]:
+            show.say(f"service {name} stays; to end it: cluster service delete {name}")
+
+
+def _waiting_for_people(actions: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [action["action_id"] for action in actions if action["state"] == "approval"]
+
+
+def _states(actions: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    return Counter(action["state"] for action in actions)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    known = sorted(counts.items(), key=lambda pair: (_ORDER.index(pair[0]) if pair[0] in _ORDER else 99, pair[0]))
+    return ", ".join(f"{count} {state}" for state, count in known if count)
+
+
+def _actions(count: int) -> str:
+    return "1 action" if count == 1 else f"{count} actions"
+
+
+def layers(actions: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the actions by the length of the longest path to each; they come after those that they wait for."""
+    depth: dict[str, int] = {}
+    by_depth: list[list[Mapping[str, Any]]] = []
+    for action in actions:
+        before = (*action["dependencies"], *action["after_any"])
+        at = depth[action["action_id"]] = 1 + max((depth.get(name, 0) for name in before), default=0)
+        while len(by_depth) < at:
+            by_depth.append([])
+        by_depth[at - 1].append(action)
+    return by_depth
+
+
+def _print_layers(actions: Sequence[Mapping[str, Any]]) -> None:
+    by_depth = layers(actions)
+    if len(by_depth) < 2:
+        return
+    show.line("")
+    first, last = 12, 3
+    lines = [(number, len(layer), _counted(_states(layer))) for number, layer in enumerate(by_depth, 1)]
+    shown = lines if len(lines) <= first + last + 2 else [*lines[:first], *lines[-last:]]
+    show.rows(("layer", "actions", "states"), shown)
+    if len(shown) < len(lines):
+        show.say(f"{len(lines) - len(shown)} layers between are not shown; --json has all")
+
+
+def _print_actions(course: Mapping[str, Any], *, everything: bool) -> None:
+    actions = course["actions"]
+    chosen = actions if everything or len(actions) <= _LISTED else [a for a in actions if a["state"] in _NOTABLE]
+    if not chosen:
+        return
+    show.line("")
+    most = len(chosen) if everything else _LISTED
+    show.rows(("action", "type", "state", "job", "why"), [_row(action) for action in chosen[:most]])
+    if len(chosen) > most or len(chosen) < len(actions):
+        show.say(f"all actions: cluster workflow status {course['workflow_id']} --actions")
+
+
+def _row(action: Mapping[str, Any]) -> tuple[Any, ...]:
+    items, progress = action.get("items"), action.get("progress")
+    state = action["state"]
+    if items and items["total"]:
+        state = f"{state} {items['done']}/{items['total']}"
+    elif state == "running" and progress is not None:
+        state = f"{state} {progress:.0%}"
+    why = action.get("error") or action.get("waiting_because")
+    return (action["action_id"], action["action_type"], state, action.get("job_id"), why)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> None:
+    show.rows(
+        ("workflow", "name", "state", "actions", "created"),
+        [(row["workflow_id"], row["name"], row["state"], _counted(row["counts"]), row["created"]) for row in rows],
+    )
+
+
+def _acted(row: Mapping[str, Any], *, as_json: bool) -> None:
+    show.json_line(row) if as_json else show.line(f"{row['workflow_id']} {row['state']}")

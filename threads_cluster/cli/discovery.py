@@ -1,0 +1,128 @@
+"""Clusters that announce themselves on this network by mDNS. What is heard can be anybody's: it is shown, not used."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, TypeAlias
+
+import typer
+
+from threads_cluster.cli import show
+from threads_cluster.cli.session import as_json_option
+from threads_cluster.errors import ClientError, Misconfigured
+from threads_cluster.terminal import visible
+
+Json: TypeAlias = dict[str, Any]
+
+#: What coordinators announce, as RFC 6763 names it.
+TYPE = "_threads-cluster._tcp.local."
+#: Announcements that are looked at, and characters of a text in one.
+_MOST, _LONGEST = 200, 64
+#: Seconds for which all that are not whole are asked for the rest, one after the other, and one of them.
+_REST_SECONDS, _EACH_SECONDS = 2.0, 0.5
+
+AsJson: TypeAlias = as_json_option("For programs: JSON, one cluster a line.")  # type: ignore[valid-type]
+
+
+class NoDiscovery(Misconfigured):
+    """The package for mDNS is not installed."""
+
+    next = "pip install 'threads-cluster[discovery]', or in this checkout: pip install -r requirements/discovery.txt"
+
+
+def discover(
+    ctx: typer.Context,
+    seconds: float = typer.Option(3.0, min=0.1, max=60.0, metavar="TIME", help="Seconds for which it listens."),
+    as_json: AsJson = False,
+) -> None:
+    """List clusters that announce themselves on this network: those that listen for other machines."""
+    found = clusters(seconds)
+    none = f"nothing was heard in {seconds:g} s; a cluster announces itself where BIND is open: docs/hosts.md"
+    show.listing(found, _table, as_json=as_json, none=none)
+    if found and not as_json:
+        show.say(f"anybody can announce anything: look twice before you log in with: cluster login {found[0]['url']}")
+
+
+def _table(rows: Sequence[Json]) -> None:
+    columns = ("cluster", "name", "version", "token", "addresses")
+    show.rows(columns, [
+        [row["url"], row["name"], row["version"], "needed" if row["token_needed"] else "", " ".join(row["addresses"])]
+        for row in rows
+    ])  # fmt: skip
+
+
+def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]:
+    """Return what announced itself within a time: `{url, name, version, token_needed, addresses, port}`, by url.
+
+    `interfaces`: addresses of this machine at which it listens; empty: all. NoDiscovery without the package for it,
+    ClientError where no network takes part in mDNS.
+    """
+    try:
+        from zeroconf import DNSQuestionType, InterfaceChoice, ServiceBrowser, Zeroconf
+    except ImportError:
+        raise NoDiscovery("clusters cannot be looked for: the package zeroconf is not installed") from None
+    try:
+        network = Zeroconf(interfaces=list(interfaces) or InterfaceChoice.All)
+    except OSError as error:
+        raise ClientError(f"clusters cannot be looked for: {error}") from None
+    try:
+        heard = Listener()
+        # An answer to one asker alone would reach any of the programs of this machine that listen at this port.
+        ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
+        time.sleep(seconds)
+        until = time.monotonic() + _REST_SECONDS
+        rows = [row for name in sorted(heard.names)[:_MOST] if (row := read_row(network, name, until))]
+    finally:
+        network.close()
+    return sorted(rows, key=lambda row: str(row["url"]))
+
+
+class Listener:
+    """Names that were announced and not taken back."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def change(self, *, name: str, state_change: Enum, **_more: Any) -> None:
+        """Take one announcement; called by a thread of zeroconf, which names the arguments."""
+        if state_change.name == "Removed":
+            self.names.discard(name)
+        elif len(self.names) < _MOST:
+            self.names.add(name)
+
+
+def read_row(network: Any, name: str, until: float) -> Json | None:
+    """Return one announcement, asked for until then at most; None for what is no address."""
+    from zeroconf import DNSQuestionType, Error, ServiceInfo
+
+    try:
+        info = ServiceInfo(TYPE, name)
+        left = min(_EACH_SECONDS, until - time.monotonic())
+        whole = info.load_from_cache(network)
+        if not (whole or (left > 0 and info.request(network, 1000 * left, DNSQuestionType.QM))):
+            return None
+    except Error:  # it is no name
+        return None
+    addresses = sorted(info.parsed_addresses(), key=_nearness)
+    if not addresses or not 0 < (info.port or 0) < 65536:
+        return None
+    facts = {key.decode(errors="replace"): _text(value) for key, value in info.properties.items()}
+    host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+    return {
+        "url": f"{'https' if facts.get('tls') == '1' else 'http'}://{host}:{info.port}",
+        "name": visible(name.removesuffix(f".{TYPE}"), _LONGEST), "version": facts.get("version", ""),
+        "token_needed": facts.get("token") != "0", "addresses": addresses, "port": info.port,
+    }  # fmt: skip
+
+
+def _text(value: bytes | None) -> str:
+    return visible((value or b"").decode(errors="replace"), _LONGEST)
+
+
+def _nearness(address: str) -> tuple[bool, bool, str]:
+    """Return what orders addresses: IPv4 before IPv6, those of a network before those of one link."""
+    parsed = ipaddress.ip_address(address)
+    return parsed.version == 6, parsed.is_link_local, address

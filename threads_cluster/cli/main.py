@@ -1,0 +1,624 @@
+"""The `cluster` command: data on stdout, chatter on stderr, exit codes that scripts can use."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeAlias
+
+import typer
+from typer.core import TyperGroup
+
+from threads_cluster import errors, terminal
+from threads_cluster.cli import discovery, show
+from threads_cluster.cli.commands import (
+    access,
+    artifact_commands,
+    data_commands,
+    engine_commands,
+    metric_commands,
+    model_commands,
+    profile_commands,
+    program_commands,
+    queue_commands,
+    schedules,
+    secrets,
+    service_commands,
+    tenants,
+    webhooks,
+    workflow_commands,
+)
+from threads_cluster.cli.commands.submitting import Kinds
+from threads_cluster.cli.session import AsJson, Session
+from threads_cluster.ssh import commands as ssh_commands
+
+_EPILOG = """\b
+Exit codes:
+  0    it worked; with --wait or watch: the job is done
+  1    the job failed or was cancelled; audit: the log was altered
+  2    bad usage or settings, or the cluster refused the request
+  3    no cluster answers, it has trouble of its own, or its answer makes no sense
+  4    the output could not be written
+  70   a fault of this command
+  130  Ctrl-C; what was submitted goes on
+  141  whoever read the output has gone, as in: cluster jobs | head -1
+
+\b
+--json prints one object on one line; jobs, workers, kinds and watch print one line for each thing.
+The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set,
+else the token of: cluster login, else that of the local cluster in this checkout.
+"""
+
+
+#: The session of the command that runs: Typer keeps the context of one that was interrupted to itself.
+_sessions: list[Session] = []
+
+_FIRST = ("submit", "run", "map", "logs", "units")
+
+
+class InOrder(TyperGroup):
+    """Help lists what submits and shows programs first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_FIRST, *(name for name in self.commands if name not in _FIRST)]
+
+
+app = typer.Typer(
+    name="cluster", help="Submit jobs to a cluster and watch them.", epilog=_EPILOG, no_args_is_help=True,
+    rich_markup_mode=None, add_completion=True, pretty_exceptions_enable=False,
+    cls=InOrder, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+)  # fmt: skip
+app.add_typer(tenants.app, name="tenant")
+app.add_typer(
+    typer.Typer(cls=Kinds, no_args_is_help=True, rich_markup_mode=None),
+    name="submit", help="Submit a job; each kind has its own flags.", subcommand_metavar="KIND [FLAGS]...",
+    epilog="cluster submit KIND --help lists the flags of a kind.",
+)  # fmt: skip
+
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+
+
+@app.callback()
+def connect(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
+) -> None:
+    # A schedule's words are read within the session of its own command.
+    ctx.obj = ctx.obj or Session(url)
+    ctx.call_on_close(ctx.obj.close)
+    _sessions[:] = [ctx.obj]
+
+
+@app.command()
+def status(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show workers, jobs, queues and speed in numbers."""
+    cluster = ctx.obj.cluster
+    summary = cluster.status()
+    if as_json:
+        show.json_line(summary)
+        return
+    show.status(summary, cluster.url)
+    if not summary["workers"]["live"]:
+        show.say("no worker lives, so jobs wait; see: cluster workers, and the workers' logs")
+    elif not any(summary["jobs"].values()):
+        show.say(_FIRST_JOB)
+
+
+_FIRST_JOB = "no jobs yet; try: cluster submit collatz --start-number 1 --number-count 1000000 --wait"
+
+
+@app.command()
+def jobs(
+    ctx: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only jobs in this state, such as running or failed.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--type", metavar="KIND", help="Only jobs of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most jobs shown, newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first."""
+    rows = list(ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit))
+    none = "no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB
+    show.listing(rows, show.jobs, as_json=as_json, none=none)
+    if len(rows) == limit and not as_json:
+        show.say(f"the newest {limit}; more with --limit")
+
+
+@app.command()
+def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Show a job: its state, why it waits, who computed it."""
+    row = ctx.obj.cluster.job(job_id)
+    show.json_line(row) if as_json else show.job(row)
+
+
+@app.command()
+def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """List the jobs that a job comes after, those that wait for it, and those skipped because of it."""
+    row = ctx.obj.cluster.relations(job_id)
+    if as_json:
+        show.json_line(row)
+    elif row["parents"] or row["children"] or row["skipped"]:
+        show.relations(row)
+    else:
+        show.say(f"{job_id} comes after no other job, and none waits for it")
+
+
+@app.command()
+def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Watch a job until it ends; Ctrl-C leaves it running."""
+    from threads_cluster.cli import watching
+
+    if as_json:
+        job = _print_events(ctx.obj.cluster, job_id)
+    else:
+        job = watching.until_end(ctx.obj, job_id, soon=True)
+        show.say(show.ended_line(job))
+        if job["state"] == "done":
+            show.say(f"see its result with: cluster result {job_id}")
+    raise typer.Exit(watching.exit_code(job))
+
+
+def _print_events(cluster: Any, job_id: str) -> dict[str, Any]:
+    from threads_cluster.cli import watching
+
+    event: dict[str, Any] = {}
+    try:
+        for event in cluster.events(job_id):
+            show.json_line(event)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise watching.Interrupted(watching.goes_on(job_id)) from None
+    return event
+
+
+@app.command()
+def result(
+    ctx: typer.Context,
+    job_id: JobId,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table of the result as CSV: the first, or that of --table.")
+    ] = False,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Print what is committed so far, of a job that has not ended.")
+    ] = False,
+    trace: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option(metavar="FILE", help="Write one replica of a thread job here, for Perfetto."),
+    ] = None,
+    replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="The replica that --trace writes.")] = 0,
+    fetch: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Fetch what programs left into this folder: that of unit 3 into DIR/3."),
+    ] = None,
+    flat: Annotated[bool, typer.Option("--flat", help="With --fetch: what all units left into DIR itself.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the result of a job, or fetch what its programs left."""
+    from threads_cluster.client import answers
+
+    if fetch is not None:
+        program_commands.fetch(ctx.obj, job_id, fetch, flat=flat, as_json=as_json)
+        return
+
+    if trace is not None:
+        answer = ctx.obj.cluster.ask(job_id, "trace", replica=replica)
+        json.dump(answers.checked(answers.Trace, answer, ctx.obj.cluster.url), trace)
+        show.say(f"replica {replica}: {trace.name}; open it in https://ui.perfetto.dev")
+        return
+    answer = ctx.obj.cluster.result(job_id, partial=partial)
+    if as_json:
+        show.json_line(answer)
+    elif as_csv or table:
+        _print_csv(answer["result"], table)
+    else:
+        show.result(answer)
+
+
+def _print_csv(value: Any, name: str | None) -> None:
+    from threads_cluster.cli import tables
+
+    try:
+        table, others = tables.picked(value, name)
+    except LookupError as error:
+        raise typer.BadParameter(str(error.args[0]), param_hint="'--table'") from None
+    sys.stdout.write(tables.as_csv(table))
+    if others and name is None:
+        show.say(f"that was {table.name}; with --table: {', '.join(others)}")
+
+
+JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB", help="Ids of jobs.")]
+Hold: TypeAlias = Annotated[
+    bool, typer.Option("--hold", help="Where a cap of the tenant refuses a job: keep it queued until there is room.")
+]
+
+
+def _each(what: str, done: str, *, holds: bool) -> Callable[..., None]:
+    """A command that does one thing to each of several jobs; the first refusal ends with its exit code."""
+
+    def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
+        _act_on(ctx.obj, job_ids, getattr(ctx.obj.cluster, what), done, as_json)
+
+    def act_or_hold(ctx: typer.Context, job_ids: JobIds, hold: Hold = False, as_json: AsJson = False) -> None:
+        call = getattr(ctx.obj.cluster, what)
+        _act_on(ctx.obj, job_ids, lambda job_id: call(job_id, hold=hold), done, as_json)
+
+    return act_or_hold if holds else act
+
+
+def _act_on(session: Session, job_ids: list[str], call: Callable[[str], Any], done: str, as_json: bool) -> NoReturn:
+    worst = 0
+    for job_id in job_ids:
+        try:
+            after = call(job_id)
+        except (errors.ApiError, errors.BadArgument) as error:
+            worst = worst or _complain(error)
+            continue
+        after = {"job_id": job_id, "state": done} if after is None else after
+        _acted(after, as_json=as_json)
+    raise typer.Exit(worst)
+
+
+def _acted(job: dict[str, Any], *, as_json: bool) -> None:
+    show.json_line(job) if as_json else show.line(f"{job['job_id']} {job['state']}")
+
+
+for _name, _done, _help in (
+    ("cancel", "cancelled", "Stop jobs. What is computed is kept; retry goes on from there."),
+    ("pause", "paused", "Stop jobs until they are resumed."),
+    ("resume", "queued", "Let paused jobs go on."),
+    ("retry", "queued", "Let failed or cancelled jobs go on where they stopped, and what was skipped because of them."),
+    ("delete", "deleted", "Forget jobs that have ended, with their results, or that are blocked."),
+):
+    app.command(_name, help=_help)(_each(_name, _done, holds=_name in ("resume", "retry")))
+
+
+@app.command()
+def dead(
+    ctx: typer.Context,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's id; without it, all jobs.")] = None,
+    retry: Annotated[
+        int | None, typer.Option(min=0, metavar="FIRST", help="Compute the range again that begins at this unit.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List units that were given up, with their errors. To try all of a job again: cluster retry JOB"""
+    if retry is not None:
+        if job_id is None:
+            raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
+        _acted(ctx.obj.cluster.retry_dead(job_id, retry), as_json=as_json)
+        return
+    show.listing(ctx.obj.cluster.dead(job_id), show.dead, as_json=as_json, none="no unit was given up")
+
+
+@app.command()
+def ask(
+    ctx: typer.Context,
+    job_id: JobId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What its kind answers; see cluster kinds.")],
+    choices: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the question takes, such as replica=3.")
+    ] = None,
+    output: Annotated[typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write the answer here.")] = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table of the answer as CSV: the first, or that of --table.")
+    ] = False,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
+) -> None:
+    """Ask a worker about a job, and print its answer as JSON."""
+    answer = ctx.obj.cluster.ask(job_id, question, **_choices(choices or []))
+    if output is not None:
+        json.dump(answer, output)
+        show.say(f"{question}: {output.name}")
+    elif as_csv or table:
+        _print_csv(answer, table)
+    else:
+        show.json_line(answer)
+
+
+def _choices(texts: list[str]) -> dict[str, str]:
+    """Return the values by name of NAME=VALUE texts."""
+    pairs = [text.partition("=") for text in texts]
+    wrong = [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not (name and equals)]
+    if wrong:
+        raise typer.BadParameter(f"must have the form NAME=VALUE; got {wrong[0]!r}", param_hint="'NAME=VALUE'")
+    return {name: value for name, _, value in pairs}
+
+
+@app.command()
+def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List workers, those lost within the hour too."""
+    rows = ctx.obj.cluster.workers()
+    none = "no workers; start a local cluster with: ./deploy-cluster.sh local"
+    show.listing(rows, show.workers, as_json=as_json, none=none)
+
+
+@app.command()
+def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List machines by what their workers do there. Another one joins by: ./deploy-cluster.sh invite"""
+    none = "no hosts; start a local cluster with: ./deploy-cluster.sh local"
+    show.listing(ctx.obj.cluster.hosts(), show.hosts, as_json=as_json, none=none)
+
+
+@app.command()
+def host(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name; see cluster hosts.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one machine: its load, disks, clock, versions, workers and GPUs."""
+    row = ctx.obj.cluster.host(name)
+    show.json_line(row) if as_json else show.host(row)
+
+
+@app.command()
+def mark(
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of job; see cluster kinds.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, such as verified for collatz.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show how far finished jobs have proved something. What counts is what they cover without a gap."""
+    proved = ctx.obj.cluster.mark(kind, name)
+    show.json_line(proved) if as_json else show.mark(proved)
+
+
+@app.command()
+def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show how far the Collatz map is verified. The same as: cluster mark collatz verified"""
+    mark(ctx, "collatz", "verified", as_json)
+
+
+@app.command()
+def drain(
+    ctx: typer.Context,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The worker's id; see cluster workers.")],
+    off: Annotated[bool, typer.Option("--off", help="Let it take work again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a worker finish what it holds and take nothing new."""
+    answer = ctx.obj.cluster.drain(worker, on=not off)
+    if as_json:
+        show.json_line(answer)
+    else:
+        show.line(f"{worker} takes work again" if off else f"{worker} drains; back with: cluster drain {worker} --off")
+
+
+@app.command()
+def usage(
+    ctx: typer.Context,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=400, metavar="COUNT", help="Days back from today.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Show what tenants used, by day. An admin sees all tenants, others their own."""
+    rows = ctx.obj.cluster.usage(tenant=tenant, days=days)
+    show.listing(rows, show.usage, as_json=as_json, none="nothing was used in these days")
+
+
+@app.command()
+def audit(
+    ctx: typer.Context,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Verify this AUDIT_FILE.")] = None,
+    after: Annotated[
+        int | None, typer.Option(min=0, metavar="NUMBER", help="Only entries with higher numbers.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most entries shown.")] = 50,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify all entries that the cluster keeps, or those of FILE.")
+    ] = False,
+    head: Annotated[
+        str, typer.Option(metavar="HASH", help="Verify also that the log has this hash of an earlier verification.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List who changed what, and which calls were denied.
+
+    With FILE, --verify or --head: verify instead that the log is as it was written.
+    """
+    from threads_cluster.cli.commands import auditing
+
+    if file or verify or head:
+        auditing.verify(ctx.obj, file, head.lower(), as_json=as_json)
+    else:
+        auditing.listing(ctx.obj, after, limit, as_json=as_json)
+
+
+@app.command()
+def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List the kinds of jobs. With --json: the schemas of their parameters, too."""
+    rows = ctx.obj.cluster.kinds()
+    show.listing(rows, show.kinds, as_json=as_json)
+    if not as_json:
+        show.say("flags of a kind: cluster submit KIND --help")
+
+
+@app.command()
+def version(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Print the version of the cluster that answers."""
+    text = ctx.obj.cluster.version()
+    show.json_line({"version": text}) if as_json else show.line(text)
+
+
+program_commands.add(app)
+app.add_typer(artifact_commands.app, name="artifact")
+app.add_typer(workflow_commands.app, name="workflow")
+app.add_typer(access.tokens, name="token")
+app.add_typer(secrets.app, name="secret")
+app.add_typer(queue_commands.app, name="queue")
+app.add_typer(schedules.app, name="schedule")
+app.add_typer(webhooks.app, name="webhook")
+app.add_typer(profile_commands.app, name="profile")
+app.add_typer(model_commands.app, name="model")
+app.add_typer(data_commands.app, name="data")
+app.add_typer(engine_commands.app, name="engine")
+app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
+app.command()(service_commands.services)
+app.add_typer(service_commands.app, name="service")
+app.command(epilog=ssh_commands.EPILOG)(ssh_commands.health)
+app.command()(ssh_commands.up)
+app.command()(ssh_commands.down)
+app.command()(discovery.discover)
+app.command()(metric_commands.metrics)
+app.command()(access.login)
+app.command()(access.logout)
+
+
+#: What the API advises, in the words of the command line.
+_ADVICE = {
+    "GET /api/jobs": "cluster jobs",
+    "GET /api/workers": "cluster workers",
+    "GET /api/workflows": "cluster workflow list",
+    "GET /api/job-types": "cluster kinds",
+    "GET /api/tenants": "cluster tenant list",
+    "PUT /api/tenants/": "cluster tenant create ",
+    "GET /api/secrets": "cluster secret list",
+    "GET /api/schedules": "cluster schedule list",
+    "GET /api/profiles": "cluster profile list",
+    "GET /api/hosts": "cluster hosts",
+    "GET /api/services": "cluster services",
+    "GET /api/v1/models": "cluster model list",
+    "GET /api/v1/data": "cluster data list",
+    "GET /api/webhooks": "cluster webhook list",
+    "GET /api/tokens": "cluster token list",
+    "With hold ": "With --hold ",
+    "partial=true": "--partial",
+}
+
+
+#: Fields that are no flag of that name, in the words of the command line.
+_WORDS = {
+    "action_id": "ACTION",
+    "delivery_id": "ID",
+    "every_seconds": "--every",
+    "model_name": "MODEL",
+    "name": "NAME",
+    "token_id": "ID",
+    "url": "URL",
+    "workflow_id": "WORKFLOW",
+}
+
+
+def _complain(error: errors.ClientError) -> int:
+    """Says what went wrong in the words of the command line; the exit code."""
+    from threads_cluster.cli import options
+
+    text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
+    field = getattr(error, "field", None)
+    if field and text.startswith(f"{field}:"):
+        # An item of a list is named like the list.
+        named = re.sub(r"\.\d+$", "", field)
+        text = _WORDS.get(named, options.option_name(named)) + text.removeprefix(field)
+    for theirs, ours in _ADVICE.items():
+        text = text.replace(theirs, ours)
+    show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")
+    if error.next:
+        show.say(f"next: {error.next}")
+    return error.exit_code
+
+
+class Fault(errors.ClientError):
+    """An error that nobody expected. Named by its place alone: its text can hold anything, also a token."""
+
+    exit_code = errors.FAULT
+    next = "please report it, with the command and its version: cluster version"
+
+    def __init__(self, error: BaseException) -> None:
+        places = traceback.extract_tb(error.__traceback__)
+        place = f"{places[-1].filename}:{places[-1].lineno}" if places else "an unknown place"
+        super().__init__(f"a fault of this command: {type(error).__name__} at {place}")
+
+
+class Usage(errors.ClientError):
+    """Arguments that the command does not take."""
+
+    exit_code = errors.REFUSED
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.format_message().removesuffix("."))
+        self.next = f"see {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
+
+
+class Unwritten(errors.ClientError):
+    """The output could not be written."""
+
+    exit_code = errors.UNWRITTEN
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the output could not be written: {error.strerror or error}")
+
+
+class Unusable(errors.ClientError):
+    """A file or folder that cannot be opened."""
+
+    exit_code = errors.REFUSED
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"{error.filename} cannot be used: {error.strerror or error}")
+
+
+def _understood(error: Exception) -> errors.ClientError:
+    if isinstance(error, errors.ClientError):
+        return error
+    if hasattr(error, "format_message"):
+        return Usage(error)
+    if isinstance(error, OSError):  # those of the network, and of most files, have become others
+        return Unwritten(error) if error.filename is None else Unusable(error)
+    if isinstance(error, RecursionError):
+        return errors.ClientError("the cluster's answer is nested too deeply to be shown; --json prints it")
+    return Fault(error)
+
+
+@cache
+def commands() -> Any:
+    """Return all commands, as click has them. Making them takes longer than what most of them do."""
+    return typer.main.get_command(app)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Runs a command to its last written byte; the exit code."""
+    terminal.prepare()
+    ended = commands()(arguments, prog_name="cluster", standalone_mode=False)
+    sys.stdout.flush()
+    if ended == errors.INTERRUPTED:  # Typer has caught it
+        raise KeyboardInterrupt
+    return ended if isinstance(ended, int) else 0
+
+
+def _outcome(arguments: list[str] | None) -> int:
+    """The exit code. Whatever goes wrong is said in one line, and in a second one what to do."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        submitted = any(session.submitted for session in _sessions)
+        show.say("interrupted; what was submitted goes on" if submitted else "interrupted")
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        return errors.PIPE_CLOSED
+    except SystemExit as ended:
+        # Typer's own answer to a closed pipe; else that of completion.
+        gone = isinstance(ended.__context__, BrokenPipeError)
+        return errors.PIPE_CLOSED if gone else int(ended.code or 0)
+    except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            return errors.REFUSED
+        return _complain(_understood(error))
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """The entry point: runs a command and exits."""
+    code = _outcome(arguments)
+    if code in (errors.UNWRITTEN, errors.PIPE_CLOSED):
+        terminal.discard(sys.stdout)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Command line flags made from a kind's JSON Schema, and exact values read back from their text."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from threads_cluster.client import bodies
+from threads_protocol import numbers
+
+Schema: TypeAlias = Mapping[str, Any]
+
+#: Branches of one parameter's schema that are followed.
+_BRANCHES = 1000
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+#: After a label: several of these, separated by commas.
+_MORE = "[,...]"
+_INTEGER = re.compile(
+    r"(?P<whole>[+-]?[0-9][0-9_]*)"
+    r"(?:(?:(?P<ten>[eE])(?P<zeros>[0-9]+)|(?:\^|\*\*)(?P<power>[0-9]+))(?P<more>[+-][0-9]{1,18})?)?"
+)
+
+
+class BadValue(ValueError):
+    """The text is no value of the flag's type; says what is."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One parameter of a kind as an option of the command."""
+
+    name: str
+    schema: Schema
+    #: All alternatives of the schema with references resolved; null left out.
+    options: tuple[Schema, ...]
+    nullable: bool
+    required: bool
+
+    @property
+    def option(self) -> str:
+        return option_name(self.name)
+
+    @property
+    def is_switch(self) -> bool:
+        return [option.get("type") for option in self.options] == ["boolean"]
+
+    def label(self) -> str:
+        """Return the word that stands for the value in the help."""
+        labels = list(dict.fromkeys(_label(option) for option in self.options))
+        return "|".join(label for label in labels if label + _MORE not in labels) or "VALUE"
+
+    def help(self) -> str:
+        """Description, unit, default and bounds on one line."""
+        facts = ["required"] if self.required else self._default()
+        facts += [*self._bounds(), *self._shapes()]
+        said = str(self.schema.get("description", "")).strip()
+        unit = self.schema.get("unit")
+        said = f"{said} ({unit})" if unit else said
+        return f"{said}  [{'; '.join(facts)}]".strip() if facts else said
+
+    def read(self, text: str) -> Any:
+        """The value as it travels; BadValue says what would be valid."""
+        if text == "null" and self.nullable:
+            return None
+        return _read(text, self.options)
+
+    def _default(self) -> list[str]:
+        default = self.schema.get("default")
+        if default is None or self.is_switch:
+            return []
+        return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
+
+    def _shapes(self) -> list[str]:
+        """The fields of JSON objects, by alternative."""
+        shapes = [_shape(option) for option in self.options if option.get("properties")]
+        return [" or ".join(shapes)] if shapes else []
+
+    def _bounds(self) -> list[str]:
+        inner = (each for option in self.options for each in option.get("options", ()))
+        for schema in (self.schema, *self.options, *inner):
+            low = schema.get("minimum", schema.get("exclusiveMinimum"))
+            high = schema.get("maximum", schema.get("exclusiveMaximum"))
+            if low is not None or high is not None:
+                return [_range(low, high)]
+        return []
+
+
+def _shape(option: Schema) -> str:
+    """{distribution: fixed, children}"""
+    properties = option.get("properties", {})
+    fields = (f"{name}: {inner['const']}" if "const" in inner else name for name, inner in properties.items())
+    return "{" + ", ".join(fields) + "}"
+
+
+def option_name(parameter: str) -> str:
+    """`number_count` -> `--number-count`"""
+    return "--" + parameter.replace("_", "-")
+
+
+def flags(schema: Schema) -> list[Flag]:
+    """One flag for each property of an object schema, in its order."""
+    required = set(schema.get("required", ()))
+    return [_flag(name, node, schema, name in required) for name, node in schema.get("properties", {}).items()]
+
+
+def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
+    schemas = tuple(_alternatives(node, root, iter(range(_BRANCHES))))
+    options = tuple(option for option in schemas if option.get("type") != "null")
+    said = next((option["description"] for option in (node, *options) if option.get("description")), "")
+    return Flag(name, {**node, "description": said}, options, len(options) < len(schemas), required)
+
+
+def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[Schema]:
+    """The schemas a value may follow: references resolved, anyOf, oneOf and allOf opened, bounds handed down.
+
+    ValueError when there are more branches than `left`.
+    """
+    if next(left, None) is None:
+        raise ValueError("the schema branches too often")
+    if "$ref" in node:
+        step: Any = root
+        for part in str(node["$ref"]).removeprefix("#/").split("/"):
+            step = step[part]
+        yield from _alternatives(step, root, left)
+        return
+    inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
+    bounds = {name: node[name] for name in _BOUNDS if name in node}
+    for option in inner:
+        yield from ({**bounds, **inner} for inner in _alternatives(option, root, left))
+    if not inner:
+        items = node.get("items")
+        yield {**node, "options": tuple(_alternatives(items, root, left))} if items else node
+
+
+def _label(option: Schema) -> str:
+    if "enum" in option or "const" in option:
+        return "|".join(map(str, _choices(option)))
+    kind = option.get("type")
+    if kind == "array":
+        inner = "|".join(dict.fromkeys(_label(each) for each in option.get("options", ()))) or "VALUE"
+        return inner + _MORE
+    if _is_digits(option):
+        return "INTEGER"
+    return {"integer": "INTEGER", "number": "NUMBER", "object": "JSON", "boolean": "true|false"}.get(str(kind), "TEXT")
+
+
+def _in_words(option: Schema) -> str:
+    if "enum" in option or "const" in option:
+        return f"one of {', '.join(map(str, _choices(option)))}"
+    words = {"integer": "an integer", "number": "a number", "object": "a JSON object", "boolean": "true or false"}
+    if option.get("type") == "array":
+        return "a list separated by commas"
+    return words["integer"] if _is_digits(option) else words.get(str(option.get("type")), "text")
+
+
+def _is_digits(option: Schema) -> bool:
+    """The decimal string beside an integer that may pass 2^53."""
+    return option.get("type") == "string" and str(option.get("pattern")).startswith(("^[0-9]", "^-?[0-9]"))
+
+
+def _choices(option: Schema) -> list[Any]:
+    return list(option["enum"]) if "enum" in option else [option["const"]]
+
+
+def _read(text: str, options: tuple[Schema, ...]) -> Any:
+    if text[:1] in ("{", "[") and any(option.get("type") in ("object", "array") for option in options):
+        return parse_json(text)
+    lists = [option for option in options if option.get("type") == "array"]
+    if lists and ("," in text or len(lists) == len(options)):
+        parts = [part.strip() for part in text.split(",")]
+        if "" in parts:
+            raise BadValue(f"item {parts.index('') + 1} is empty; got {numbers.short(text)}")
+        return [_read(part, lists[0].get("options", ())) for part in parts]
+    return _scalar(text.strip(), options)
+
+
+def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
+    choices = [choice for option in options if "enum" in option or "const" in option for choice in _choices(option)]
+    for choice in choices:
+        if str(choice) == text:
+            return choice
+    types = {"integer" if _is_digits(option) else option.get("type") for option in options}
+    if types & {"integer", "number"}:
+        number = integer(text) if "number" not in types else decimal(text)
+        if number is not None:
+            return number
+    if "boolean" in types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if ("string" in types and not choices) or types in (set(), {None}):
+        return text
+    wanted = " or ".join(dict.fromkeys(map(_in_words, options)))
+    raise BadValue(f"must be {wanted}; got {numbers.short(text)}")
+
+
+def integer(text: str) -> int | str | None:
+    """An exact integer, as it travels: 27, 1_000_000, 1e12, 2^70 or 2**70, 2^70-1 or 10^100+7; None for other text."""
+    match = _INTEGER.fullmatch(text)
+    if not match:
+        return None
+    return numbers.exact(_power(match) + int(match["more"] or 0))
+
+
+def _power(match: re.Match[str]) -> int:
+    digits, zeros, power = match["whole"].replace("_", ""), int(match["zeros"] or 0), int(match["power"] or 1)
+    size = len(digits) + zeros if match["ten"] else len(digits) * max(power, 1)
+    if size > numbers.MAX_DIGITS:
+        raise BadValue(f"has more than {numbers.MAX_DIGITS} digits")
+    number: int = int(digits) * 10**zeros if match["ten"] else int(digits) ** power
+    return number
+
+
+def decimal(text: str) -> int | float | str | None:
+    """A whole number exactly, any other number as a float; None when the text is none."""
+    whole = integer(text)
+    if whole is not None:
+        return whole
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def parse_json(text: str) -> Any:
+    """JSON with every integer kept exactly, as it travels."""
+    try:
+        return bodies.parse(text, lambda digits: numbers.exact(int(digits)))
+    except bodies.BadBody as error:
+        raise BadValue(f"is {error}") from None
+
+
+def _range(low: Any, high: Any) -> str:
+    if high is None:
+        return f"at least {_bound(low)}"
+    return f"at most {_bound(high)}" if low is None else f"{_bound(low)}..{_bound(high)}"
+
+
+def _bound(value: Any) -> str:
+    """Short enough for a help line: 2^96 rather than 29 digits."""
+    if isinstance(value, int) and abs(value) > 10**6:
+        for near, tail in ((value, ""), (value + 1, "-1")):
+            if near > 0 and near & (near - 1) == 0:
+                return f"2^{near.bit_length() - 1}{tail}"
+        text = str(value)
+        zeros = len(text) - len(text.rstrip("0"))
+        return f"{text[:-zeros]}e{zeros}" if zeros > 5 else (text if len(text) < 24 else f"about 1e{len(text) - 1}")
+    return str(value)

@@ -1,0 +1,1 @@
+"""Analysis of recorded profiles, and their plots."""

@@ -1,0 +1,279 @@
+"""Options of the commands that run programs, and what they say when the cluster refuses one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from threads_cluster import errors
+
+if TYPE_CHECKING:
+    from threads_cluster.client.programs import Program
+
+#: Of every command that submits a job.
+ORDER: dict[str, Any] = {
+    "after": Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start it once this job is done; skip it if that fails. Repeat for more."),
+    ],
+    "after_any": Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start it once this job has ended, however. Repeat for more."),
+    ],
+}
+#: Of every command that runs programs.
+COMMON: dict[str, Any] = {
+    "exclude": Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Leave these out of the folder, as a line of .gitignore does."),
+    ],
+    "env": Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of the program; NAME alone: as it is here."),
+    ],
+    "secret": Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A secret as a variable of the program; see cluster secret --help."),
+    ],
+    "cpus": Annotated[float | None, typer.Option(metavar="NUMBER", help="CPUs of each unit; default: one slot's.")],
+    "memory": Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each unit; more of it ends the unit.")],
+    "gpus": Annotated[int | None, typer.Option(metavar="NUMBER", help="GPUs of each unit; default: none.")],
+    "gpu_memory": Annotated[int | None, typer.Option(metavar="MIB", help="Memory that each of the GPUs must have.")],
+    "compute_capability": Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Least compute capability of the GPUs, such as 8.0.")
+    ],
+    "host": Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; see cluster workers.")],
+    "label": Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Only on runners with this label (RUNNER_LABELS).")
+    ],
+    "timeout": Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End each unit after this long; default: never.")
+    ],
+    "stop_signal_seconds": Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Send SIGTERM this long before --timeout, to save its work.")
+    ],
+    "workspace": Annotated[
+        str | None,
+        typer.Option(metavar="NAME",
+                     help="A folder of this name on the runner, $CLUSTER_WORKSPACE, that stays: for checkpoints."),
+    ],
+    "python": Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Install this file of requirements, one of --files, for python3."),
+    ],
+    "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
+    "hold": Annotated[
+        bool, typer.Option("--hold", help="Where a cap of the tenant refuses it: queue it until there is room.")
+    ],
+    "notify": Annotated[
+        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+    ],
+    **ORDER,
+}  # fmt: skip
+OUTPUT: dict[str, Any] = {
+    "output": Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="GLOB", help="Keep files that the program writes, such as 'out/*.csv'."),
+    ],
+}
+SHELL: dict[str, Any] = {
+    "shell": Annotated[str | None, typer.Option(metavar="TEXT", help="Run this by /bin/sh -c in the place of CMD.")],
+}
+MANY: dict[str, Any] = {
+    "batch": Annotated[int | None, typer.Option(min=1, metavar="UNITS", help="Most units that a slot takes at once.")],
+    "max_running": Annotated[int | None, typer.Option(min=1, metavar="SLOTS", help="Most units that run at once.")],
+}
+
+#: The program's own words, behind the options.
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CMD", help="The program and its arguments; options behind it are its own."),
+]
+#: Arguments of commands whose last words are the program's.
+BEFORE_PROGRAM = {"allow_interspersed_args": False}
+
+#: Parameters of the kind -> their options, where the names differ; longer ones first.
+_OPTIONS = {
+    "requirements.gpu_memory_mib": "--gpu-memory",
+    "requirements.memory_mib": "--memory",
+    "requirements.labels": "--label",
+    "requirements.compute_capability": "--compute-capability",
+    "requirements.gpus": "--gpus",
+    "requirements.cpus": "--cpus",
+    "requirements.host": "--host",
+    "python.requirements": "--python",
+    "retries.max": "--retries",
+    "items_artifact": "--items",
+    "timeout_seconds": "--timeout",
+}
+#: Those whose names are words of other meanings, too.
+_WORDS = {"outputs": "--output", "secrets": "--secret", "command": "CMD"}
+_NAMES = "|".join(map(re.escape, _OPTIONS))
+_ALL = _OPTIONS | _WORDS
+_ALL_NAMES = "|".join(map(re.escape, _ALL))
+#: A folder with so little above it is none of a program.
+_WHOLE = (Path("/"),)
+
+
+def takes(*tables: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that takes the options of these tables in `**given`, behind its own."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        given = {name: kept for table in tables for name, kept in table.items()}
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kept, default=_default(kept))
+            for name, kept in given.items()
+        ]
+        function.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _default(annotation: Any) -> bool | None:
+    return False if annotation.__origin__ is bool else None
+
+
+def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) -> Program:
+    """Return the program of some options, which are taken out of `given`; BadParameter where there is no command."""
+    from threads_cluster.client.programs import Program
+
+    text = given.pop("shell", None)
+    if bool(words) == (text is not None):
+        example = "cluster run -- python3 train.py --epochs 100"
+        what = "one of both, not" if words else "what to run, as in"
+        raise typer.BadParameter(f"needs {what}: {'--shell and CMD' if words else example}", param_hint="'CMD'")
+    return Program(
+        command=text if text is not None else list(words or ()),
+        env=dict(map(_variable, given.pop("env") or ())),
+        secrets=given.pop("secret") or (),
+        outputs=given.pop("output", None) or (),
+        timeout_seconds=given.pop("timeout"),
+        gpu_memory_mib=given.pop("gpu_memory"),
+        memory_mib=given.pop("memory"),
+        labels=given.pop("label") or (),
+        **{name: given.pop(name) for name in ("cpus", "gpus", "compute_capability", "host", "stop_signal_seconds",
+                                              "workspace", "python")},
+        **({"batch": given.pop("batch")} if "batch" in given else {}),
+        **fixed,
+    )  # fmt: skip
+
+
+def choices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are those of any job."""
+    names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
+    return {name: given[name] or None for name in names if name in given}
+
+
+def _variable(text: str) -> tuple[str, str]:
+    from threads_cluster import settings
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        here = settings.variable(name)
+        if here is None:
+            raise typer.BadParameter(f"{name} is not set here; write {name}=VALUE", param_hint="'--env'")
+        return name, here
+    if not name:
+        raise typer.BadParameter(f"must have the form NAME=VALUE; got {text!r}", param_hint="'--env'")
+    return name, value
+
+
+def folder(files: Path | None) -> Path:
+    """Return the folder to send: the current one where none is stated. BadArgument for a whole disk or home."""
+    if files is not None:
+        return files
+    from threads_cluster import settings
+
+    here = _here()
+    if here in (*_WHOLE, settings.home()):
+        error = errors.BadArgument(f"{here} would be sent with all that is in it")
+        error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
+        raise error
+    return here
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        error = errors.BadArgument("the folder in which this runs is not there any more")
+        error.next = "go into the program's folder, name one with --files DIR, or send none with --no-files"
+        raise error from None
+
+
+def in_words(text: str) -> str:
+    """Return what the cluster says of a program with options in the place of parameters."""
+    return re.sub(rf"\b({_NAMES})\b", lambda match: _OPTIONS[match[1]], text)
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Have what the API says of the kind's parameters name the options of the command."""
+    try:
+        yield
+    except errors.ApiError as error:
+        text = re.sub(rf"\bparameters\.({_ALL_NAMES})\b(\.\d+)?", lambda match: _ALL[match[1]], str(error))
+        if text != str(error):
+            error.args = (text,)
+            error.field = None
+        raise
+
+
+class OwnFailure(errors.ClientError):
+    """Reason why `cluster run` or `attach` ran nothing; with an exit code of its own, as docker and timeout have."""
+
+    exit_code = 125
+
+    def __init__(self, error: Exception, advice: str = "") -> None:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        super().__init__(text.removesuffix("."))
+        self.next = getattr(error, "next", "") or advice
+        self.field = getattr(error, "field", None)
+
+
+class WithProgram(TyperCommand):
+    """A command whose last words are a program's."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", "--", "CMD", "[ARGUMENT]..."]
+
+
+class OwnExitCodes(WithProgram):
+    """A command whose exit codes are those of a program, its own mistakes apart."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **more)
+        except Exception as error:
+            if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
+                raise OwnFailure(error, f"see cluster {self.name} --help") from None
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except errors.ClientError as error:
+            if error.exit_code == errors.INTERRUPTED or isinstance(error, OwnFailure):
+                raise
+            raise OwnFailure(error) from error
+        except Exception as error:
+            if hasattr(error, "format_message"):
+                raise OwnFailure(error, f"see cluster {self.name} --help") from None
+            raise
+
+
+class BesideProgram(OwnExitCodes):
+    """A command that runs something beside a job's program."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", "JOB", "[-- CMD [ARGUMENT]...]"]

@@ -1,0 +1,277 @@
+"""A program on the cluster as if it ran here: its output as it comes, its exit code, and a Ctrl-C that ends it."""
+
+from __future__ import annotations
+
+import errno
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from threads_cluster import errors
+from threads_cluster.cli import figures, show
+from threads_cluster.cli import program_options as options
+from threads_cluster.cli.session import Session
+from threads_cluster.client.api import Cluster, Json
+from threads_cluster.client.output import Shown, Stream
+from threads_cluster.client.programs import exit_code, failure
+from threads_cluster.terminal import Visible
+from threads_protocol.states import TERMINAL
+
+#: Seconds between two looks at why a program does not start.
+_LOOK_SECONDS = 8.0
+#: Seconds in which a job that was just submitted is taken, where somebody is free.
+_SETTLES_SECONDS = 1.0
+#: Seconds of one question for the end of a job whose unit has ended.
+_END_SECONDS = 5.0
+#: Status where the cluster passes on as much output as it can.
+_TOO_MANY = 429
+#: Signals that end the program here as Ctrl-C does, and what a shell makes of them.
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Left(errors.ClientError):
+    """Nobody waits any more; the message says what goes on."""
+
+    exit_code = errors.INTERRUPTED
+
+
+class _Over(Exception):
+    """The job has ended, or will not run."""
+
+
+def note(text: str) -> None:
+    """One line beside the output of a program, which has no lines of ours."""
+    show.say(f"cluster: {text}")
+
+
+def write(stream: Stream, data: bytes) -> None:
+    """Pass output on as it is. OSError where stdout takes none; stderr may be closed."""
+    if stream == "stdout":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    with suppress(OSError):
+        sys.stderr.flush()
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+
+def check_reader() -> None:
+    """Raise BrokenPipeError where whoever read stdout has gone, as in: cluster run -- yes | head
+
+    A program here would notice when it writes; what is held back here is not written.
+    """
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # no descriptor, as in tests
+        return
+    if any(events & select.POLLERR for _, events in poll.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+
+
+def settled(cluster: Cluster, job_id: str) -> Json:
+    """Return the job. One that waits is looked at twice: runners that are free take it within a moment."""
+    job = cluster.job(job_id)
+    return cluster.job(job_id, wait_seconds=_SETTLES_SECONDS) if job.get("waiting_because") else job
+
+
+class Unit:
+    """One unit of a job and its output here."""
+
+    def __init__(self, session: Session, job_id: str, number: int, shown: Shown) -> None:
+        self._cluster = session.cluster
+        self._programs = session.cluster.programs
+        self._job_id, self._number = job_id, number
+        self._shown = shown
+        self._looked, self._because = 0.0, ""
+        self._said_wait = False
+
+    def follow(self) -> Json:
+        """Show the output as it comes, then what is left of it; the unit, which has ended or never runs."""
+        with suppress(_Over):
+            self._look(first=True)
+            while True:
+                self._show_live()
+                self._until_ended()
+        return self.rest()
+
+    def _show_live(self) -> None:
+        try:
+            for piece in self._programs.follow(self._job_id, self._number, self._look):
+                self._show(piece)
+        except errors.ApiError as error:
+            if error.status != _TOO_MANY:
+                raise
+            note("too many outputs are followed now; this one follows when it has ended")
+
+    def _show(self, piece: Any) -> None:
+        if self._shown.begins_again(piece):
+            note("the program was started again; what follows is its output from the beginning")
+        self._shown.add(piece)
+        if self._shown.waits and not self._said_wait:
+            note("some of its output was not passed on; the rest follows when it has ended")
+            self._said_wait = True
+
+    def _look(self, *, first: bool = False) -> None:
+        """Say now and then why the program does not start; _Over when its job has ended."""
+        check_reader()
+        now = time.monotonic()
+        if not first and (self._shown.place or now - self._looked < _LOOK_SECONDS):
+            return
+        self._looked = now
+        try:
+            job = settled(self._cluster, self._job_id) if first else self._cluster.job(self._job_id)
+        except (errors.Unreachable, errors.ApiError) as error:
+            if first or (isinstance(error, errors.ApiError) and error.status < 500):
+                raise
+            return  # whoever follows notices it, too, and waits longer
+        because = job.get("waiting_because") or ""
+        if because != self._because and because and not self._runs():
+            note(f"{self._job_id} waits: {because}")
+        self._because = because
+        if job["state"] in TERMINAL:
+            raise _Over
+
+    def _runs(self) -> bool:
+        """Tell whether this unit runs: a job may wait with others, or with none."""
+        return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
+
+    def _until_ended(self) -> None:
+        """Wait a little for the end of the job. _Over when the unit will not run again."""
+        check_reader()
+        job = next(self._cluster.follow(self._job_id, first=_END_SECONDS))
+        if job["state"] in TERMINAL or self._programs.unit(self._job_id, self._number)["state"] in ("done", "dead"):
+            raise _Over
+
+    def rest(self) -> Json:
+        """Show what has not been shown of the kept output; the unit."""
+        row = self._programs.unit(self._job_id, self._number)
+        before = self._shown.place
+        same, lost = self._programs.show_rest(row, self._shown)
+        if not same and before:
+            note("that was an earlier attempt; this is the output of the last one")
+        elif not before and (row.get("attempts") or 0) > 1:
+            note(f"this is the output of attempt {row['attempts']}; that of those before it is not kept")
+        if self._shown.waits and self._shown.place == before:
+            note("the rest of its output was not kept")
+        if self._shown.skipped:
+            skipped = figures.size(self._shown.skipped)
+            note(f"{skipped} came too fast to be shown; all that was kept: cluster logs {self._job_id}")
+        if lost:
+            note(f"{figures.size(lost)} in the middle were not kept: it wrote more than the cluster keeps")
+        return row
+
+
+def run(session: Session, job_id: str) -> tuple[Json, int]:
+    """Show the only unit of a job to its end; the unit and the exit code. Ctrl-C, SIGTERM and SIGHUP cancel it.
+
+    Left at the second Ctrl-C.
+    """
+    # At a terminal what comes is shown at once; a file or a pipe gets every byte, in order.
+    unit = Unit(session, job_id, 0, Shown(write, skips=sys.stdout.isatty()))
+    with ending_signals() as received:
+        try:
+            row = unit.follow()
+            job = session.cluster.wait(job_id)
+        except KeyboardInterrupt:
+            return _cancelled(session, job_id, unit), 128 + (received[0] if received else signal.SIGINT)
+        except OSError:
+            with suppress(errors.ClientError):
+                session.cluster.cancel(job_id)
+            raise
+    return row, ended(job, row)
+
+
+def _cancelled(session: Session, job_id: str, unit: Unit) -> Json:
+    try:
+        cancel(session, job_id)
+        row = unit.follow()
+        state = session.cluster.wait(job_id)["state"]
+    except KeyboardInterrupt:
+        raise Left(left(session, job_id)) from None
+    note(f"{job_id} {state}; nothing of it runs any more")
+    return row
+
+
+def cancel(session: Session, job_id: str) -> None:
+    """Cancel a job; one that has ended stays as it is."""
+    note(f"cancelling {job_id}; Ctrl-C again: do not wait")
+    try:
+        session.cluster.cancel(job_id)
+    except errors.ApiError as error:
+        if session.cluster.job(job_id)["state"] not in TERMINAL:
+            raise error from None
+
+
+def left(session: Session, job_id: str) -> str:
+    """Say what still runs of a job that was cancelled."""
+    state, where = "cancelling", ""
+    with suppress(errors.ClientError, KeyboardInterrupt):
+        state = session.cluster.job(job_id)["state"]
+        running = [row for row in session.cluster.programs.units(job_id, state="running") if row.get("worker")]
+        names = ", ".join(sorted({row["worker"] for row in running}))
+        where = f"; it may still run on {names} for some seconds" if names else ""
+    return f"job {job_id} is {state}{where}; see it with: cluster job {job_id}"
+
+
+def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+    """Return the exit code of a program, and say on stderr what its output does not."""
+    if row["state"] not in ("done", "dead"):
+        why = f": {job['error']}" if job.get("error") else ""
+        what = f"was {job['state']}" if job["state"] in ("cancelled", "skipped") else job["state"]
+        note(f"job {job['job_id']} {what}{why}")
+        return OWN
+    code, reason = exit_code(row), row.get("reason")
+    if reason or code == OWN:
+        why = options.in_words(failure(row))
+        note(why if reason in (None, "", "not started", "lost", "disk") else f"ended by the cluster: {why}")
+    return code
+
+
+#: Exit code where not the program failed but what runs it.
+OWN = 125
+
+
+@contextmanager
+def ending_signals() -> Iterator[list[int]]:
+    """Have SIGTERM and SIGHUP interrupt as Ctrl-C does; yields the list that gets their numbers."""
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    # What is ignored stays so: nohup.
+    before = {number: signal.getsignal(number) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def log(session: Session, job_id: str, number: int, stream: str | None, *, follow: bool, raw: bool) -> None:
+    """Print the output of a unit on stdout, and with `follow` what comes until its end."""
+    visible = Visible() if sys.stdout.isatty() and not raw else None
+
+    def one(each: Stream, data: bytes) -> None:
+        if stream in (None, each):
+            write("stdout", data if visible is None else visible.add(data))
+
+    shown = Shown(one, skips=True)
+    unit = Unit(session, job_id, number, shown)
+    unit.follow() if follow else unit.rest()
+    if visible is not None:
+        write("stdout", visible.end())

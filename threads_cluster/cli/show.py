@@ -1,0 +1,617 @@
+"""Output for people: tables and results on stdout, chatter on stderr. Programs read `json_line`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from threads_cluster.cli import figures, tables
+from threads_cluster.terminal import LONGEST, discard, visible
+
+#: Rows of a table inside a result that people see; --csv prints them all.
+ROWS = 10
+#: A table that is only this much longer is shown whole.
+SLACK = 3
+#: Sections of a list, such as the cells of a sweep, that people see.
+SECTIONS = 4
+#: Paths of an artifact that people see.
+PATHS = 50
+#: Seconds by which a clock may be wrong.
+CLOCK_SECONDS = 0.5
+#: Digits of an integer that people see.
+DIGITS = 60
+
+
+def json_line(value: Any) -> None:
+    """One object on one line of stdout, no colours."""
+    line(json.dumps(value, separators=(",", ":")))
+
+
+def line(text: str) -> None:
+    """One line of stdout."""
+    print(visible(text))
+
+
+def say(text: str) -> None:
+    """One line of chatter: never on stdout, lost where stderr takes none."""
+    try:
+        print(visible(text), file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, gap: str = "") -> None:
+    """Aligned columns without a frame, numbers to the right; never folded, so that grep and awk can read them.
+
+    `gap` is a line of its own in the middle.
+    """
+    table = [list(row) for row in lines]
+    cells = [[plain(cell) for cell in row] for row in (columns, *table)]
+    widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
+    right = [_all_numbers(row[number] for row in table) for number in range(len(columns))]
+    for number, row in enumerate(cells):
+        if gap and number == 1 + len(table) // 2:
+            line(gap)
+        shown = (
+            cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(row, widths, right, strict=True)
+        )
+        line(" " * indent + "  ".join(shown).rstrip())
+
+
+def listing(
+    several: Sequence[Mapping[str, Any]], table: Callable[[Any], None], *, as_json: bool, none: str = ""
+) -> None:
+    """Things of one kind: JSON lines for programs, a table for people, or `none` where there is nothing."""
+    if as_json:
+        for row in several:
+            json_line(row)
+    elif several or not none:
+        table(several)
+    else:
+        say(none)
+
+
+def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
+    """`name  value` lines; empty values left out."""
+    kept = {plain(name): plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    width = max(map(len, kept), default=0)
+    for name, value in kept.items():
+        line(f"{' ' * indent}{name:<{width}}  {value}")
+
+
+def plain(value: Any) -> str:
+    """A scalar or short list for people: floats to six digits, integers exact and texts whole unless very long."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return " ".join(plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return visible(json.dumps(value), LONGEST)
+    text = str(value)
+    if len(text) > DIGITS and text.lstrip("-").isdigit():
+        return f"{text[:20]}...{text[-20:]} ({len(text.lstrip('-'))} digits)"
+    return visible(text, LONGEST)
+
+
+def result(answer: Mapping[str, Any]) -> None:
+    """A result for people: scalars by section, tables shortened with a note on how to get them whole."""
+    if answer.get("partial"):
+        say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
+    value = answer["result"]
+    _section(value if isinstance(value, Mapping) else {"result": value}, str(answer["job_id"]), (), 0)
+
+
+def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
+    pairs({name: inner for name, inner in value.items() if _is_plain(inner)}, indent)
+    for name, inner in value.items():
+        if _is_plain(inner) or inner in ({}, []):
+            continue
+        line(f"{' ' * indent}{name}")
+        _part(inner, job_id, (*path, name), indent + 2)
+
+
+def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
+    if isinstance(value, Mapping):
+        if _is_uniform(value):
+            columns = list(dict.fromkeys(column for row in value.values() for column in row))
+            rows(["", *columns], [[name, *map(row.get, columns)] for name, row in value.items()], indent=indent)
+        else:
+            _section(value, job_id, path, indent)
+    elif all(isinstance(item, Mapping) and not all(map(_is_plain, item.values())) for item in value):
+        for number, item in enumerate(value[:SECTIONS]):
+            line(f"{' ' * indent}[{number}]")
+            _section(item, job_id, (*path, str(number)), indent + 2)
+        if len(value) > SECTIONS:
+            line(_more(len(value) - SECTIONS, job_id, ".".join(path), indent))
+    else:
+        _shortened(value, job_id, path, indent)
+
+
+def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
+    table = next(tables.find(value, path), None)
+    if table is None:
+        line(f"{' ' * indent}{plain(value[:ROWS])}")
+        return
+    if len(table.rows) <= ROWS + SLACK:
+        rows(table.columns, table.rows, indent=indent)
+        return
+    ends = [*table.rows[: ROWS // 2], *table.rows[-(ROWS // 2) :]]  # of records and histograms both ends tell
+    rows(table.columns, ends, indent=indent, gap=_more(len(table.rows) - ROWS, job_id, table.name, indent))
+
+
+def _more(count: int, job_id: str, table: str, indent: int) -> str:
+    return f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}"
+
+
+def dead(several: Sequence[Mapping[str, Any]]) -> None:
+    """Ranges of units that were given up, one a line; how many there are besides, on stderr."""
+    rows(
+        ("job", "first", "last", "deaths", "errors", "error"),
+        [
+            [job["job_id"], *(one.get(name, "") for name in ("first", "last", "deaths", "errors", "error"))]
+            for job in several
+            for one in job["ranges"]
+        ],
+    )
+    for job in several:
+        if more := job.get("more_ranges"):
+            say(f"{job['job_id']} has {more} more; cluster dead {job['job_id']} shows 1,000")
+
+
+def tenants(several: Iterable[Mapping[str, Any]]) -> None:
+    """Tenants with their weights, caps and use, one a line."""
+    columns = ("tenant", "weight", "lanes", "max lanes", "jobs", "max jobs", "backlog")
+    fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
+    further = ("units today", "gpu s today", "stored bytes", "requires")
+    rows(
+        columns + further,
+        [["-" if one.get(name) is None else one[name] for name in fields] + _used_of_caps(one) for one in several],
+    )
+
+
+def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
+    """Return what a tenant uses of its daily caps and of that on stored bytes, as used/most, and the labels that it
+    requires; - where there is none.
+    """
+    today, gpu, stored = tenant.get("units_today", {}), tenant.get("max_gpu_seconds"), tenant.get("max_stored_bytes")
+    units = [f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()]
+    return [
+        " ".join(units) or "-",
+        f"{tenant['gpu_seconds_today']:g}/{gpu}" if gpu else "-",
+        f"{tenant['stored_bytes']}/{stored}" if stored else "-",
+        ",".join(tenant.get("requires", ())) or "-",
+    ]
+
+
+def usage(several: Iterable[Mapping[str, Any]]) -> None:
+    """Show what tenants used, one line a tenant and day; lanes and GPUs in seconds, models in requests."""
+    columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units", "models")
+    lines = []
+    for one in several:
+        units = " ".join(f"{kind}={count}" for kind, count in one["units"].items())
+        lanes = sum(one["lane_seconds"].values())
+        joules = "-" if one["joules"] is None else one["joules"]
+        jobs = sum(map(int, one["jobs"].values()))
+        tokens = one.get("answer_tokens") or {}
+        models = " ".join(
+            f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in (one.get("requests") or {}).items()
+        )
+        lines.append((one["day"], one["tenant"], lanes, one["device_seconds"], joules, jobs, units, models))
+    rows(columns, lines)
+
+
+def mark(proved: Mapping[str, Any]) -> None:
+    """A mark for people: how far it reaches, and what lies beyond."""
+    pairs(
+        {
+            proved["mark"]: f"{proved['origin']}..{proved['up_to']}"
+            if proved["up_to"]
+            else f"nothing from {proved['origin']} on"
+        }
+    )
+    beyond = [row for row in proved["ranges"] if int(row["first"]) > int(proved["up_to"] or proved["origin"])]
+    if beyond:
+        line("beyond a gap")
+        rows(["first", "last"], [[row["first"], row["last"]] for row in beyond], indent=2)
+
+
+def _is_plain(value: Any) -> bool:
+    """One value or a few on one line."""
+    if isinstance(value, list):
+        return 0 < len(value) <= tables.SHORT and not any(isinstance(item, list | Mapping) for item in value)
+    return not isinstance(value, Mapping)
+
+
+def _is_uniform(value: Mapping[str, Any]) -> bool:
+    """Objects of one shape under several names, some perhaps with less in them: they read best as one table."""
+    parts = list(value.values())
+    if len(parts) < 2 or not all(isinstance(row, Mapping) and row for row in parts):
+        return False
+    widest = max(parts, key=len).keys()
+    return all(row.keys() <= widest and all(map(_is_plain, row.values())) for row in parts)
+
+
+def _all_numbers(cells: Iterable[Any]) -> bool:
+    given = [cell for cell in cells if cell not in ("", None)]
+    return bool(given) and all(isinstance(cell, int | float) or str(cell).lstrip("-").isdigit() for cell in given)
+
+
+def job_line(job: Mapping[str, Any]) -> str:
+    """How far a job is, in one line without its name."""
+    if job["state"] in ("queued", "blocked"):
+        return f"{job['state']}{_because(job)}"
+    parts = [job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate"))]
+    eta = job.get("eta_seconds")
+    parts += [f"{figures.duration(eta)} left"] if eta is not None and job["state"] == "running" else []
+    return "  ".join(filter(None, parts)) + _because(job)
+
+
+def ended_line(job: Mapping[str, Any]) -> str:
+    """How a job ended: state, time, average speed, error."""
+    seconds = job.get("seconds")
+    done = int(job["done"])
+    text = f"{job['job_id']} {job['state']}"
+    if seconds is not None:
+        text += f" in {figures.duration(seconds)}"
+        text += f", {figures.scaled(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
+    return f"{text}: {job['error']}" if job.get("error") else text
+
+
+def _because(job: Mapping[str, Any]) -> str:
+    reason = job.get("waiting_because")
+    return f": {reason}" if reason else ""
+
+
+def jobs(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print jobs, one a line; with whose they are where one is not of the tenant default."""
+    columns, lines = ["job", "type", "state", "done", "rate", "left", "created", "took"], list(map(_job_row, several))
+    owners = [job.get("tenant") or "" for job in several]
+    if set(owners) - {"default", ""}:
+        columns, lines = [*columns, "tenant"], [[*row, owner] for row, owner in zip(lines, owners, strict=True)]
+    titles = [job.get("title") or "" for job in several]
+    if any(titles):
+        columns, lines = [*columns, "title"], [[*row, title] for row, title in zip(lines, titles, strict=True)]
+    rows(columns, lines)
+
+
+def _job_row(job: Mapping[str, Any]) -> list[Any]:
+    ended = job.get("ended")
+    return [
+        job["job_id"], job["type"], job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate")),
+        figures.duration(job.get("eta_seconds")), figures.age(job.get("created")),
+        figures.duration(job.get("seconds")) if ended else "",
+    ]  # fmt: skip
+
+
+def job(row: Mapping[str, Any]) -> None:
+    """One job, with what it was asked and who computed it."""
+    state = ended_line(row) if row.get("ended") else job_line(row)
+    pairs({
+        "job": row["job_id"], "title": row.get("title"), "type": row["type"],
+        "state": state.removeprefix(f"{row['job_id']} "),
+        "tenant": row.get("tenant"), "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
+        "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
+        "started": _moment(row, "started"), "ended": _moment(row, "ended"),
+        "most lanes": row.get("max_running"),
+        "timeout": figures.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
+        "notes": "; ".join(row.get("notes", [])),
+    })  # fmt: skip
+    line("parameters")
+    pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value
+           for name, value in row["parameters"].items()}, indent=2)  # fmt: skip
+    workers = (row.get("usage") or {}).get("workers") or {}
+    if workers:
+        columns = ("worker", "device", "units", "leases", "busy")
+        rows(columns, [
+            [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
+            for name, used in workers.items()
+        ])  # fmt: skip
+
+
+def relations(row: Mapping[str, Any]) -> None:
+    """Jobs before and after one, a line each; how many there are besides, on stderr."""
+    lines = [
+        (
+            "waited for" if one["met"] else "waits for",
+            one["job_id"],
+            one["state"] or "gone",
+            f"needs it {one['needed']}",
+        )
+        for one in row["parents"]
+    ]
+    lines += [("before", one["job_id"], one["state"] or "gone", "") for one in row["children"]]
+    lines += [("skips", one["job_id"], one["state"] or "gone", "") for one in row["skipped"]]
+    rows(("it", "job", "state", ""), lines)
+    for name, what in (("children", "more wait for it"), ("skipped", "more were skipped because of it")):
+        if more := row[f"{name}_count"] - len(row[name]):
+            say(f"{more} {what}")
+    if root := row.get("root"):
+        say(f"it was skipped because of job {root}; once that is mended: cluster retry {root}")
+
+
+def _moment(row: Mapping[str, Any], name: str) -> str:
+    moment = row.get(name)
+    return f"{moment} ({figures.age(moment)})" if moment else ""
+
+
+def tokens(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of API tokens."""
+    columns = ("token", "name", "tenant", "scopes", "expires", "used")
+    rows(columns, [
+        [token["id"], token["name"], token["tenant"], ",".join(token["scopes"]), _end(token["expires"]),
+         token["used"] or "never"]
+        for token in several
+    ])  # fmt: skip
+
+
+def _end(moment: str | None) -> str:
+    if not moment:
+        return "never"
+    return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
+
+
+def secrets(several: Sequence[Mapping[str, Any]]) -> None:
+    """Table of secrets, without their values."""
+    columns = ["tenant", "name", "changed", "key", "readable"]
+    rows(columns, [[row[column] for column in columns] for row in several])
+
+
+def schedules(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of schedules."""
+    columns = ("name", "runs", "kind", "state", "next", "submitted", "skipped", "missed", "failed", "last outcome")
+    rows(columns, [
+        [row["name"], rhythm(row), row["type"], row["state"], _due(row["next_run"]), row["submitted"], row["skipped"],
+         row["missed"], row["failed"], _last(row)]
+        for row in several
+    ])  # fmt: skip
+
+
+def _last(row: Mapping[str, Any]) -> str:
+    """Return what became of the last run, with the workflow that it submitted."""
+    return " ".join(str(part) for part in (row["last_outcome"], _last_workflow(row)) if part)
+
+
+def _last_workflow(row: Mapping[str, Any]) -> str | None:
+    known = row.get("last_workflow_id")
+    return f"{known} ({row.get('last_workflow_state') or 'deleted'})" if known else None
+
+
+def schedule(row: Mapping[str, Any]) -> None:
+    """Print one schedule."""
+    pairs({
+        "name": row["name"], "tenant": row["tenant"], "runs": rhythm(row), "state": row["state"],
+        "overlap": row["overlap"], "catch up": row["catch_up"],
+        "job": json.dumps(row["job"]) if row.get("job") else None,
+        "last run": _moment(row, "last_run"), "last job": row["last_job_id"],
+        "last workflow": _last_workflow(row), "last outcome": row["last_outcome"],
+        "submitted": row["submitted"], "skipped": row["skipped"], "missed": row["missed"], "failed": row["failed"],
+    })  # fmt: skip
+    next_runs(row)
+    if row.get("workflow"):
+        line("")
+        line(row["workflow"].rstrip("\n"))
+
+
+def next_runs(row: Mapping[str, Any]) -> None:
+    """Print when a schedule runs next, in its timezone."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    zone: tzinfo = UTC
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # this machine may have no data of timezones
+        zone = ZoneInfo(row["timezone"])
+    for moment in row.get("next_runs") or []:
+        line(f"next       {datetime.fromisoformat(moment).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
+
+
+def rhythm(row: Mapping[str, Any]) -> str:
+    """Return when a schedule runs, in words."""
+    if row["every_seconds"]:
+        seconds = row["every_seconds"]  # whole
+        return f"every {f'{seconds} s' if seconds < 60 else figures.duration(seconds)}"
+    return f"{row['cron']} {row['timezone']}"
+
+
+def webhooks(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of deliveries of webhooks."""
+    columns = ("id", "of", "type", "to", "state", "tries", "next try", "last outcome")
+    rows(columns, [
+        [row["id"], row["job_id"] or row.get("workflow_id"), row["type"], row["url"], row["state"], row["attempts"],
+         _due(row["next_attempt"]), row["last_outcome"] or ""]
+        for row in several
+    ])  # fmt: skip
+
+
+def _due(moment: str | None) -> str:
+    """Return how long it is until then."""
+    if not moment:
+        return ""
+    seconds = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
+    return f"in {figures.duration(seconds)}" if seconds > 0 else "now"
+
+
+def artifacts(several: Sequence[Mapping[str, Any]]) -> None:
+    """A table of artifacts."""
+    rows(("id", "name", "files", "size", "created"), map(_artifact_row, several))
+
+
+def _artifact_row(row: Mapping[str, Any]) -> list[Any]:
+    size, age = figures.size(row["bytes"]), figures.age(row["created"])
+    return [row["artifact_id"][:12], " ".join(row["names"]), row["files"], size, age]
+
+
+def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
+    """One artifact, and the first of its paths."""
+    pairs({
+        "id": row["artifact_id"], "names": " ".join(row["names"]), "files": row["files"],
+        "size": figures.size(row["bytes"]), "created": figures.age(row["created"]),
+        "held by": " ".join(row.get("held_by", [])),
+    })  # fmt: skip
+    line("")
+    for entry in entries[:PATHS]:
+        line(f"{'' if entry.kind in 'dl' else figures.size(entry.size):>9}  {_path(entry)}")
+    if len(entries) > PATHS:
+        line(f"and {len(entries) - PATHS} more; all of them with --json")
+
+
+def _path(entry: Any) -> str:
+    mark = {"d": "/", "l": f" -> {entry.target}", "x": "*"}.get(entry.kind, "")
+    return f"{entry.path}{mark}"
+
+
+def units(several: Sequence[Mapping[str, Any]]) -> None:
+    """Units of a program, one a line."""
+    columns = ("unit", "state", "exit", "took", "attempts", "worker", "value", "why")
+    rows(columns, [_unit_row(unit) for unit in several])
+
+
+def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
+    value = unit.get("value")
+    return [
+        unit["unit"], unit["state"], unit.get("exit"), figures.duration(unit.get("seconds")), unit.get("attempts"),
+        unit.get("worker"), "" if value is None else visible(json.dumps(value), DIGITS),
+        unit.get("error") or unit.get("reason"),
+    ]  # fmt: skip
+
+
+def hosts(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of hosts."""
+    columns = ("host", "state", "workers", "lanes", "cpus", "cpu", "load", "memory", "gpus", "labels", "seen")
+    rows(columns, [_host_row(host) for host in several])
+
+
+def _host_state(host: Mapping[str, Any]) -> str:
+    state = "lost" if not host["live"] else "draining" if host.get("draining") else "live"
+    sick = sum(bool(device.get("cordoned")) for device in host.get("devices", ()))
+    if host["live"] and sick:
+        state += f", {'1 GPU' if sick == 1 else f'{sick} GPUs'} cordoned"
+    wrong = abs(host.get("clock_offset_seconds") or 0.0) > CLOCK_SECONDS
+    return f"{state}, clock {host['clock_offset_seconds']:+.1f} s" if wrong else state
+
+
+def _host_row(host: Mapping[str, Any]) -> list[Any]:
+    return [
+        host["host"], _host_state(host), len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}",
+        host.get("cpus"), figures.percent(host.get("cpu_ratio")), host.get("load1"), _memory(host),
+        ", ".join(host["gpus"]), ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
+        figures.ago(host["seen_seconds_ago"]),
+    ]  # fmt: skip
+
+
+def host(row: Mapping[str, Any]) -> None:
+    """Print a machine, then its GPUs, then its workers."""
+    speeds = [row.get(f"network_{way}_bytes_per_second") for way in ("receive", "transmit")]
+    disks = [
+        f"{', '.join(disk['places'])}: {figures.size(disk['free_bytes'])} free of {figures.size(disk['total_bytes'])}"
+        for disk in row.get("disks", [])
+    ]
+    versions = [f"{part} {' and '.join(several)}" for part, several in row.get("versions", {}).items()]
+    load, cpus, score = row.get("load1"), row.get("cpus"), row.get("score")
+    pairs({
+        "host": row["host"], "state": _host_state(row), "seen": figures.ago(row["seen_seconds_ago"]),
+        "load": "" if load is None else f"{load:.2f} on {cpus} cpus", "score": "" if score is None else f"{score:.1f}",
+        "memory": _memory(row), "disks": "; ".join(disks),
+        "network": "" if None in speeds else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
+        "versions": ", ".join(versions), "labels": ", ".join(row["labels"]),
+        "given labels": ", ".join(row.get("given_labels", ())), "clock": _clock(row),
+    })  # fmt: skip
+    if row.get("devices"):
+        line("")
+        rows(("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
+             [_device_row(device) for device in row["devices"]])  # fmt: skip
+    if row.get("cards"):
+        line("")
+        rows(("card", "name", "used", "memory", "temperature", "power"), map(_card_row, row["cards"]))
+    line("")
+    workers(row["worker_rows"])
+
+
+def _card_row(card: Mapping[str, Any]) -> list[Any]:
+    celsius, watts = card.get("temperature_celsius"), card.get("power_watts")
+    return [
+        card["card"], card["name"], figures.percent(card.get("utilization_ratio")), _memory(card),
+        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
+    ]  # fmt: skip
+
+
+def _device_row(device: Mapping[str, Any]) -> list[Any]:
+    celsius, watts = device.get("temperature_celsius"), device.get("power_watts")
+    job = "idle" if device["idle"] else device.get("job")
+    return [
+        device.get("index"), device["name"], device["worker"], "cordoned" if device.get("cordoned") else job,
+        figures.percent(device.get("utilization_ratio")), _memory(device),
+        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
+    ]  # fmt: skip
+
+
+def _clock(row: Mapping[str, Any]) -> str:
+    offset = row.get("clock_offset_seconds")
+    if offset is None:
+        return ""
+    where = f"{abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} Redis' clock"
+    return f"{where}: have it follow NTP" if abs(offset) > CLOCK_SECONDS else where
+
+
+def _memory(host: Mapping[str, Any]) -> str:
+    used, total = host.get("memory_used_bytes"), host.get("memory_total_bytes")
+    return f"{figures.size(used)} of {figures.size(total)}" if used is not None and total is not None else ""
+
+
+def workers(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of workers."""
+    columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
+    rows(columns, [_worker_row(worker) for worker in several])
+    _refusals(several)
+
+
+def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
+    for worker in several:
+        if worker.get("refused") and worker.get("live"):
+            line(f"{worker['id']} takes no work of {visible(worker['refused'], 400)}")
+        if worker.get("cordoned") and worker.get("live"):
+            line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
+
+
+def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
+    state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
+    if worker.get("live") and worker.get("cordoned"):
+        state = "cordoned"
+    if worker.get("live") and worker.get("reserved_for"):
+        state = f"{state}, kept for {worker['reserved_for']}"
+    device = " ".join(filter(None, (worker.get("device"), worker.get("cpu_level"))))
+    return [
+        worker["id"], device, state, worker.get("lanes"), worker.get("job"),
+        figures.percent(worker.get("cpu_ratio")),
+        figures.size(worker.get("memory_used_bytes")), worker.get("host"),
+        figures.ago(worker.get("seen_seconds_ago", 0)),
+    ]  # fmt: skip
+
+
+def status(summary: Mapping[str, Any], url: str) -> None:
+    workers = summary["workers"]
+    by_device = [
+        f"{sum(states.values())} {device}" for device, states in workers.items() if device in ("cpu", "gpu", "runner")
+    ]
+    wanted = f", {summary['cluster_size']} wanted" if summary.get("cluster_size") else ""
+    needed = [f"{count} {device}" for device, count in summary.get("desired_workers", {}).items()]
+    counts = {state: count for state, count in summary["jobs"].items() if count}
+    speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
+    waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
+    pairs({
+        "cluster": f"{url}, version {summary['version']}",
+        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
+        "desired": ", ".join(needed),
+        "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
+        "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
+        f"{figures.duration(summary.get('oldest_wait_seconds'))}",
+        "speed": ", ".join(speeds),
+    })  # fmt: skip
+
+
+def kinds(several: Sequence[Mapping[str, Any]]) -> None:
+    rows(("type", "summary"), [[kind["type"], kind["summary"]] for kind in several])

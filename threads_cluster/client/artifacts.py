@@ -1,0 +1,317 @@
+"""Artifacts from Python: `Cluster().artifacts.put("folder")` sends only what the cluster lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+
+from threads_cluster.client import answers, trees
+from threads_cluster.client.connection import Connection, Patience
+from threads_cluster.client.resource import pages, quoted
+from threads_cluster.client.writing import Target
+from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
+from threads_cluster.terminal import visible
+from threads_protocol import bundles, folders, manifest, uploads
+from threads_protocol.answers import artifacts as artifact_answers
+from threads_protocol.errors import Malformed
+from threads_protocol.folders import Tree
+from threads_protocol.manifest import Entry
+from threads_protocol.uploads import Upload
+
+Json: TypeAlias = dict[str, Any]
+#: Is given the bytes that are done and those that there are, now and then.
+Progress: TypeAlias = Callable[[int, int], None]
+
+#: A whole id, which needs no look at what it stands for.
+_ID = re.compile(r"[0-9a-f]{64}")
+#: Artifacts whose paths are kept in memory.
+_KNOWN = 4
+
+
+def _silent(_done: int, _total: int) -> None:
+    pass
+
+
+class Artifacts:
+    """Artifacts of the tenant whose token the connection has."""
+
+    def __init__(self, connection: Connection, patience: float) -> None:
+        self._connection = connection
+        self._patience = patience
+        #: Files of the artifacts that were last looked into, by their paths.
+        self._known: dict[str, dict[str, Entry]] = {}
+
+    def put(
+        self, path: str | Path, *, name: str | None = None, exclude: Sequence[str] = (), progress: Progress = _silent
+    ) -> Json:
+        """`{artifact, new, sent_files, sent_bytes, manifest_bytes}`: uploads a folder or a file.
+
+        `name` points to it from now on. `exclude`: patterns of .gitignore beside those of .clusterignore. `progress`
+        is told of bytes that are sent. BadArgument for what cannot be put, such as a link that leads out of the folder.
+        """
+        tree = trees.scan(Path(path), exclude)
+        sent: dict[str, int] = {}
+        for attempt in itertools.count(1):
+            try:
+                self._send_missing(tree, sent, progress)
+                committed = self._commit(tree, name)
+            except ApiError as error:
+                if (error.status, error.field) not in uploads.GONE or attempt == uploads.ATTEMPTS:
+                    raise
+            else:
+                return committed | {
+                    "sent_files": len(sent), "sent_bytes": sum(sent.values()), "manifest_bytes": len(tree.manifest)
+                }  # fmt: skip
+        raise AssertionError
+
+    def list(self) -> Iterator[Json]:
+        """Artifacts, newest first, page by page as they are read."""
+
+        def ask(cursor: str | None, size: int) -> Json:
+            return self._ask("GET", "/api/artifacts", artifact_answers.ArtifactList, cursor=cursor, limit=size)
+
+        return pages(self._connection.url, ask, "artifacts")
+
+    def info(self, artifact: str) -> Json:
+        """One artifact, by its id, the first digits of it, or its name."""
+        return self._ask("GET", f"/api/artifacts/{_step(artifact)}", artifact_answers.Artifact)
+
+    def files(self, artifact: str) -> Sequence[Entry]:
+        """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
+        return self._entries(artifact if _ID.fullmatch(artifact) else self.info(artifact)["artifact_id"])
+
+    def fetch(self, artifact: str, folder: str | Path, *, progress: Progress = _silent) -> Json:
+        """`{artifact, fetched_files, fetched_bytes}`: downloads into a folder what is not there yet, verified.
+
+        A fetch that was broken off goes on where it stopped. BadArgument, before anything is written, when something
+        else is in the place of a file; nothing is ever written outside the folder.
+        """
+        row = self.info(artifact)
+        return {"artifact": row} | self._fetch_into(folder, self._entries(row["artifact_id"]), progress)
+
+    def fetch_part(
+        self, artifact_id: str, folder: str | Path, rename: Callable[[str], str | None], *, replace: bool = False
+    ) -> Json:
+        """`{fetched_files, fetched_bytes}`: as `fetch`, of the paths that `rename` gives a name below the folder.
+
+        `replace`: what is in the place of a file gives way to it. A link that leads to what is not fetched is left out.
+        """
+        named = {entry.path: (rename(entry.path), entry) for entry in self._entries(artifact_id)}
+        entries = [
+            dataclasses.replace(entry, path=path)
+            for path, entry in named.values()
+            if path is not None and (entry.kind != "l" or _leads_along(entry, path, rename))
+        ]
+        sound = trees.parsed(manifest.written(folders.with_sound_links(entries)))
+        return self._fetch_into(folder, sound, _silent, replace=replace)
+
+    def entry(self, artifact_id: str, path: str) -> Entry | None:
+        """Return the file at a path of an artifact; None where there is none."""
+        if artifact_id not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[artifact_id] = {each.path: each for each in self._entries(artifact_id) if each.is_file}
+        return self._known[artifact_id].get(path)
+
+    def part(self, sha: str, first: int, length: int) -> bytes:
+        """Return bytes of a file; fewer where it ends before."""
+        return b"".join(self.pieces(sha, first, length))
+
+    def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
+        """Yield bytes of a file from `first` on; broken connections are resumed. They are not verified."""
+        enduring = Patience(self._patience)
+        while length > 0:
+            try:
+                with self._connection.download(f"/api/files/{sha}", first) as chunks:
+                    for chunk in chunks:
+                        data = chunk[:length]
+                        first, length = first + len(data), length - len(data)
+                        enduring.succeeded()
+                        yield data
+                        if not length:
+                            return
+                return
+            except (httpx.TransportError, ApiError) as error:
+                self._connection.endure(error, enduring)
+
+    def _fetch_into(
+        self, folder: str | Path, entries: Sequence[Entry], progress: Progress, *, replace: bool = False
+    ) -> Json:
+        target = Target(Path(folder), replace=replace)
+        try:
+            target.avoid(entries)
+            _check_case(target, entries)
+            for entry in entries:
+                if not entry.is_file:
+                    target.check_place(entry)
+            lacking = [entry for entry in entries if entry.is_file and not target.has(entry)]
+            there = {entry.path for entry in lacking}
+            self._fetch(target, lacking, progress)
+            for entry in entries:
+                if entry.kind == "d":
+                    target.make_folder(entry.path)
+                elif entry.is_file and entry.path not in there:
+                    target.set_mode(entry)
+            for entry in entries:  # at last, so that nothing is written through one
+                if entry.kind == "l":
+                    target.make_link(entry)
+        except OSError as error:
+            raise BadArgument(f"{visible(str(folder))} cannot be written: {error.strerror}") from None
+        finally:
+            target.close()
+        return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
+
+    def delete(self, artifact: str) -> None:
+        """Delete an artifact with its names."""
+        self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None)
+
+    # -- up ---------------------------------------------------------------------------------------------------------
+
+    def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
+        upload = Upload(tree, _Calls(self._ask))
+        total, done = sum(entry.size for entry in upload.entries), 0
+        progress(0, total)
+        try:
+            for entries, size in upload.send():
+                done += size
+                progress(done, total)
+                sent.update((entry.sha, entry.size) for entry in entries)
+        except uploads.Unsendable as error:
+            raise BadArgument(visible(str(error))) from None
+
+    def _commit(self, tree: Tree, name: str | None) -> Json:
+        more = {"name": name, "extra_seconds": uploads.STORING_SECONDS}
+        return self._ask("POST", "/api/artifacts", artifact_answers.Committed, octets=tree.manifest, **more)
+
+    # -- down -------------------------------------------------------------------------------------------------------
+
+    def _entries(self, artifact_id: str) -> Sequence[Entry]:
+        path = f"/api/artifacts/{quoted(artifact_id)}/manifest"
+        text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=uploads.STORING_SECONDS)
+        if hashlib.sha256(text).hexdigest() != artifact_id:
+            raise UnexpectedAnswer(self._connection.url, "the manifest is not that of the artifact")
+        return trees.parsed(text)
+
+    def _fetch(self, target: Target, lacking: Sequence[Entry], progress: Progress) -> None:
+        files = trees.by_hash(lacking)
+        total, done = sum(entries[0].size for entries in files.values()), 0
+        progress(0, total)
+        small = {sha: entries for sha, entries in files.items() if entries[0].size <= uploads.SMALL}
+        for sha, data in self._bundles(list(small)):
+            self._check_size(small[sha][0], len(data))
+            for entry in small[sha]:
+                target.write(entry, data)
+            done += len(data)
+            progress(done, total)
+        for first, *others in (entries for sha, entries in files.items() if sha not in small):
+            for step in self._download(target, first):
+                done += step
+                progress(done, total)
+            for entry in others:
+                target.copy(first, entry)
+
+    def _bundles(self, shas: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of small files, verified."""
+        left = list(shas)
+        while left:
+            body = self._connection.ask_octets(
+                "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[: bundles.MAX_FILES]},
+                extra_seconds=uploads.STORING_SECONDS,
+            )  # fmt: skip
+            try:
+                files = bundles.unpacked(body)
+            except Malformed:
+                why = "the bytes of a file are not those of its hash"
+                raise UnexpectedAnswer(self._connection.url, why) from None
+            if not files or list(files) != left[: len(files)]:
+                raise UnexpectedAnswer(self._connection.url, "it sends other files than were asked for")
+            yield from files.items()
+            left = left[len(files) :]
+
+    def _download(self, target: Target, entry: Entry) -> Iterator[int]:
+        """Fetch one large file from where it was broken off; yield the bytes of each step."""
+        with target.part(entry) as part:
+            made, there = hashlib.sha256(), 0
+            while piece := part.read(1 << 20):
+                made.update(piece)
+                there += len(piece)
+            yield there
+            with closing(self._rest(entry, there)) as pieces:
+                for piece in pieces:
+                    part.write(piece)
+                    made.update(piece)
+                    there += len(piece)
+                    yield len(piece)
+        if there != entry.size or made.hexdigest() != entry.sha:
+            target.drop_part(entry)
+            self._check_size(entry, there)
+            raise UnexpectedAnswer(
+                self._connection.url, f"the bytes of {visible(entry.path)} are not those of its hash"
+            )
+        target.finish(entry)
+
+    def _rest(self, entry: Entry, there: int) -> Generator[bytes]:
+        """Yield the bytes of a file after the first `there`. If the file is too long, yield at most one extra piece."""
+        enduring, before = Patience(self._patience), -1
+        while before < there < entry.size:
+            before = there
+            try:
+                with self._connection.download(f"/api/files/{entry.sha}", there) as pieces:
+                    for piece in pieces:
+                        there += len(piece)
+                        yield piece
+                        enduring.succeeded()
+                        if there > entry.size:
+                            return
+            except (httpx.TransportError, ApiError) as error:
+                if isinstance(error, ApiError) and error.status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return  # the file ends here
+                before = -1
+                self._connection.endure(error, enduring)
+
+    def _check_size(self, entry: Entry, found: int) -> None:
+        if found != entry.size:
+            sizes = f"{visible(entry.path)} has {found} bytes, but its manifest says {entry.size}"
+            raise UnexpectedAnswer(self._connection.url, sizes)
+
+    def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
+        answer: Json = self._connection.ask(method, path, **({"patience": self._patience} | how))
+        return answer if shape is None else answers.checked(shape, answer, self._connection.url)
+
+
+def _step(artifact: str) -> str:
+    return quoted(artifact, "id or name of an artifact")
+
+
+class _Calls:
+    """Calls of uploads, by one connection."""
+
+    def __init__(self, ask: Callable[..., Json]) -> None:
+        self._ask = ask
+
+    def missing(self, hashes: Sequence[str]) -> Json:
+        return self._ask("POST", "/api/missing-files", artifact_answers.MissingFiles, body={"hashes": hashes})
+
+    def send(self, method: str, path: str, body: bytes | None, seconds: float, **query: int) -> None:
+        self._ask(method, f"/api/{path}", octets=body, extra_seconds=seconds, **query)
+
+
+def _leads_along(link: Entry, path: str, rename: Callable[[str], str | None]) -> bool:
+    """Return True where a link that gets another path leads to what gets one in the same way."""
+    led = trees.led_to(link)
+    return rename(led) == trees.led_to(dataclasses.replace(link, path=path))
+
+
+def _check_case(target: Target, entries: Sequence[Entry]) -> None:
+    pair = trees.colliding(entries)
+    if pair and target.joins_names():
+        one, other = map(visible, pair)
+        raise BadArgument(f"{one} and {other} would be one file here, where such names are equal; fetch it elsewhere")

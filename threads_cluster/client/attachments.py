@@ -1,0 +1,112 @@
+"""A shell beside a running unit over HTTP. Each call may be repeated: bytes have places."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from threads_cluster.client import answers
+from threads_cluster.client.connection import Connection
+from threads_cluster.client.output import Stream
+from threads_cluster.errors import UnexpectedAnswer
+from threads_protocol.answers import attachments as attachment_answers
+
+Json: TypeAlias = dict[str, Any]
+
+#: Bytes of one call at most.
+MOST_BYTES = 16 << 10
+#: Seconds for which calls are tried again; without any for 30 s the cluster ends the shell.
+PATIENCE = 25.0
+_STREAMS: dict[str, Stream] = {"o": "stdout", "e": "stderr"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terminal:
+    """A terminal as a shell must know it."""
+
+    rows: int
+    columns: int
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Output of a shell, and how it stands."""
+
+    #: asked, running or ended.
+    state: str
+    exit: int | None
+    reason: str
+    worker: str
+    #: State of the unit while the shell is asked for.
+    unit_state: str
+    upto: int
+    pieces: list[tuple[Stream, bytes]]
+
+
+class Attachment:
+    """One shell. Its id is chosen here, so that a call that was lost may be made again.
+
+    `reading` and `typing` are connections for a thread each; the job's id is as in a path.
+    """
+
+    def __init__(self, reading: Connection, typing: Connection, job_id: str) -> None:
+        self._reading, self._typing = reading, typing
+        self._path = f"/api/jobs/{job_id}/attachments/{uuid.uuid4().hex}"
+        self._typed = 0
+
+    def ask(self, unit: int, command: Sequence[str] | None, terminal: Terminal | None) -> Json:
+        """Ask for the shell; return the row, with the unit's state."""
+        stated = {"rows": terminal.rows, "columns": terminal.columns, "name": terminal.name} if terminal else None
+        body = {"unit": unit, "command": list(command) if command else None, "terminal": stated}
+        answer = self._reading.ask("PUT", self._path, patience=PATIENCE, body=body)
+        return answers.checked(attachment_answers.Attachment, answer, self._reading.url)
+
+    def read(self, after: int, wait_seconds: float) -> Shown:
+        """Return what it wrote after a place; waits where there is nothing."""
+        answer = self._reading.ask(
+            "GET", f"{self._path}/output", patience=PATIENCE, extra_seconds=wait_seconds, after=str(after),
+            wait_seconds=f"{wait_seconds:g}",
+        )  # fmt: skip
+        row = answers.checked(attachment_answers.Output, answer, self._reading.url)
+        try:
+            pieces = [(_STREAMS[stream], base64.b64decode(text, validate=True)) for stream, text in row["chunks"]]
+        except (KeyError, ValueError, binascii.Error):
+            raise UnexpectedAnswer(self._reading.url, "the output of a shell is not as it should be") from None
+        if row["upto"] != after + sum(len(data) for _, data in pieces):
+            raise UnexpectedAnswer(self._reading.url, "bytes of a shell's output are missing")
+        return Shown(pieces=pieces, **{name: row[name] for name in _SHOWN})
+
+    def write(self, data: bytes, *, closed: bool = False, size: tuple[int, int] | None = None) -> bool:
+        """Type bytes, and say how large the terminal is; False: the shell has ended."""
+        sizes = {"rows": size[0], "columns": size[1]} if size else {}
+        while True:
+            now = data[:MOST_BYTES]
+            body = {"offset": self._typed, "data": base64.b64encode(now).decode(), **sizes}
+            body["closed"] = closed and len(now) == len(data)
+            wait = 10.0 if now else 0.0
+            answer = self._typing.ask(
+                "POST",
+                f"{self._path}/input",
+                patience=PATIENCE,
+                extra_seconds=wait,
+                body=body,
+                wait_seconds=f"{wait:g}",
+            )
+            row = answers.checked(attachment_answers.Input, answer, self._typing.url)
+            if row["state"] == "ended":
+                return False
+            data, self._typed = data[max(0, row["upto"] - self._typed) :], max(self._typed, row["upto"])
+            if not data:
+                return True
+
+    def leave(self, *, typing: bool = False) -> None:
+        """End the shell; `typing`: from the thread that types."""
+        (self._typing if typing else self._reading).ask("DELETE", self._path, patience=2.0)
+
+
+_SHOWN = ("state", "exit", "reason", "worker", "unit_state", "upto")

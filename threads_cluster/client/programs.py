@@ -1,0 +1,557 @@
+"""Programs from Python: any command on the cluster's runners, with its files, its output and what it leaves.
+
+with Cluster() as cluster:
+    print(cluster.run(["python3", "train.py"], files=".").stdout)
+    for value in cluster.map("module:function", range(100), files="."):
+        print(value)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import httpx
+
+from threads_cluster.client import answers, bodies, items, output
+from threads_cluster.client.artifacts import Progress
+from threads_cluster.client.connection import Connection, Patience
+from threads_cluster.client.output import Piece, Shown, Stream
+from threads_cluster.client.resource import quoted
+from threads_cluster.client.sse import Reader
+from threads_cluster.errors import (
+    ApiError,
+    BadArgument,
+    ClientError,
+    JobEnded,
+    NothingMore,
+    UnexpectedAnswer,
+    UnitFailed,
+)
+from threads_cluster.terminal import visible
+from threads_protocol.answers import jobs as job_answers
+from threads_protocol.answers import logs as log_answers
+
+if TYPE_CHECKING:
+    from threads_cluster.client.api import Cluster
+
+Json: TypeAlias = dict[str, Any]
+
+KIND = "command"
+#: Units of one page.
+PAGE = 1000
+#: States of a unit that will not be tried again.
+ENDED = frozenset({"done", "dead"})
+#: How often files that went between their upload and the submission are put again.
+_ATTEMPTS = 3
+#: Bytes of a list of the parts of a log that are stderr.
+_LARGEST_STREAMS = 16 << 20
+#: Bytes at the end of a log in which its last line is looked for.
+_LINE_BYTES = 500
+#: Seconds between two looks at units that are waited for: at first, and at most.
+_FIRST_STEP, _LONGEST_STEP = 0.1, 2.0
+#: Exit code of a program that took too long, as that of the command `timeout`; of one that the cluster failed to run.
+TIMED_OUT, NOT_RUN = 124, 125
+
+#: Program that a runner executes for `map`. The item and the value are JSON, and nothing is pickled. Runners of an
+#: earlier version have the JSON in CLUSTER_ITEM.
+_CALL = """
+import importlib, json, os, sys
+name, _, path = sys.argv[1].partition(":")
+call = importlib.import_module(name)
+for part in path.split("."):
+    call = getattr(call, part)
+item = os.environ.get("CLUSTER_ITEM_JSON") or os.environ["CLUSTER_ITEM"]
+text = json.dumps(call(json.loads(item)), allow_nan=False)
+with open(os.environ["CLUSTER_RESULT"], "w") as file:
+    file.write(text)
+""".strip()
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A command and how it is run; what is not given is the cluster's choice."""
+
+    #: Words, which no shell sees, or one text for /bin/sh -c. {unit} and {item} in words are filled in, except in
+    #: {"literal": TEXT}.
+    command: Sequence[str | Mapping[str, str]] | str
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Sequence[str] = ()
+    #: Globs of files that are kept, relative to the program's folder.
+    outputs: Sequence[str] = ()
+    timeout_seconds: float | None = None
+    stop_signal_seconds: float | None = None
+    grace_seconds: float | None = None
+    #: Further attempts of a unit that fails.
+    retries: int | None = None
+    #: Most units that a slot takes at once.
+    batch: int | None = None
+    #: Name of a folder on the runner that stays between attempts and jobs.
+    workspace: str | None = None
+    #: A file of requirements among the files; `python3` is then that of an environment with them.
+    python: str | None = None
+    gpus: int | None = None
+    gpu_memory_mib: int | None = None
+    compute_capability: str | None = None
+    cpus: float | None = None
+    memory_mib: int | None = None
+    host: str | None = None
+    labels: Sequence[str] = ()
+
+    def parameters(self) -> Json:
+        """Return the parameters of a job, without files and units."""
+        command = self.command if isinstance(self.command, str) else [_argument(word) for word in self.command]
+        if not command:
+            raise BadArgument("there is no command to run")
+        plain = ("timeout_seconds", "stop_signal_seconds", "grace_seconds", "batch", "workspace")
+        several = {"env": dict(self.env), "secrets": list(self.secrets), "outputs": list(self.outputs)}
+        return {
+            "command": command,
+            **{name: value for name, value in several.items() if value},
+            **{name: getattr(self, name) for name in plain if getattr(self, name) is not None},
+            **({} if self.retries is None else {"retries": {"max": self.retries}}),
+            **({} if self.python is None else {"python": {"requirements": self.python}}),
+            **({"requirements": needs} if (needs := self._requirements()) else {}),
+        }
+
+    def _requirements(self) -> Json:
+        names = ("gpus", "gpu_memory_mib", "compute_capability", "cpus", "memory_mib", "host")
+        needs = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return needs | ({"labels": list(self.labels)} if self.labels else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A program that has ended."""
+
+    job_id: str
+    #: As a shell has it: 128 and its number for a signal; 124 for a timeout, 125 where the cluster could not run it.
+    exit: int
+    #: Why it was ended, such as timeout or memory; empty where it ended by itself.
+    reason: str
+    #: What the cluster kept of its output: of much the first and the last megabytes.
+    stdout: bytes
+    stderr: bytes
+    seconds: float | None
+    worker: str | None
+
+
+class Programs:
+    """Programs of the tenant whose token the connection has."""
+
+    def __init__(self, cluster: Cluster, connection: Connection) -> None:
+        self._cluster = cluster
+        self._connection = connection
+
+    # -- submit -----------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        program: Program,
+        *,
+        files: str | Path | None = None,
+        exclude: Sequence[str] = (),
+        count: int | None = None,
+        values: Iterable[Any] | None = None,
+        progress: Progress | None = None,
+        sent: Callable[[Json], None] | None = None,
+        **choices: Any,
+    ) -> Json:
+        """Put the files, and submit one unit, `count` of them, or one for each of `values`; the answer of `submit`.
+
+        `sent` is given what `artifacts.put` answers. `choices`: those of `Cluster.submit`. What was put for an earlier
+        submission from the same folder goes when nothing holds it any more.
+        """
+        parameters = program.parameters() | ({} if count is None else {"count": count})
+        listed = None if values is None else list(values)
+        encoded = None if listed is None else items.lines(listed)
+        choices = {"idempotency_key": None} | choices
+        choices["idempotency_key"] = choices["idempotency_key"] or uuid.uuid4().hex
+        for attempt in range(1, _ATTEMPTS + 1):
+            if files is not None:
+                parameters["files"] = self._put(Path(files), "run", exclude, progress, sent)
+            if listed is not None and encoded is not None:
+                parameters |= self._items(listed, encoded, Path(files or "."))
+            try:
+                return self._cluster.submit(KIND, parameters, **choices)
+            except KeyboardInterrupt:
+                self._undo(parameters, choices)
+                raise
+            except ApiError as error:
+                if not _has_gone(error) or attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def _undo(self, parameters: Json, choices: Json) -> None:
+        """Cancel the job of a submission whose answer did not come."""
+        with suppress(ClientError):
+            self._cluster.cancel(self._cluster.submit(KIND, parameters, **choices)["job_id"])
+
+    def _put(
+        self, path: Path, what: str, exclude: Sequence[str] = (), progress: Progress | None = None,
+        sent: Callable[[Json], None] | None = None, place: Path | None = None,
+    ) -> str:  # fmt: skip
+        shown = {} if progress is None else {"progress": progress}
+        answer = self._cluster.artifacts.put(path, name=_name(what, place or path), exclude=exclude, **shown)
+        if sent is not None:
+            sent(answer)
+        artifact: str = answer["artifact"]["artifact_id"]
+        return artifact
+
+    def _items(self, listed: list[Any], encoded: list[bytes], place: Path) -> Json:
+        if items.fit(encoded, listed):
+            return {"items": listed}
+        with tempfile.TemporaryDirectory(prefix="cluster-items-") as folder:
+            file = Path(folder) / "items.jsonl"
+            file.write_bytes(b"".join(line + b"\n" for line in encoded))
+            return {"items_artifact": self._put(file, "items", place=place), "count": len(encoded)}
+
+    # -- run and map ------------------------------------------------------------------------------------------------
+
+    def run(self, program: Program, *, files: str | Path | None = None, timeout: float | None = None) -> Ended:
+        """Run a program to its end. JobEnded when it was cancelled; TimedOut after `timeout` seconds, while it goes on.
+
+        A program that fails is an `Ended` as any other.
+        """
+        job_id = self.submit(program, files=files)["job_id"]
+        job = self._cluster.wait(job_id, timeout=timeout)
+        if job["state"] == "cancelled":
+            raise JobEnded(job_id, job["state"], job.get("error"))
+        row = self.unit(job_id, 0)
+        streams: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.show_rest(row, Shown(lambda stream, data: streams[stream].extend(data)))
+        return Ended(
+            job_id=job_id, exit=exit_code(row), reason=row.get("reason") or "", stdout=bytes(streams["stdout"]),
+            stderr=bytes(streams["stderr"]), seconds=row.get("seconds"), worker=row.get("worker"),
+        )  # fmt: skip
+
+    def map(
+        self, function: str | Callable[..., Any], values: Iterable[Any], *, files: str | Path | None = ".",
+        **choices: Any,
+    ) -> Mapped:  # fmt: skip
+        """Call `module:function` of the files with each value on the runners; iterate over what they return, in order.
+
+        Values come and go as JSON. `choices`: fields of `Program`. UnitFailed at the first value whose call failed.
+        """
+        fields: Json = {"command": call_command(function), "retries": 0} | choices
+        program = Program(**fields)
+        return Mapped(self, self.submit(program, files=files, values=values)["job_id"])
+
+    # -- units ------------------------------------------------------------------------------------------------------
+
+    def unit(self, job_id: str, number: int) -> Json:
+        """Return one unit. BadArgument where the job has no such unit."""
+        page = self._page(job_id, number, 1, None)
+        if not page["units"]:
+            raise BadArgument(f"job {job_id} has the units 0..{int(page['total']) - 1}")
+        row: Json = page["units"][0]
+        return row
+
+    def units(self, job_id: str, *, state: str | None = None, first: int = 0) -> Iterator[Json]:
+        """Units from a number on, or those of them in a state, page by page as they are read."""
+        while True:
+            rows = self._page(job_id, first, PAGE, state)["units"]
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            first = rows[-1]["unit"] + 1
+
+    def counts(self, job_id: str) -> dict[str, int]:
+        """Return how many units of a job are in each state."""
+        counts: dict[str, int] = self._page(job_id, 0, 1, None)["counts"]
+        return counts
+
+    def _page(self, job_id: str, first: int, limit: int, state: str | None) -> Json:
+        query = {"from": first, "limit": limit, "state": state}
+        page: Json = self._ask(f"/api/jobs/{quoted(job_id)}/units", job_answers.Units, **query)
+        numbers = [row["unit"] for row in page["units"]]
+        if numbers != sorted(set(numbers)) or (numbers and numbers[0] < first):
+            raise UnexpectedAnswer(self._cluster.url, "its list of units is out of order")
+        return page
+
+    def finished(self, job_id: str) -> Iterator[Json]:
+        """Units in their order, each as soon as it will not be tried again; JobEnded where the job ends before it."""
+        first, step = 0, _FIRST_STEP
+        while True:
+            job = next(self._cluster.follow(job_id, first=0.0))
+            page = self._page(job_id, first, PAGE, None)
+            ready = [row for row, there in zip(page["units"], _leading(page["units"], first), strict=True) if there]
+            yield from ready
+            first += len(ready)
+            if first >= int(page["total"]):
+                return
+            if ready:
+                step = _FIRST_STEP
+            elif job["state"] in ("done", "failed", "cancelled", "skipped"):
+                raise JobEnded(job_id, job["state"], job.get("error"))
+            else:
+                next(self._cluster.follow(job_id, first=step))
+                step = min(2 * step, _LONGEST_STEP)
+
+    def value(self, row: Mapping[str, Any]) -> Any:
+        """Return what a unit wrote to CLUSTER_RESULT; None where it wrote nothing."""
+        if row.get("value") != {"artifact": True}:
+            return row.get("value")
+        text = self._small(row, f"values/{row['unit']}.json", 2 << 20)
+        return None if text is None else json.loads(text)
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def follow(self, job_id: str, unit: int, tick: Callable[[], None]) -> Iterator[Piece]:
+        """Output of a unit as it comes, to the unit's end; broken connections are resumed.
+
+        `tick` is called now and then meanwhile, and may raise.
+        """
+        reader, enduring = Reader(), Patience(self._cluster.wait_patience)
+        path = f"/api/jobs/{quoted(job_id)}/logs/{unit}/follow"
+        while True:
+            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
+            try:
+                with self._connection.stream(path, headers) as chunks:
+                    for message in reader.messages(_ticking(chunks, tick, enduring)):
+                        event = self._log_event(message)
+                        if "state" in event:
+                            return
+                        if "data" in event:
+                            yield self._piece(event)
+                raise httpx.RemoteProtocolError("the stream ended before the unit")
+            except NothingMore:
+                return
+            except (httpx.TransportError, ApiError) as error:
+                self._connection.endure(error, enduring)
+
+    def _log_event(self, message: str) -> Json:
+        event: Json = answers.checked(answers.Anything, bodies.parse(message), self._cluster.url)
+        shape = log_answers.End if "state" in event else log_answers.Output if "data" in event else log_answers.Dropped
+        return answers.checked(shape, event, self._cluster.url)
+
+    def _piece(self, event: Json) -> Piece:
+        try:
+            data = base64.b64decode(event["data"], validate=True)
+        except (binascii.Error, ValueError):
+            raise UnexpectedAnswer(self._cluster.url, "some output is no base64") from None
+        run = f"{event['attempt']}:{event['run']}"
+        return Piece(run=run, offset=event["offset"], stream=event["stream"], data=data)
+
+    def show_rest(self, row: Mapping[str, Any], shown: Shown) -> tuple[bool, int]:
+        """Show what the cluster keeps of a unit's output and has not been shown.
+
+        Returns False where what was shown is of another run of the program, and this one was shown whole; and how many
+        bytes of it nobody has.
+        """
+        log = self._file(row, f"logs/{row['unit']}")
+        if log is None:
+            return True, 0
+        sha, size = log
+        artifacts = self._cluster.artifacts
+        cut = None
+        if size >= output.LEAST_CUT_BYTES:
+            cut = output.cut_of(artifacts.part(sha, output.FIRST_BYTES, output.DROPPED_LINE_BYTES), size)
+        same = output.written(size, cut) >= shown.place and artifacts.part(sha, 0, len(shown.head)) == shown.head
+        if not same:
+            shown.forget()
+        errors = self._errors(row)
+        lost = output.lost(shown.place, cut)
+        for first, end in output.ranges(shown.place, size, cut):
+            at = first
+            for data in artifacts.pieces(sha, first, end - first):
+                for stream, part in output.parted(at, data, errors):
+                    shown.show(stream, part)
+                at += len(data)
+        return same, lost
+
+    def last_line(self, row: Mapping[str, Any]) -> str:
+        """Return the last line that a unit wrote, such as that of a traceback; empty where it wrote nothing."""
+        log = self._file(row, f"logs/{row['unit']}")
+        if log is None:
+            return ""
+        sha, size = log
+        end = self._cluster.artifacts.part(sha, max(0, size - _LINE_BYTES), _LINE_BYTES)
+        return end.decode(errors="replace").strip().rpartition("\n")[2].strip()
+
+    def _errors(self, row: Mapping[str, Any]) -> list[tuple[int, int]]:
+        text = self._small(row, f"logs/{row['unit']}.streams", _LARGEST_STREAMS)
+        return [] if text is None else [(first, length) for first, length in json.loads(text)]
+
+    # -- what units leave -------------------------------------------------------------------------------------------
+
+    def fetch_unit(self, row: Mapping[str, Any], folder: str | Path, *, replace: bool = False) -> Json:
+        """`{fetched_files, fetched_bytes}`: download what one unit left into a folder, each file under its own path.
+
+        `replace`: over what is there, as a program that ran here would write it.
+        """
+        prefix = f"outputs/{row['unit']}/"
+        if not row.get("artifact"):
+            return {"fetched_files": 0, "fetched_bytes": 0}
+        return self._cluster.artifacts.fetch_part(
+            row["artifact"], folder, lambda path: path.removeprefix(prefix) if path.startswith(prefix) else None,
+            replace=replace,
+        )  # fmt: skip
+
+    def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
+        """`{units, fetched_files, fetched_bytes}`: download what all units left so far, each into a folder of its own.
+
+        The file `a/b` of unit 3 becomes `3/a/b`; a value that is too large for the list of units `values/3.json`.
+        `flat`: it becomes `a/b`; BadArgument where two units left a file of one name.
+        """
+        total, paths = {"units": 0, "fetched_files": 0, "fetched_bytes": 0}, _Paths(flat=flat)
+        for artifact, several in _by_artifact(self.units(job_id)):
+            paths.units = set(map(str, several))
+            answer = self._cluster.artifacts.fetch_part(artifact, folder, paths)
+            total["units"] = len(paths.seen)
+            for name in ("fetched_files", "fetched_bytes"):
+                total[name] += answer[name]
+        return total
+
+    def _file(self, row: Mapping[str, Any], path: str) -> tuple[str, int] | None:
+        artifact = row.get("artifact")
+        entry = self._cluster.artifacts.entry(artifact, path) if artifact else None
+        return None if entry is None else (entry.sha, entry.size)
+
+    def _small(self, row: Mapping[str, Any], path: str, most: int) -> bytes | None:
+        file = self._file(row, path)
+        if file is None:
+            return None
+        if file[1] > most:
+            raise UnexpectedAnswer(self._cluster.url, f"{path} has {file[1]} bytes")
+        return self._cluster.artifacts.part(file[0], 0, file[1])
+
+    def _ask(self, path: str, shape: Any, **query: Any) -> Json:
+        answer: Json = self._connection.ask("GET", path, patience=self._cluster.wait_patience, **query)
+        return answers.checked(shape, answer, self._cluster.url)
+
+
+class Mapped(Iterator[Any]):
+    """Iterator over what a function returned for each value, in order; it waits for them. `job_id` names the job."""
+
+    def __init__(self, programs: Programs, job_id: str) -> None:
+        self.job_id = job_id
+        self._programs = programs
+        self._rows = programs.finished(job_id)
+
+    def __next__(self) -> Any:
+        row = next(self._rows)
+        if row["state"] != "done":
+            last = self._programs.last_line(row)
+            raise UnitFailed(self.job_id, row["unit"], f"{failure(row)}{f', {last}' if last else ''}")
+        return self._programs.value(row)
+
+
+class _Paths:
+    """Says where the files of some units of an artifact go."""
+
+    def __init__(self, *, flat: bool) -> None:
+        self.units: set[str] = set()
+        #: Units that left something.
+        self.seen: set[str] = set()
+        self._flat = flat
+        self._owners: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str | None:
+        what, _, rest = path.partition("/")
+        unit = rest.partition("/")[0] if what == "outputs" else rest.removesuffix(".json")
+        if what not in ("outputs", "values") or unit not in self.units or rest == unit:
+            return None
+        self.seen.add(unit)
+        if what == "values":
+            return path
+        return self._alone(rest.removeprefix(f"{unit}/"), unit) if self._flat else rest
+
+    def _alone(self, path: str, unit: str) -> str:
+        owner = self._owners.setdefault(path, unit)
+        if owner != unit:
+            error = BadArgument(f"units {owner} and {unit} both left {visible(path, 200)}")
+            error.next = "fetch each unit into a folder of its own, without --flat"
+            raise error
+        return path
+
+
+def exit_code(row: Mapping[str, Any]) -> int:
+    """Return the exit code of a unit's program, as a shell has it."""
+    if row["state"] == "done":
+        return 0
+    if row.get("reason") == "timeout":
+        return TIMED_OUT
+    code = row.get("exit")
+    if not code or row.get("reason") == "lost":  # the unit failed although its program succeeded
+        return NOT_RUN
+    return 128 - int(code) if code < 0 else int(code)
+
+
+def failure(row: Mapping[str, Any]) -> str:
+    """Return in few words why a unit failed."""
+    said, code, reason = row.get("error") or "", row.get("exit"), row.get("reason") or ""
+    if said:
+        return str(said)
+    return reason or ("it did not run" if code is None else f"exit code {code}")
+
+
+def _argument(word: Any) -> Any:
+    """Return a word of a command: an object, which is a literal, or a text."""
+    return dict(word) if isinstance(word, Mapping) else str(word)
+
+
+def call_command(function: str | Callable[..., Any]) -> list[str]:
+    """Return the command that calls a function with the item of its unit. BadArgument as `function_name`."""
+    return ["python3", "-c", _CALL, function_name(function)]
+
+
+def function_name(function: str | Callable[..., Any]) -> str:
+    """Return module:function. BadArgument for what a runner could not import."""
+    if not isinstance(function, str):
+        function = f"{function.__module__}:{function.__qualname__}"
+        if "<" in function or function.startswith("__main__:"):
+            raise BadArgument(f"{function} cannot be imported elsewhere; move it into a module: module:function")
+    if not _FUNCTION.fullmatch(function):
+        raise BadArgument(f"a function is named module:function, as in mymodule:count; got {function!r}")
+    return function
+
+
+def _name(what: str, folder: Path) -> str:
+    """Return the name under which the files of a folder of this machine are put."""
+    place = folder.resolve()
+    plain = re.sub("[^a-z0-9]+", "-", place.name.lower())[:40].strip("-") or "folder"
+    digest = hashlib.sha256(f"{socket.gethostname()}:{place}".encode(errors="surrogateescape")).hexdigest()
+    return f"{what}-{plain}-{digest[:8]}"
+
+
+def _has_gone(error: ApiError) -> bool:
+    """Return True where files that were put went before a job held them."""
+    fields = ("parameters.files", "parameters.items_artifact")
+    return error.status in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT) and error.field in fields
+
+
+def _leading(rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[bool]:
+    """Yield True for each unit that ended and before which all have."""
+    ended = True
+    for at, row in enumerate(rows):
+        ended = ended and row["unit"] == first + at and row["state"] in ENDED
+        yield ended
+
+
+def _by_artifact(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each artifact of some units with these: what was leased together has one."""
+    units: dict[str, list[int]] = {}
+    for row in rows:
+        if row.get("artifact"):
+            units.setdefault(row["artifact"], []).append(row["unit"])
+    yield from units.items()
+
+
+def _ticking(chunks: Iterable[bytes], tick: Callable[[], None], enduring: Patience) -> Iterator[bytes]:
+    for chunk in chunks:
+        enduring.succeeded()
+        tick()
+        yield chunk

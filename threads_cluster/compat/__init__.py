@@ -1,0 +1,1 @@
+"""Commands and classes under the names that other systems use."""
