@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
     #: Where a coordinator answers over gRPC, 50051 by custom. 0: nowhere.
     grpc_port: int = Field(default=0, ge=0, le=65535)
-    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: jobs/network/exposure.py.
+    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: see exposure.py.
     bind: str = "127.0.0.1"
     #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
     published: str = ""

@@ -1,4 +1,7 @@
-"""P7's job as an actor of Dramatiq; run by `python -m dramatiq benchmarks.peers.dramatiq_peer`. Its messages are JSON."""
+"""P7's job as an actor of Dramatiq, with messages in JSON.
+
+Run it by `python -m dramatiq benchmarks.peers.dramatiq_peer`.
+"""
 
 from __future__ import annotations
 

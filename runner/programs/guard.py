@@ -1,9 +1,9 @@
 """The guard of a slot: runs one program after another, and says that one has ended when nothing of it is alive.
 
-`python -m runner.programs.guard FD RUNNER`, where FD is its end of `orders.channel` and RUNNER the runner's process id, by which
-the next runner finds one that lives on. It has one thread, which may fork, and no secrets.
-It adopts what a program leaves behind, so no descendant escapes it; when the runner is gone, it kills everything and
-ends.
+Its command is `python -m runner.programs.guard FD RUNNER`. FD is its end of `orders.channel`, and RUNNER is the process
+id of the runner, by which the next runner finds a guard that is still alive. It has one thread, which may fork, and no
+secrets. It adopts what a program leaves behind, so no descendant escapes it; when the runner is gone, it kills
+everything and ends.
 """
 
 from __future__ import annotations

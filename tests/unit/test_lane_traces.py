@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.cluster_fake import Fake, job
 from threads_cluster.cli import main as cli
-from threads_cluster.cli.profiles import lane_traces
 from threads_cluster.client import api
+from threads_cluster.profiling import lane_traces
 
 #: 2026-01-02T03:04:05Z, when the job of the fake was submitted; it started half a second later and ran for as long.
 CREATED = 1767323045.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from threads_cluster.cli.profiles import profile_analysis, profile_plots
 from threads_cluster.errors import BadArgument
+from threads_cluster.profiling import profile_analysis, profile_plots
 
 GIB = 1 << 30
 HEAD: dict[str, Any] = {
@@ -147,7 +147,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypa
     def lacks(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("threads_cluster.cli.profiles.profile_plots.importlib.import_module", lacks)
+    monkeypatch.setattr("threads_cluster.profiling.profile_plots.importlib.import_module", lacks)
     with pytest.raises(BadArgument, match=r"pip install 'matplotlib>=3.9'"):
         profile_plots.check(tmp_path / "x.pdf")
 

@@ -87,8 +87,8 @@ class Profiles(Resource):
         return profile
 
     def summary(self, name: str) -> Json:
-        """Summary, as of `threads_cluster.cli.profiles.profile_analysis`, of a profile that is done. Errors as `fetch`."""
-        from threads_cluster.cli.profiles import profile_analysis
+        """Return the summary of a finished profile, made by `profiling.profile_analysis`. Errors as `fetch`."""
+        from threads_cluster.profiling import profile_analysis
 
         with TemporaryDirectory() as folder:
             self.fetch(name, folder)

@@ -1,4 +1,7 @@
-"""One worker of a host that has joined: `python -m deploy.local.joining.joined_worker NAME`. Its token is in no environment."""
+"""Run one worker of a joined host: `python -m deploy.local.joining.joined_worker NAME`.
+
+Its token is in no environment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples a host for a profile, in a process of its own: `python -m jobs.worker.telemetry.sampler`, which a worker starts.
+"""Sample a host for a profile: `python -m jobs.worker.telemetry.sampler`, a process that a worker starts.
 
 The worker writes a line of JSON to its stdin, `Asked`; the end of stdin, which the death of the worker is too, and a
 second line end it. Each sample is one line of FILE that one write makes, so that what a kill cuts off is the last line

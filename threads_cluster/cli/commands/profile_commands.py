@@ -221,7 +221,7 @@ def analyze(
 
     Waits if recordings are still being collected.
     """
-    from threads_cluster.cli.profiles import profile_analysis, profile_plots
+    from threads_cluster.profiling import profile_analysis, profile_plots
 
     if (what is None) == (data is None):
         raise typer.BadParameter("needs one: the name of a profile, or a file", param_hint="'NAME|FILE'")
@@ -291,7 +291,7 @@ def kernels(
     ],
 ) -> None:
     """Write which lane computed a job when, for https://ui.perfetto.dev; at most an hour after it ran."""
-    from threads_cluster.cli.profiles import lane_traces
+    from threads_cluster.profiling import lane_traces
 
     session = ctx.obj
     job = session.cluster.job(job_id)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from threads_cluster.cli import figures
-from threads_cluster.cli.profiles import profile_analysis
-from threads_cluster.cli.profiles.profile_analysis import Axis, Line, Recorded
 from threads_cluster.errors import BadArgument
+from threads_cluster.profiling import profile_analysis
+from threads_cluster.profiling.profile_analysis import Axis, Line, Recorded
 
 #: What a plot can be, by the ending of its file.
 FORMATS = ("pdf", "png", "svg")
