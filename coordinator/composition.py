@@ -11,24 +11,25 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from coordinator import announcing, dependents
 from coordinator.artifacts import collector
 from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
 from coordinator.attachments.wakes import Wakes
 from coordinator.audit.denials import Denials
 from coordinator.audit.export_task import AuditExport
+from coordinator.background import dependents
+from coordinator.background.dependents import Dependents
+from coordinator.background.leader import Leader
+from coordinator.background.periodic_task import PeriodicTask
 from coordinator.cluster import Cluster
-from coordinator.dependents import Dependents
 from coordinator.destinations import Guard
 from coordinator.events.event import Event
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
+from coordinator.hosts import announcing
 from coordinator.jobs.on_behalf import OnBehalf
-from coordinator.leader import Leader
 from coordinator.logs.live import Live
 from coordinator.logs.texts import Texts
-from coordinator.periodic_task import PeriodicTask
 from coordinator.profiles.collecting import Collection
 from coordinator.queries import Queries
 from coordinator.schedules.runs import Runs

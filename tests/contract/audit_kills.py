@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.aof import AofRewriter
+from coordinator.background.aof import AofRewriter
 from deploy.local import redis_server
 from jobs.store import Store
 from jobs.store.server import connection

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.aof import AofRewriter
+from coordinator.background.aof import AofRewriter
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.tenancy.audit_log import Position

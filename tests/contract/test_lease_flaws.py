@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.leader import Leader
+from coordinator.background.leader import Leader
 from jobs import queues
 from jobs.store import keys
 from jobs.store.server import scripts

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from coordinator.leader import Leader
+from coordinator.background.leader import Leader
 from jobs.store import keys
 from jobs.store.server import connection
 from jobs.store.work.leases import Finished

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator import health
-from coordinator.leader import Leader
+from coordinator.background.leader import Leader
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.server.libraries import KEPT_MS

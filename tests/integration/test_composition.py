@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator import announcing, app, composition
+from coordinator import app, composition
 from coordinator.attachments.wakes import Wakes
+from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.hub import Hub
-from coordinator.periodic_task import PeriodicTask
+from coordinator.hosts import announcing
 from coordinator.services.gateway.gateway import Gateway
 from coordinator.services.gateway.tally import Tally
 from coordinator.work.polls import Polls

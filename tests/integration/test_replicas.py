@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator import periodic_task
+from coordinator.background import periodic_task
 from jobs import metrics
 from jobs.store import fleet
 from tests.chaos import listener

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.aof import RETRY_ROUNDS, AofRewriter
+from coordinator.background.aof import RETRY_ROUNDS, AofRewriter
 from jobs.store.server.aof import Aof, AofState, RewriteRefused
 
 

@@ -12,7 +12,7 @@ import pytest
 from coordinator.audit import export
 from coordinator.audit.denials import CALLERS, OTHERS, Denials
 from coordinator.audit.export_task import AuditExport
-from coordinator.periodic_task import PeriodicTask
+from coordinator.background.periodic_task import PeriodicTask
 from jobs.models import Actor
 from jobs.store.tenancy.audit_log import START, Denied, Log
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator import dependents
-from coordinator.dependents import Dependents
+from coordinator.background import dependents
+from coordinator.background.dependents import Dependents
+from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.event import Event
-from coordinator.periodic_task import PeriodicTask
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.work import bells

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.leader import Leader
+from coordinator.background.leader import Leader
 from deploy.docker import report, status
 from jobs.store import Store
 from jobs.store.server.libraries import KEPT_MS

@@ -17,7 +17,7 @@ import pytest
 from zeroconf import ServiceInfo, Zeroconf
 from zeroconf.asyncio import AsyncZeroconf
 
-from coordinator import announcing
+from coordinator.hosts import announcing
 from jobs import VERSION
 from jobs.settings import Settings
 from tests.integration.live import until

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.leader import Leader
+from coordinator.background.leader import Leader
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import Mark

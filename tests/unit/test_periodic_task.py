@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.event import Event
-from coordinator.periodic_task import PeriodicTask
 from jobs import errors
 from tests.integration.live import until
 
@@ -76,13 +76,13 @@ def test_events_that_concern_it_wake_it() -> None:
 
 
 def test_stop_waits_for_the_last_call_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.periodic_task.STOP_SECONDS", 60.0)
+    monkeypatch.setattr("coordinator.background.periodic_task.STOP_SECONDS", 60.0)
     ended: list[bool] = []
     one = task(lambda: None, interval=3600.0, at_end=lambda: ended.append(True))
     one.start()
     one.stop()
     assert ended == [True]
-    monkeypatch.setattr("coordinator.periodic_task.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("coordinator.background.periodic_task.STOP_SECONDS", 0.05)
     hangs = threading.Event()
     two: Any = task(lambda: None, interval=3600.0, at_end=lambda: print(hangs.wait()))
     two.start()

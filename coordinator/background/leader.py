@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable
 
-from coordinator.aof import AofRewriter
+from coordinator.background.aof import AofRewriter
 from jobs import marks
 from jobs.kinds import registry
 from jobs.models import MarkKind
