@@ -1,1 +1,1 @@
-"""What a replica read last of workers, units and owners, for a bounded time."""
+"""Caches of workers, units and owners: each keeps recent reads of Redis for a bounded time."""
