@@ -32,12 +32,23 @@ _A_HOST = 10
 def _row(number: int, beats: int) -> Mapping[str, str | int | float]:
     """Return what a busy worker says of itself."""
     return {
-        "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 2, "job": f"{number:016x}", "pid": 1,
-        "kinds": json.dumps(registry.versions()), "rates": json.dumps({"collatz": 1e9 + beats}), "network": "1",
-        "host": f"host-{number // _A_HOST}", "cpu_ratio": "0.9", "cpus": 20, "memory_used_bytes": 10**9 + beats,
-        "memory_total_bytes": 10**10, "network_receive_bytes_total": 10**9 + beats,
+        "device": "cpu",
+        "state": "busy",
+        "lanes": 2,
+        "busy_lanes": 2,
+        "job": f"{number:016x}",
+        "pid": 1,
+        "kinds": json.dumps(registry.versions()),
+        "rates": json.dumps({"collatz": 1e9 + beats}),
+        "network": "1",
+        "host": f"host-{number // _A_HOST}",
+        "cpu_ratio": "0.9",
+        "cpus": 20,
+        "memory_used_bytes": 10**9 + beats,
+        "memory_total_bytes": 10**10,
+        "network_receive_bytes_total": 10**9 + beats,
         "network_transmit_bytes_total": 10**9 + beats,
-    }  # fmt: skip
+    }
 
 
 class Fleet:

@@ -114,7 +114,11 @@ def run() -> list[Row]:
     return [
         Row(id=f"P5@{LANES}-lanes", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name="bare kernel"),
         Row(
-            id="P5@processors", ours=lanes, peer=everything, ratio=lanes / everything,
-            unit="s of the processors, lanes", peer_name="all processes",
+            id="P5@processors",
+            ours=lanes,
+            peer=everything,
+            ratio=lanes / everything,
+            unit="s of the processors, lanes",
+            peer_name="all processes",
         ),
-    ]  # fmt: skip
+    ]

@@ -68,22 +68,30 @@ def _dramatiq_batch(task: Any, count: int) -> list[Any]:
 
 PEERS = (
     Peer(
-        name="celery", variable="CELERY_REDIS_URL", database=1,
+        name="celery",
+        variable="CELERY_REDIS_URL",
+        database=1,
         worker=("celery", "-A", "benchmarks.peers.celery_peer", "worker", "-c", "2", "-l", "warning"),
-        one=lambda task: task.delay(BODY).get(timeout=120), many=_celery_batch,
+        one=lambda task: task.delay(BODY).get(timeout=120),
+        many=_celery_batch,
     ),
     Peer(
-        name="dramatiq", variable="DRAMATIQ_REDIS_URL", database=2,
+        name="dramatiq",
+        variable="DRAMATIQ_REDIS_URL",
+        database=2,
         worker=("dramatiq", "benchmarks.peers.dramatiq_peer", "--processes", "2", "--threads", "1"),
-        one=lambda task: task.send(BODY).get_result(block=True, timeout=120_000), many=_dramatiq_batch,
+        one=lambda task: task.send(BODY).get_result(block=True, timeout=120_000),
+        many=_dramatiq_batch,
     ),
     Peer(
-        name="huey", variable="HUEY_REDIS_URL", database=3,
+        name="huey",
+        variable="HUEY_REDIS_URL",
+        database=3,
         worker=("huey.bin.huey_consumer", "benchmarks.peers.huey_peer.huey", "-w", "2", "-k", "process"),
         one=lambda task: task(BODY).get(blocking=True, timeout=120),
         many=lambda task, count: task.map([BODY] * count).get(blocking=True, timeout=120),
     ),
-)  # fmt: skip
+)
 
 
 def _ours(cluster: Cluster) -> float:

@@ -250,9 +250,13 @@ def level_rows(measured: Sequence[Level], workers: int, jobs: int) -> Iterator[R
         best = max(within, key=lambda level: level.rates["commits"])
         rate = best.rates["commits"]
         yield Row(
-            id="P8@leases", ours=rate, peer=workers, ratio=rate / workers, unit=f"leases/s, {_said(best)}",
+            id="P8@leases",
+            ours=rate,
+            peer=workers,
+            ratio=rate / workers,
+            unit=f"leases/s, {_said(best)}",
             peer_name="a lease a second of each device",
-        )  # fmt: skip
+        )
 
 
 def _said(level: Level) -> str:

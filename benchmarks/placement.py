@@ -69,10 +69,19 @@ def _job(tenant: str) -> NewJob:
     parameters = {"mode": "verify", "start_number": 1, "number_count": 2**40}
     plan = definition.plan(definition.parameters.model_validate(parameters))
     return NewJob(
-        job_id=secrets.token_hex(8), kind="collatz", version=definition.model_version, plan=plan,
-        priority=Priority.NORMAL, device=Device.ANY, queue=queues.name(Device.ANY, Priority.NORMAL), prefer=False,
-        small=False, estimate_ms=18_000, ttl_seconds=3600, tenant=tenant,
-    )  # fmt: skip
+        job_id=secrets.token_hex(8),
+        kind="collatz",
+        version=definition.model_version,
+        plan=plan,
+        priority=Priority.NORMAL,
+        device=Device.ANY,
+        queue=queues.name(Device.ANY, Priority.NORMAL),
+        prefer=False,
+        small=False,
+        estimate_ms=18_000,
+        ttl_seconds=3600,
+        tenant=tenant,
+    )
 
 
 def _lane_of(worker: str) -> dict[str, Any]:
@@ -104,9 +113,15 @@ class Devices:
                 say(f"{at + count} of {devices + waiting} jobs are written")
         self._next, self._empty = self.store.scripts.function("next"), _load_empty(client)
         self._rest = (
-            "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), lease_tokens.new(), TAKE,
+            "",
+            1,
+            LEASE_TTL_MS,
+            SLOT_TTL_MS,
+            json.dumps(_LISTENED),
+            lease_tokens.new(),
+            TAKE,
             json.dumps(registry.versions()),
-        )  # fmt: skip
+        )
         self._worker = self._held = ""
         #: What each worker computes: its job and its lease.
         self._leases: dict[str, tuple[str, Grant]] = {}

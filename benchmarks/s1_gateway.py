@@ -48,9 +48,13 @@ class Side:
 
     def head(self, size: int) -> bytes:
         lines = (
-            "POST /v1/chat/completions HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {TOKEN}",
-            "Content-Type: application/json", f"Content-Length: {size}", "Connection: close",
-        )  # fmt: skip
+            "POST /v1/chat/completions HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Authorization: Bearer {TOKEN}",
+            "Content-Type: application/json",
+            f"Content-Length: {size}",
+            "Connection: close",
+        )
         return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -132,9 +136,12 @@ def _added(ours: Side, peer: Side) -> Row:
 async def _streamed(side: Side, tokens: int, pace: float, prompt: str = "hello") -> tuple[int, int]:
     """Return the status of one stream and how many tokens came."""
     asked: dict[str, Any] = {
-        "model": "paced", "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": tokens,
+        "model": "paced",
+        "messages": [{"role": "user", "content": prompt}],
+        "stream": True,
+        "max_tokens": tokens,
         "pace": pace,
-    }  # fmt: skip
+    }
     body = json.dumps(asked).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", side.port)
     writer.write(side.head(len(body)) + body)
@@ -164,9 +171,7 @@ def _streams(ours: Side, peer: Side) -> Iterator[Row]:
 
         through, direct = in_turns(lambda: rate(ours), lambda: rate(peer), ROUNDS, f"S1@{name}")
         said = f"the engine asked directly, {f'{pace} tokens/s a stream' if pace else 'as fast as it is read'}"
-        yield Row(
-            id=f"S1@{name}", ours=through, peer=direct, ratio=through / direct, unit="tokens/s", peer_name=said
-        )  # fmt: skip
+        yield Row(id=f"S1@{name}", ours=through, peer=direct, ratio=through / direct, unit="tokens/s", peer_name=said)
 
 
 # -- the bound ------------------------------------------------------------------------------------------------------

@@ -89,17 +89,24 @@ def _diamond_rows() -> list[Row]:
     critical = 2 * DIAMONDS * SECONDS
     waits = sorted(
         1000 * (_seconds(row["started"]) - max(ended[name] for name in row["dependencies"]))
-        for row in rows if row["dependencies"]
-    )  # fmt: skip
+        for row in rows
+        if row["dependencies"]
+    )
     print(f"W1: load average {os.getloadavg()[0]:.1f}, longest wait {waits[-1]:.0f} ms", file=sys.stderr)
     return [
         Row(id="W1@diamond", ours=span, peer=critical, ratio=critical / span, unit="s", peer_name="its critical path"),
         *(
-            Row(id=f"W1@start-p{part}", ours=waits[len(waits) * part // 100], peer=100.0,
-                ratio=100.0 / waits[len(waits) * part // 100], unit="ms", peer_name="a tenth of an action")
+            Row(
+                id=f"W1@start-p{part}",
+                ours=waits[len(waits) * part // 100],
+                peer=100.0,
+                ratio=100.0 / waits[len(waits) * part // 100],
+                unit="ms",
+                peer_name="a tenth of an action",
+            )
             for part in (50, 95)
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _played(live: Live) -> list[dict[str, Any]]:
@@ -123,11 +130,13 @@ def _seconds(moment: str) -> float:
 
 def _text(of: str, priority: str = "high") -> bytes:
     """Return a workflow of ACTIONS actions, each after the DEPENDENCIES before it."""
-    return workflow_text(*(
-        f"a{number}, action_type: {of}, priority: {priority}, "
-        f"dependencies: [{', '.join(f'a{before}' for before in range(max(0, number - DEPENDENCIES), number))}]"
-        for number in range(ACTIONS)
-    )).encode()  # fmt: skip
+    return workflow_text(
+        *(
+            f"a{number}, action_type: {of}, priority: {priority}, "
+            f"dependencies: [{', '.join(f'a{before}' for before in range(max(0, number - DEPENDENCIES), number))}]"
+            for number in range(ACTIONS)
+        )
+    ).encode()
 
 
 def _validation_rows() -> Iterator[Row]:
@@ -135,9 +144,13 @@ def _validation_rows() -> Iterator[Row]:
         text = _text(of)
         taken = min(_cpu_seconds(text) for _ in range(_ROUNDS))
         yield Row(
-            id=f"W1@validate-{kind}", ours=taken, peer=GOAL_VALIDATION_SECONDS, ratio=GOAL_VALIDATION_SECONDS / taken,
-            unit="s of CPU", peer_name="the goal",
-        )  # fmt: skip
+            id=f"W1@validate-{kind}",
+            ours=taken,
+            peer=GOAL_VALIDATION_SECONDS,
+            ratio=GOAL_VALIDATION_SECONDS / taken,
+            unit="s of CPU",
+            peer_name="the goal",
+        )
 
 
 def _cpu_seconds(text: bytes) -> float:
@@ -157,9 +170,13 @@ def _function_rows() -> Iterator[Row]:
             longest = max(_longest(server).values()) if server else 0.0
             if longest:
                 yield Row(
-                    id=f"W1@script-redis-{version}", ours=longest, peer=GOAL_SCRIPT_MS, ratio=GOAL_SCRIPT_MS / longest,
-                    unit="ms of CPU", peer_name="the goal",
-                )  # fmt: skip
+                    id=f"W1@script-redis-{version}",
+                    ours=longest,
+                    peer=GOAL_SCRIPT_MS,
+                    ratio=GOAL_SCRIPT_MS / longest,
+                    unit="ms of CPU",
+                    peer_name="the goal",
+                )
     finally:
         logging.disable(logging.NOTSET)
 

@@ -47,10 +47,16 @@ def main(handed_over_at: str = "") -> int:
         extras.check(settings)
         listeners = listening.listen(settings, handed_over_at)
     except (
-        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, destinations.UnusableNetworks,
-        redis_address.UnusableAddress, WrongStore, certificates.UnusableCertificate,
-        extras.MissingPackages, listening.CannotListen,
-    ) as error:  # fmt: skip
+        exposure.Exposed,
+        keys.UnusableKey,
+        client_address.UnusableProxies,
+        destinations.UnusableNetworks,
+        redis_address.UnusableAddress,
+        WrongStore,
+        certificates.UnusableCertificate,
+        extras.MissingPackages,
+        listening.CannotListen,
+    ) as error:
         log.error("%s", error)
         return exposure.REFUSED
     settings = extras.drop_unusable(settings)
@@ -58,14 +64,23 @@ def main(handed_over_at: str = "") -> int:
     _give_back_memory()
     logging.getLogger("uvicorn.error").addFilter(is_event)
     config = uvicorn.Config(
-        app.create(settings, metrics=listeners.metrics), host=settings.bind, port=settings.coordinator_port,
-        log_config=None, access_log=False, timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
+        app.create(settings, metrics=listeners.metrics),
+        host=settings.bind,
+        port=settings.coordinator_port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
+        http=BoundedProtocol,
         # Tunnels of runners: the one at the other end says every five seconds that it is there.
-        ws="websockets-sansio", ws_max_size=MAX_MESSAGE, ws_per_message_deflate=False, ws_ping_interval=None,
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
+        ws_ping_interval=None,
         # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
-    )  # fmt: skip
+    )
     server = uvicorn.Server(config)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=listeners.api or None)

@@ -57,12 +57,17 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
     replica = composition.compose(settings, metrics)
     state = replica.state
     app = FastAPI(
-        title="Threads Cluster", version=VERSION, lifespan=replica.run, docs_url=None, redoc_url=None,
-        redirect_slashes=False, openapi_url=None,
+        title="Threads Cluster",
+        version=VERSION,
+        lifespan=replica.run,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        openapi_url=None,
         description="Submit divisible computations; every CPU and GPU works on each.",
         # FastAPI's own spans, beside ours: it would ask for each request whether somebody wants them.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
-    )  # fmt: skip
+    )
     app.state.coordinator = state
     for router in (health.routes, docs.routes, *domains.routers()):
         # Not include_router, by which each request would be matched against every route before its own three times.

@@ -122,9 +122,7 @@ class Replica:
 
 def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica:
     """Build a replica. It needs no Redis until it runs. `metrics` is the socket on which metrics are served, if any."""
-    main = Store(
-        connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait
-    )  # fmt: skip
+    main = Store(connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait)
     hub = Hub(_store(settings, timeout=10).events)
     cluster = Cluster(main, hub, settings)
     background = _Background(settings, cluster)

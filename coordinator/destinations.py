@@ -31,21 +31,44 @@ _CONTAINING = tuple(
 _SPECIAL = tuple(
     map(
         ipaddress.ip_network,
-        ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4", "fec0::/10",
-         "5f00::/16"),
+        (
+            "0.0.0.0/8",
+            "100.64.0.0/10",
+            "192.0.0.0/24",
+            "192.88.99.0/24",
+            "198.18.0.0/15",
+            "240.0.0.0/4",
+            "fec0::/10",
+            "5f00::/16",
+        ),
     )
-)  # fmt: skip
+)
 
 #: Addresses at which clouds tell machines their credentials and settings: AWS, Google, Azure, Oracle, Alibaba, Tencent,
 #: Scaleway, OpenStack. Allowing a network around one does not allow it.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,
-        ("169.254.169.254", "169.254.169.253", "169.254.170.2", "169.254.170.23", "169.254.42.42", "169.254.0.23",
-         "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23",
-         "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42", "fe80::a9fe:a9fe"),
+        (
+            "169.254.169.254",
+            "169.254.169.253",
+            "169.254.170.2",
+            "169.254.170.23",
+            "169.254.42.42",
+            "169.254.0.23",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::253",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "fe80::a9fe:a9fe",
+        ),
     )
-)  # fmt: skip
+)
 
 
 class Refused(Exception):
@@ -187,9 +210,11 @@ def _kept_from(address: Address) -> str:
     if _is_metadata(address):
         return "an address of a cloud's metadata"
     named = (
-        ("is_unspecified", "the unspecified address"), ("is_loopback", "a loopback address"),
-        ("is_link_local", "a link-local address"), ("is_multicast", "a multicast address"),
-    )  # fmt: skip
+        ("is_unspecified", "the unspecified address"),
+        ("is_loopback", "a loopback address"),
+        ("is_link_local", "a link-local address"),
+        ("is_multicast", "a multicast address"),
+    )
     for name, words in named:
         if getattr(address, name):
             return words

@@ -155,9 +155,13 @@ class ChildLane:
             raise LaneDied(f"lane {self.name}: its worker refuses {', '.join(sorted(unfit))}", touched=False)
 
     def _ask(
-        self, message: tuple[Any, ...], *, task: Task | None = None, patience: float = math.inf,
+        self,
+        message: tuple[Any, ...],
+        *,
+        task: Task | None = None,
+        patience: float = math.inf,
         dropped: Callable[[], bool] = lambda: False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         if not self.ready:
             raise LaneDied(f"lane {self.name}: its process ended while it was idle", touched=False)
         self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0

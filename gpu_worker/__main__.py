@@ -160,8 +160,10 @@ class Work:
         return {} if server is None or server.stopping else {"state": "draining" if busy else "drained"}
 
     def _give_way(self, server: Server) -> None:
-        log.info("a program waits for the GPU: this worker commits what it has, and starts anew without it",
-                 extra={"wanted": self._claim.wanted})  # fmt: skip
+        log.info(
+            "a program waits for the GPU: this worker commits what it has, and starts anew without it",
+            extra={"wanted": self._claim.wanted},
+        )
         self.gave_way = True
         server.stop()
         os.kill(os.getpid(), signal.SIGINT)  # SIGTERM is of others, and means the end

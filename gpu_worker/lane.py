@@ -35,9 +35,13 @@ class StreamLane:
     """
 
     def __init__(
-        self, name: str, most_units: int, retire: Callable[[str], None], sick: Callable[[], str] = lambda: "",
+        self,
+        name: str,
+        most_units: int,
+        retire: Callable[[str], None],
+        sick: Callable[[], str] = lambda: "",
         known: Callable[[], str] = lambda: "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self._sick, self._known = sick, known
         self._most = most_units

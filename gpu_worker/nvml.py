@@ -13,10 +13,15 @@ T = TypeVar("T")
 
 #: Bits of the clock event reasons by the names of jobs.metrics.THROTTLE_REASONS; idling slows nothing down.
 REASONS = {
-    0x2: "applications_clocks_setting", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake_slowdown",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
-}  # fmt: skip
+}
 _IDLE = 0x1
 #: Xid errors that are read at once.
 _MOST_EVENTS = 100

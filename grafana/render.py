@@ -97,11 +97,14 @@ def _options(panel: Panel) -> Json:
         "gauge": {"reduceOptions": last, "showThresholdMarkers": True, "showThresholdLabels": False},
         "table": {"showHeader": True, "cellHeight": "sm"},
         "heatmap": {
-            "calculate": False, "color": {"mode": "scheme", "scheme": "Blues", "steps": 32, "reverse": False},
-            "yAxis": {"unit": panel.unit}, "tooltip": {"mode": "single"}, "legend": {"show": True},
+            "calculate": False,
+            "color": {"mode": "scheme", "scheme": "Blues", "steps": 32, "reverse": False},
+            "yAxis": {"unit": panel.unit},
+            "tooltip": {"mode": "single"},
+            "legend": {"show": True},
         },
         "state-timeline": {"mergeValues": True, "showValue": "never", "legend": legend, "tooltip": tooltip},
-    }  # fmt: skip
+    }
     return options[panel.shape]
 
 
@@ -161,34 +164,64 @@ def _panels(rows: tuple[Row, ...]) -> Iterator[Json]:
 
 def _variables(dashboard: Dashboard) -> Iterator[Json]:
     yield {
-        "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1,
-        "current": {"text": "Prometheus", "value": "prometheus"}, "hide": 0, "includeAll": False, "multi": False,
-        "options": [], "regex": "",
-    }  # fmt: skip
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "refresh": 1,
+        "current": {"text": "Prometheus", "value": "prometheus"},
+        "hide": 0,
+        "includeAll": False,
+        "multi": False,
+        "options": [],
+        "regex": "",
+    }
     for label, metric in dashboard.variables:
         values = f"label_values({metric}, {label})"
         yield {
-            "name": label, "label": label.capitalize(), "type": "query", "datasource": SOURCE, "definition": values,
-            "query": {"query": values, "refId": label}, "refresh": 2, "sort": 1, "hide": 0, "includeAll": True,
-            "allValue": ".*", "multi": True, "current": {"text": ["All"], "value": ["$__all"]}, "options": [],
+            "name": label,
+            "label": label.capitalize(),
+            "type": "query",
+            "datasource": SOURCE,
+            "definition": values,
+            "query": {"query": values, "refId": label},
+            "refresh": 2,
+            "sort": 1,
+            "hide": 0,
+            "includeAll": True,
+            "allValue": ".*",
+            "multi": True,
+            "current": {"text": ["All"], "value": ["$__all"]},
+            "options": [],
             "regex": "",
-        }  # fmt: skip
+        }
 
 
 def _annotations() -> list[Json]:
     alerts = {
-        "name": "Firing alerts", "datasource": SOURCE, "enable": True, "iconColor": "red",
-        "expr": 'ALERTS{alertstate="firing"}', "step": "10s", "titleFormat": "{{alertname}}",
+        "name": "Firing alerts",
+        "datasource": SOURCE,
+        "enable": True,
+        "iconColor": "red",
+        "expr": 'ALERTS{alertstate="firing"}',
+        "step": "10s",
+        "titleFormat": "{{alertname}}",
         "textFormat": "{{severity}}",
-    }  # fmt: skip
+    }
     return [alerts]
 
 
 def rendered(dashboard: Dashboard) -> Json:
     others = {
-        "type": "dashboards", "title": "Dashboards", "tags": [TAG], "asDropdown": False, "includeVars": False,
-        "keepTime": True, "icon": "external link", "targetBlank": False,
-    }  # fmt: skip
+        "type": "dashboards",
+        "title": "Dashboards",
+        "tags": [TAG],
+        "asDropdown": False,
+        "includeVars": False,
+        "keepTime": True,
+        "icon": "external link",
+        "targetBlank": False,
+    }
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,

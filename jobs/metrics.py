@@ -27,9 +27,16 @@ WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
 PROFILE_STATES = ("recording", "collecting")
 #: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
 THROTTLE_REASONS = (
-    "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
-    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "other",
-)  # fmt: skip
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+    "other",
+)
 
 
 @dataclass(frozen=True)
@@ -145,9 +152,12 @@ SCHEDULES_LATE = Metric(
 )
 BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
 SKIPPED = Metric(
-    "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),
-    "counter", per_replica=True,
-)  # fmt: skip
+    "cluster_skipped_entries_total",
+    "Reads of entries in Redis that were skipped because they are broken.",
+    ("what",),
+    "counter",
+    per_replica=True,
+)
 BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)
 REDIS_UP = Metric("cluster_redis_up", "1 when this replica reaches Redis.", (), "gauge", per_replica=True)
 LEADER = Metric("cluster_leader", "1 if this replica leads.", (), "gauge", per_replica=True)
@@ -159,29 +169,43 @@ HTTP_SECONDS = Metric(
 )
 _MODEL = ("tenant", "model")
 INFERENCES = Metric(
-    "cluster_inference_requests_total", "Requests to models that ended.", (*_MODEL, "status"), "counter",
+    "cluster_inference_requests_total",
+    "Requests to models that ended.",
+    (*_MODEL, "status"),
+    "counter",
     per_replica=True,
-)  # fmt: skip
+)
 INFERENCE_SECONDS = Metric(
-    "cluster_inference_duration_seconds", "Time from a request to a model to its last byte.", _MODEL, "histogram",
+    "cluster_inference_duration_seconds",
+    "Time from a request to a model to its last byte.",
+    _MODEL,
+    "histogram",
     per_replica=True,
-)  # fmt: skip
+)
 FIRST_TOKEN_SECONDS = Metric(
-    "cluster_inference_first_token_seconds", "Time from a request that streams to its first frame.", _MODEL,
-    "histogram", per_replica=True,
-)  # fmt: skip
+    "cluster_inference_first_token_seconds",
+    "Time from a request that streams to its first frame.",
+    _MODEL,
+    "histogram",
+    per_replica=True,
+)
 TOKENS = Metric(
-    "cluster_inference_tokens_total", "Tokens of prompts and answers, as engines count them.", (*_MODEL, "what"),
-    "counter", per_replica=True,
-)  # fmt: skip
+    "cluster_inference_tokens_total",
+    "Tokens of prompts and answers, as engines count them.",
+    (*_MODEL, "what"),
+    "counter",
+    per_replica=True,
+)
 SERVICE_REPLICAS = Metric(
-    "cluster_service_replicas", "Replicas of services, by state; the first 100 services by name, others together.",
+    "cluster_service_replicas",
+    "Replicas of services, by state; the first 100 services by name, others together.",
     ("tenant", "service", "state"),
-)  # fmt: skip
+)
 SERVICE_DESIRED = Metric(
-    "cluster_service_desired_replicas", "Replicas that a service is to have; 0 while it is stopped or sleeps.",
+    "cluster_service_desired_replicas",
+    "Replicas that a service is to have; 0 while it is stopped or sleeps.",
     ("tenant", "service"),
-)  # fmt: skip
+)
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
@@ -193,9 +217,12 @@ GRID_SCORE = Metric("grid_node_health_score", HOST_SCORE.help, ("host",))
 GRID_ACTIVE = Metric("grid_active_tasks", "Jobs that run.")
 #: Each of them, and ours of which it is made.
 GRID = {
-    GRID_SUBMITTED: SUBMITTED, GRID_COMPLETED: JOBS, GRID_DURATION: DURATION, GRID_SCORE: HOST_SCORE,
+    GRID_SUBMITTED: SUBMITTED,
+    GRID_COMPLETED: JOBS,
+    GRID_DURATION: DURATION,
+    GRID_SCORE: HOST_SCORE,
     GRID_ACTIVE: JOBS_KEPT,
-}  # fmt: skip
+}
 
 
 def grid_series() -> dict[str, str]:

@@ -41,9 +41,12 @@ _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        populate_by_name=True,
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
-    )  # fmt: skip
+    )
 
     #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
     cluster_size: int = Field(default=0, ge=0, le=10_000)

@@ -55,11 +55,15 @@ def resources(settings: Settings) -> Resources:
     """Return what this runner has to offer."""
     memory = settings.runner_memory_mib or usable_memory_mib()
     return Resources(
-        slots=settings.slots(), replicas=settings.replicas(), cpus=float(usable_cores()), memory_mib=memory,
+        slots=settings.slots(),
+        replicas=settings.replicas(),
+        cpus=float(usable_cores()),
+        memory_mib=memory,
         host=settings.host_name(),
         gpus=tuple(gpus.detect(settings.gpu_enabled, settings.cuda_visible_devices)),
-        labels=tuple(settings.labels()), isolated=bool(settings.program_uids()),
-    )  # fmt: skip
+        labels=tuple(settings.labels()),
+        isolated=bool(settings.program_uids()),
+    )
 
 
 @contextmanager
@@ -106,25 +110,37 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
 
     shells = Shells(ApiAttachments(api.for_beats(TIMEOUT_SECONDS)), allowed=bool(settings.runner_attach))
     host = Host(
-        shells=shells, worker=link.worker, name=settings.host_name(), store=link.store, files=files, places=places,
-        inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
+        shells=shells,
+        worker=link.worker,
+        name=settings.host_name(),
+        store=link.store,
+        files=files,
+        places=places,
+        inputs=Inputs(FileCache(places.cache, settings.cache_bytes)),
+        ledger=ledger,
+        cordon=Cordon(places.work),
         environments=Environments(places.environments, settings.cache_bytes),
         stopping=lambda: bool(worker.server and worker.server.stopping),
         address=LOOPBACK if settings.service_address in ("", TUNNEL) else settings.service_address,
         tunnels=tunnels(settings, api),
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
-    )  # fmt: skip
+    )
 
     def row() -> Row:
         server = worker.server
         return host.row(server.busy(), draining=server.draining or server.stopping) if server else host.row(0)
 
     worker = Worker(
-        settings, Device.RUNNER, settings.slots(), row,
-        kinds={kind: registry.definition(kind).model_version for kind in KINDS}, room=ledger,
-        shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
+        settings,
+        Device.RUNNER,
+        settings.slots(),
+        row,
+        kinds={kind: registry.definition(kind).model_version for kind in KINDS},
+        room=ledger,
+        shutdown_seconds=SHUTDOWN_SECONDS,
+        asked=host.asked,
         sampled=Sampled(spawn=spawn_beside, gone=gone_beside),
-    )  # fmt: skip
+    )
     if not settings.replicas():
         for kind in registry.endless():
             worker.refuse(kind, "RUNNER_UIDS has no users in addition to those of the slots; add one for each replica")
@@ -191,8 +207,9 @@ def main() -> int:
     if os.geteuid() == 0 and not chosen.program_uids():
         log.warning(
             "this runner is root, and so are its programs, which can read its token: set RUNNER_UIDS=61184-%d, or run"
-            " it as another user", 61183 + chosen.slots() + chosen.replicas(),
-        )  # fmt: skip
+            " it as another user",
+            61183 + chosen.slots() + chosen.replicas(),
+        )
     adopt_orphans()
     processes.hide()
     return refusal(chosen) or run(chosen)

@@ -52,18 +52,30 @@ def read(spec: Spec) -> Command:
     plain = {name: known[name] for name in _PLAIN if name in known}
     requirements = known.get("requirements", {})
     return Command(
-        spec=spec, items_in_file="items_artifact" in known, has_items="items" in known or "items_artifact" in known,
-        secrets=tuple(known.get("secrets", ())), has_files=bool(known.get("files")),
-        outputs=tuple(known.get("outputs", ())), memory_bytes=requirements.get("memory_mib", 0) << 20,
-        python=known.get("python", {}).get("requirements", ""), module=known.get("python", {}).get("module") or "",
+        spec=spec,
+        items_in_file="items_artifact" in known,
+        has_items="items" in known or "items_artifact" in known,
+        secrets=tuple(known.get("secrets", ())),
+        has_files=bool(known.get("files")),
+        outputs=tuple(known.get("outputs", ())),
+        memory_bytes=requirements.get("memory_mib", 0) << 20,
+        python=known.get("python", {}).get("requirements", ""),
+        module=known.get("python", {}).get("module") or "",
         **plain,
-    )  # fmt: skip
+    )
 
 
 #: Fields of a specification that a Command has under the same name.
 _PLAIN = (
-    "total", "env", "timeout_seconds", "stop_signal_seconds", "batch", "workspace", "grace_seconds", "value_bytes",
-)  # fmt: skip
+    "total",
+    "env",
+    "timeout_seconds",
+    "stop_signal_seconds",
+    "batch",
+    "workspace",
+    "grace_seconds",
+    "value_bytes",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +105,20 @@ def environment(command: Command, around: Surroundings, *, unit: int, attempt: i
     traced = {"TRACEPARENT": around.traceparent, "TRACESTATE": around.tracestate}
     place = {name: text for name, text in traced.items() if text and "TRACEPARENT" not in command.env}
     given = {
-        "LANG": "C.UTF-8", **place, **command.env, **around.secrets,
+        "LANG": "C.UTF-8",
+        **place,
+        **command.env,
+        **around.secrets,
         "PATH": os.pathsep.join([around.python_bin, path]) if around.python_bin else path,
-        "HOME": around.folder, "TMPDIR": around.folder, "CUDA_VISIBLE_DEVICES": around.gpus,
-        "CLUSTER_JOB_ID": around.job, "CLUSTER_UNIT": str(unit), "CLUSTER_UNITS": str(command.total),
-        "CLUSTER_ATTEMPT": str(attempt), "CLUSTER_RESULT": f"{around.folder}/{RESULT}",
-    }  # fmt: skip
+        "HOME": around.folder,
+        "TMPDIR": around.folder,
+        "CUDA_VISIBLE_DEVICES": around.gpus,
+        "CLUSTER_JOB_ID": around.job,
+        "CLUSTER_UNIT": str(unit),
+        "CLUSTER_UNITS": str(command.total),
+        "CLUSTER_ATTEMPT": str(attempt),
+        "CLUSTER_RESULT": f"{around.folder}/{RESULT}",
+    }
     if item is not None:
         given |= {"CLUSTER_ITEM": _item_text(item), "CLUSTER_ITEM_JSON": item}
     if around.workspace:

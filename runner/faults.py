@@ -22,9 +22,17 @@ _MOST_REMEMBERED = 1000
 #: Errors of a disk that has no space left.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: Errors of the host's own, whatever the job.
-HOST_ERRORS = frozenset({
-    *DISK_FULL, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
-})  # fmt: skip
+HOST_ERRORS = frozenset(
+    {
+        *DISK_FULL,
+        errno.EIO,
+        errno.EROFS,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+    }
+)
 
 
 class HostFault(Exception):

@@ -80,9 +80,12 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Gpu(
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, name=_text(nvml.nvmlDeviceGetName(handle)),
-        memory_mib=int(nvml.nvmlDeviceGetMemoryInfo(handle).total) >> 20, compute_capability=f"{major}.{minor}",
-    )  # fmt: skip
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        memory_mib=int(nvml.nvmlDeviceGetMemoryInfo(handle).total) >> 20,
+        compute_capability=f"{major}.{minor}",
+    )
 
 
 def _allowed(gpus: Sequence[Gpu], visible: str) -> list[Gpu]:

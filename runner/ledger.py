@@ -82,9 +82,13 @@ class Ledger:
     """
 
     def __init__(
-        self, resources: Resources, claims: Claims, worker: str, freed: Callable[[], None] = lambda: None,
+        self,
+        resources: Resources,
+        claims: Claims,
+        worker: str,
+        freed: Callable[[], None] = lambda: None,
         foreign: Callable[[Gpu], str] = lambda gpu: "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resources = resources
         self._claims, self._worker = claims, worker
         self._freed, self._foreign = freed, foreign
@@ -115,18 +119,19 @@ class Ledger:
         with self._lock:
             replicas = [entry for entry in self._entries.values() if entry.is_endless]
             taken = {gpu.uuid for entry in replicas for gpu in entry.gpus} | self._lies.keys()
-            row = self._row(
-                *self._left(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken]
-            )  # fmt: skip
+            row = self._row(*self._left(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken])
             more = self.resources.replicas - len(replicas)
             return {**row, "tenant": self._tenant(replicas), "replicas": more, "works_for": self._tenant()}
 
     def _row(self, cpus: float, memory: int, gpus: Sequence[Gpu]) -> Offer:
         own = self.resources
         return {
-            "cpus": round(cpus, 3), "memory_mib": memory, "gpus": [gpu.row() for gpu in gpus], "host": own.host,
+            "cpus": round(cpus, 3),
+            "memory_mib": memory,
+            "gpus": [gpu.row() for gpu in gpus],
+            "host": own.host,
             "labels": list(own.labels),
-        }  # fmt: skip
+        }
 
     def _free(self) -> tuple[float, int]:
         return self._left(self._entries.values())
@@ -156,9 +161,10 @@ class Ledger:
         with self._lock:
             has_cpus = self._free()[0] >= self.resources.cpus_of_a_slot - 1e-9
         return {
-            kind: version for kind, version in kinds.items()
+            kind: version
+            for kind, version in kinds.items()
             if (has_cpus or kind in registry.endless()) and any(self.suits(lane, kind) for lane in idle)
-        }  # fmt: skip
+        }
 
     def suits(self, lane: Lane, kind: str) -> bool:
         return lane.name.startswith(REPLICA_LANE) == (kind in registry.endless())
@@ -192,9 +198,14 @@ class Ledger:
             if wanted is None or not self._claim(wanted, facts.priority):
                 return False
             self._entries[lane.name] = Entry(
-                job=facts.job_id, tenant=facts.tenant, is_endless=is_endless, cpus=cpus,
-                memory_mib=needs.get("memory_mib", 0), gpus=tuple(wanted), priority=facts.priority,
-            )  # fmt: skip
+                job=facts.job_id,
+                tenant=facts.tenant,
+                is_endless=is_endless,
+                cpus=cpus,
+                memory_mib=needs.get("memory_mib", 0),
+                gpus=tuple(wanted),
+                priority=facts.priority,
+            )
             return True
 
     def _fitting(self, needs: Requirements, cpus: float, tenant: str) -> list[Gpu] | None:

@@ -170,11 +170,14 @@ class Run:
             self._prepare_folder()
             workspace = self._take_workspace() if command.workspace else ""
             self._around = commands.Surroundings(
-                job=self._job, folder=str(self.place.folder.path), workspace=workspace,
-                traceparent=self._task.facts.traceparent, tracestate=self._task.facts.tracestate,
+                job=self._job,
+                folder=str(self.place.folder.path),
+                workspace=workspace,
+                traceparent=self._task.facts.traceparent,
+                tracestate=self._task.facts.tracestate,
                 gpus=",".join(gpu.uuid for gpu in self.host.ledger.gpus(self.place.slot.name)),
                 secrets=self._persist(self.files.secrets) if command.secrets else {},
-            )  # fmt: skip
+            )
             if command.python and is_here(command.module):
                 self._around = replace(self._around, python_bin=str(Path(sys.executable).parent))
             elif command.python:
@@ -206,11 +209,14 @@ class Run:
         recorder = Recorder()
         try:
             folder = self.host.environments.take(
-                self.place.folder.path / self._command.python, self._task.facts.tenant,
-                home=self.place.folder.path, environment=self._environment(self._unit, None), uid=self.place.uid,
+                self.place.folder.path / self._command.python,
+                self._task.facts.tenant,
+                home=self.place.folder.path,
+                environment=self._environment(self._unit, None),
+                uid=self.place.uid,
                 run=lambda order: _unless_stopped(self._run_program(order, recorder)),
                 stopped=self._must_stop,
-            )  # fmt: skip
+            )
         except Stopped as stopped:
             raise Given("stopped") from stopped
         except NotBuilt as error:
@@ -264,11 +270,14 @@ class Run:
         item = self._item(unit)
         return Order(
             argv=self._arguments(unit, item),
-            folder=self._around.folder, environment=self._environment(unit, item),
-            timeout_seconds=command.timeout_seconds, stop_signal_seconds=command.stop_signal_seconds,
-            memory_bytes=command.memory_bytes or self.host.memory_bytes, processes=MOST_PROCESSES,
+            folder=self._around.folder,
+            environment=self._environment(unit, item),
+            timeout_seconds=command.timeout_seconds,
+            stop_signal_seconds=command.stop_signal_seconds,
+            memory_bytes=command.memory_bytes or self.host.memory_bytes,
+            processes=MOST_PROCESSES,
             uid=self.place.uid,
-        )  # fmt: skip
+        )
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
         return program.arguments(self._command.spec, unit, None if item is None else json.loads(item))
@@ -453,9 +462,16 @@ class Run:
     def _commit_and_go_on(self) -> int:
         """Commit what is finished; the lease goes on with this unit. Return the parts that wait to be folded."""
         committed = self.host.store.leases.commit(
-            self._job, self._token, self._unit, encode(self._partial()), keep=True, lo=self._first,
-            ms=round((time.monotonic() - self._began) * 1000), worker=self.host.worker, device=Device.RUNNER,
-        )  # fmt: skip
+            self._job,
+            self._token,
+            self._unit,
+            encode(self._partial()),
+            keep=True,
+            lo=self._first,
+            ms=round((time.monotonic() - self._began) * 1000),
+            worker=self.host.worker,
+            device=Device.RUNNER,
+        )
         if not committed.merged:
             raise Given("it is stale")
         self._task.grant = replace(self._task.grant, lo=self._unit, errors=0)
@@ -470,16 +486,19 @@ class Run:
         self._upload(list(range(self._first, self._unit + 1)))
         if self._ms:
             parts = self._persist(self._commit_and_go_on)
-        text = report.row(
-            failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name
-        )  # fmt: skip
+        text = report.row(failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name)
         wait = program.wait_ms(spec, attempt, random.random())
         self._persist(
             lambda: self.host.store.leases.fail_unit(
-                self._job, self._token, failed.error, most=program.most_errors(spec), wait_ms=wait, row=text,
+                self._job,
+                self._token,
+                failed.error,
+                most=program.most_errors(spec),
+                wait_ms=wait,
+                row=text,
                 unit=self._unit,
             )
-        )  # fmt: skip
+        )
         raise LeaseEnded(parts)
 
     def _keep_on(self) -> None:

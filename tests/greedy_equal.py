@@ -53,11 +53,12 @@ def weights(seed: int) -> dict[str, npt.NDArray[np.float32]]:
             f"{at}.self_attn.k_proj.weight": drawn(KEPT_HEADS * HEAD, WIDTH),
             f"{at}.self_attn.v_proj.weight": drawn(KEPT_HEADS * HEAD, WIDTH),
             f"{at}.self_attn.o_proj.weight": drawn(WIDTH, WIDTH),
-            f"{at}.mlp.gate_proj.weight": drawn(INNER, WIDTH), f"{at}.mlp.up_proj.weight": drawn(INNER, WIDTH),
+            f"{at}.mlp.gate_proj.weight": drawn(INNER, WIDTH),
+            f"{at}.mlp.up_proj.weight": drawn(INNER, WIDTH),
             f"{at}.mlp.down_proj.weight": drawn(WIDTH, INNER),
             f"{at}.input_layernorm.weight": np.ones(WIDTH, np.float32),
             f"{at}.post_attention_layernorm.weight": np.ones(WIDTH, np.float32),
-        }  # fmt: skip
+        }
     found["model.norm.weight"] = np.ones(WIDTH, np.float32)
     said = np.zeros((len(VOCABULARY), WIDTH), np.float32)
     said[SAID] = drawn(len(SAID), WIDTH)
@@ -149,26 +150,63 @@ def write_safetensors(folder: Path, model: Mapping[str, npt.NDArray[np.float32]]
     data = b"".join(tensor.tobytes() for tensor in model.values())
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER,
-        "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KEPT_HEADS,
-        "head_dim": HEAD, "vocab_size": len(VOCABULARY), "max_position_embeddings": CONTEXT, "rms_norm_eps": EPSILON,
-        "rope_theta": THETA, "tie_word_embeddings": False, "torch_dtype": "float32", "hidden_act": "silu",
-        "bos_token_id": 1, "eos_token_id": 2,
-    }  # fmt: skip
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": WIDTH,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KEPT_HEADS,
+        "head_dim": HEAD,
+        "vocab_size": len(VOCABULARY),
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": EPSILON,
+        "rope_theta": THETA,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+        "hidden_act": "silu",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     special = [
-        {"id": number, "content": VOCABULARY[number], "special": True, "single_word": False, "lstrip": False,
-         "rstrip": False, "normalized": False} for number in range(3)
-    ]  # fmt: skip
+        {
+            "id": number,
+            "content": VOCABULARY[number],
+            "special": True,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+        }
+        for number in range(3)
+    ]
     tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
-        "pre_tokenizer": None, "post_processor": None, "decoder": {"type": "ByteFallback"},
-        "model": {"type": "BPE", "vocab": {word: number for number, word in enumerate(VOCABULARY)}, "merges": [],
-                  "byte_fallback": True, "unk_token": "<unk>"},
-    }  # fmt: skip
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "ByteFallback"},
+        "model": {
+            "type": "BPE",
+            "vocab": {word: number for number, word in enumerate(VOCABULARY)},
+            "merges": [],
+            "byte_fallback": True,
+            "unk_token": "<unk>",
+        },
+    }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    known = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
-             "unk_token": "<unk>", "clean_up_tokenization_spaces": False, "chat_template": _TEMPLATE}  # fmt: skip
+    known = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "clean_up_tokenization_spaces": False,
+        "chat_template": _TEMPLATE,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(known))
 
 
@@ -200,10 +238,16 @@ def write_gguf(path: Path, model: Mapping[str, npt.NDArray[np.float32]]) -> None
 
 
 _NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-}  # fmt: skip
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 _ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -252,12 +296,22 @@ def said(engine: str, folder: Path, python: str, **parameters: Any) -> dict[byte
 
 def _look_at_refusals(client: httpx.Client, texts: Mapping[bytes, str]) -> None:
     refused: list[tuple[Any, str]] = [
-        ({"prompt": ""}, "prompt"), ({"prompt": [1, 10**6]}, "prompt"), ({"prompt": ["a"]}, "prompt"),
-        ({"prompt": [1] * 200}, "exceeds the available context"), ({"prompt": None}, "prompt"),
-        ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"), ({"temperature": -1}, "temperature"),
-        ({"n": 2}, "n: is not known"), ({"logprobs": 3}, "logprobs"), ({"stop": [""]}, "stop"), ({"stop": 5}, "stop"),
-        ({"seed": -1}, "seed"), ({"top_p": 2}, "top_p"), ({"tools": [{}]}, "tools"),
-    ]  # fmt: skip
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [1, 10**6]}, "prompt"),
+        ({"prompt": ["a"]}, "prompt"),
+        ({"prompt": [1] * 200}, "exceeds the available context"),
+        ({"prompt": None}, "prompt"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"temperature": -1}, "temperature"),
+        ({"n": 2}, "n: is not known"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"stop": [""]}, "stop"),
+        ({"stop": 5}, "stop"),
+        ({"seed": -1}, "seed"),
+        ({"top_p": 2}, "top_p"),
+        ({"tools": [{}]}, "tools"),
+    ]
     for body, why in refused:
         answer = client.post("/v1/completions", json={"prompt": "a", **body})
         assert answer.status_code == 400 and why in answer.json()["error"]["message"], (body, answer.text)

@@ -19,9 +19,12 @@ SECRETS_FOLDER = Path("/run/secrets")
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        populate_by_name=True,
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
-    )  # fmt: skip
+    )
 
     #: Where clients find the API.
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))

@@ -23,9 +23,13 @@ class Generator:
     def __init__(self, module: str, *words: object) -> None:
         command = ["nice", "-n", _NICE, sys.executable, "-m", f"benchmarks.{module}", *map(str, words)]
         self._process = subprocess.Popen(
-            command, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            command,
+            cwd=TOP,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             start_new_session=True,  # Ctrl-C is for the benchmark, which ends it
-        )  # fmt: skip
+        )
         #: The latest report, and the greatest lateness since the last `begin`.
         self.last: dict[str, float] = {}
         self.late = 0.0

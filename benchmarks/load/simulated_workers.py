@@ -156,11 +156,23 @@ class SimulatedWorker:
 
     async def _heartbeat(self) -> None:
         row = {
-            "device": "cpu", "state": "busy" if self._lease else "idle", "lanes": 1, "job": self._job,
-            "busy_lanes": int(bool(self._lease)), "kinds": self._versions, "pid": 1, "rates": "{}", "host": self.name,
-            "network": "1", "cpu_ratio": "0.9", "cpus": 1, "memory_used_bytes": 10**9, "memory_total_bytes": 10**10,
-            "network_receive_bytes_total": 0, "network_transmit_bytes_total": 0,
-        }  # fmt: skip
+            "device": "cpu",
+            "state": "busy" if self._lease else "idle",
+            "lanes": 1,
+            "job": self._job,
+            "busy_lanes": int(bool(self._lease)),
+            "kinds": self._versions,
+            "pid": 1,
+            "rates": "{}",
+            "host": self.name,
+            "network": "1",
+            "cpu_ratio": "0.9",
+            "cpus": 1,
+            "memory_used_bytes": 10**9,
+            "memory_total_bytes": 10**10,
+            "network_receive_bytes_total": 0,
+            "network_transmit_bytes_total": 0,
+        }
         words: list[str | int] = [word for pair in row.items() for word in pair]
         await self._script("worker", self.name, "0000000000001-simulate", WORKER_TTL_MS, *words)
 
@@ -214,9 +226,7 @@ class SimulatedWorker:
     # -- results ----------------------------------------------------------------------------------------------------
 
     async def _gather(self) -> Gathered:
-        read = [
-            ("GET", keys.job_accumulator(self._job)), ("LRANGE", keys.job_parts(self._job), "0", str(GATHERED - 1))
-        ]  # fmt: skip
+        read = [("GET", keys.job_accumulator(self._job)), ("LRANGE", keys.job_parts(self._job), "0", str(GATHERED - 1))]
         accumulator, parts = await self._script("read", json.dumps(read))
         return Gathered(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
 

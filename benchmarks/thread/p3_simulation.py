@@ -71,8 +71,9 @@ def _beside_ciw() -> list[Row]:
     from benchmarks.thread import peer_ciw
 
     arrival = {"process": "poisson", "rate_per_ms": 32}
-    spec = _planned(cores=4, scheduler="fifo", join="none", max_depth=0, thread_count=5000, dispatch_cost_us=0,
-                    arrival=arrival)  # fmt: skip
+    spec = _planned(
+        cores=4, scheduler="fifo", join="none", max_depth=0, thread_count=5000, dispatch_cost_us=0, arrival=arrival
+    )
     return [_beside(spec, functools.partial(peer_ciw.queue, 4, 0.8, 20_000), "mmc-4/ciw", "Ciw, M/M/4")]
 
 

@@ -30,19 +30,33 @@ def runner(library: Any, spec: Any) -> Callable[[], tuple[int, int]]:
     """A call simulates all replicas of the spec's only cell; it gives (threads, sum of digests)."""
     [[cores, _]] = spec["cells"]
     [row] = spec["offspring"]["thresholds"]
-    numbers = _array([
-        spec["thread_count"], spec["max_depth"], spec["max_threads"], int(spec["join"] == "suspend"),
-        spec["dispatch_ns"], spec["spawn_ns"], spec["join_ns"], spec["steal_ns"], spec["work"]["numbers"][0], cores,
-    ])  # fmt: skip
+    numbers = _array(
+        [
+            spec["thread_count"],
+            spec["max_depth"],
+            spec["max_threads"],
+            int(spec["join"] == "suspend"),
+            spec["dispatch_ns"],
+            spec["spawn_ns"],
+            spec["join_ns"],
+            spec["steal_ns"],
+            spec["work"]["numbers"][0],
+            cores,
+        ]
+    )
     held = numbers, _array(tables.logarithms()), _array(spec["offspring"]["values"]), _array(row)
     rows = spec["most_threads"] - spec["thread_count"] + 2
 
     def run() -> tuple[int, int]:
         threads = ctypes.c_int64()
         digest = library.run(
-            ctypes.c_uint64(spec["seed"]), ctypes.c_int64(spec["replicas"]), *held, ctypes.c_int64(len(row)),
-            ctypes.c_int64(rows), ctypes.byref(threads),
-        )  # fmt: skip
+            ctypes.c_uint64(spec["seed"]),
+            ctypes.c_int64(spec["replicas"]),
+            *held,
+            ctypes.c_int64(len(row)),
+            ctypes.c_int64(rows),
+            ctypes.byref(threads),
+        )
         return threads.value, digest
 
     return run

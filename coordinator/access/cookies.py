@@ -26,9 +26,14 @@ def read(request: Request) -> str:
 def put(request: Request, response: Response, text: str) -> None:
     """Set the cookie: for this host, no script, and no other site."""
     response.set_cookie(
-        _name(request), text, max_age=SESSION_MS // 1000, path="/", secure=browsers.is_tls(request), httponly=True,
+        _name(request),
+        text,
+        max_age=SESSION_MS // 1000,
+        path="/",
+        secure=browsers.is_tls(request),
+        httponly=True,
         samesite="strict",
-    )  # fmt: skip
+    )
 
 
 def remove(request: Request, response: Response) -> None:

@@ -49,9 +49,13 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)
     cluster.credentials.forget()
     answer = shown(
-        {"csrf_token": csrf, "tenant": asker.tenant, "scopes": sorted(asker.scopes),
-         "seconds": tokens.SESSION_MS // 1000}
-    )  # fmt: skip
+        {
+            "csrf_token": csrf,
+            "tenant": asker.tenant,
+            "scopes": sorted(asker.scopes),
+            "seconds": tokens.SESSION_MS // 1000,
+        }
+    )
     answer.headers["Cache-Control"] = "no-store"
     cookies.put(request, answer, cookie.text)
     return answer

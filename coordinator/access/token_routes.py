@@ -36,10 +36,11 @@ class NewToken(BaseModel):
     tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
     ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
     labels: list[Annotated[str, Field(pattern=host_labels.PATTERN)]] = Field(
-        default_factory=list, max_length=host_labels.MOST,
+        default_factory=list,
+        max_length=host_labels.MOST,
         description="Of a worker's token: labels of its host, which tenants may require; of an invitation: of the host"
         " that joins with it. With the scope worker or join alone.",
-    )  # fmt: skip
+    )
 
 
 @routes.post("/tokens", dependencies=_ADMIN, **http.answers(answers.CreatedToken, 201, takes=NewToken))
@@ -50,8 +51,11 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     """
     asked: NewToken = http.parsed(NewToken, await bodies.body(request))
     if asked.labels and set(asked.scopes) not in ({Scope.WORKER}, {Scope.JOIN}):
-        raise errors.InvalidRequest("labels: only a token with the scope worker or join alone has some; got the scopes"
-                                    f" {', '.join(sorted(set(asked.scopes)))}", field="labels")  # fmt: skip
+        raise errors.InvalidRequest(
+            "labels: only a token with the scope worker or join alone has some; got the scopes"
+            f" {', '.join(sorted(set(asked.scopes)))}",
+            field="labels",
+        )
     minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
     scopes = tuple(sorted(set(asked.scopes)))
     how = await run_in_threadpool(
@@ -72,9 +76,17 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     stored = await run_in_threadpool(cluster.store.tokens.get, minted.id)
     expires = decoding.moment_ms(str(stored.expires)) if stored and stored.expires else None
     return shown(
-        {"token": minted.text, "id": minted.id, "name": asked.name, "tenant": asked.tenant, "scopes": scopes,
-         "expires": expires, "labels": sorted(set(asked.labels))}, 201,
-    )  # fmt: skip
+        {
+            "token": minted.text,
+            "id": minted.id,
+            "name": asked.name,
+            "tenant": asked.tenant,
+            "scopes": scopes,
+            "expires": expires,
+            "labels": sorted(set(asked.labels)),
+        },
+        201,
+    )
 
 
 @routes.get("/tokens", dependencies=_ADMIN, **http.answers(answers.TokenList))

@@ -31,9 +31,12 @@ def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
     """Return what is to be uploaded of these files, and the bounds of an upload."""
     wanted = trees.transfers.wanted(tenant, hashes)
     return {
-        "missing": wanted.missing, "parts": wanted.parts, "part_bytes": PART_BYTES,
-        "bundle_files": bundles.MAX_FILES, "bundle_bytes": bundles.MAX_BYTES,
-    }  # fmt: skip
+        "missing": wanted.missing,
+        "parts": wanted.parts,
+        "part_bytes": PART_BYTES,
+        "bundle_files": bundles.MAX_FILES,
+        "bundle_bytes": bundles.MAX_BYTES,
+    }
 
 
 def put_bundle(trees: Trees, tenant: str, body: bytes) -> dict[str, Any]:

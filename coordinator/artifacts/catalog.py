@@ -178,7 +178,7 @@ class Catalog:
 
     def put_batch(
         self, tenant: str, name: str, model: Artifact, prompts: Artifact, texts: Mapping[str, str], actor: Actor
-    ) -> Artifact:  # fmt: skip
+    ) -> Artifact:
         """Let a name point to the files of a model under `model`, those of prompts under `input`, and some texts."""
         both = (("model", model), ("input", prompts))
         entries = [

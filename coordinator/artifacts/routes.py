@@ -29,7 +29,7 @@ Asked = Annotated[
 ]
 Name = Annotated[
     str, Query(pattern=rf"{artifacts.NAME}|^$", description="A name that points to it from now on, and keeps it.")
-]  # fmt: skip
+]
 
 
 def takes_octets(what: str) -> dict[str, Any]:
@@ -45,10 +45,11 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
 
 @routes.get("/artifacts", **http.answers(answers.ArtifactList))
 def list_artifacts(
-    cluster: http.ClusterDep, asker: http.AskerDep,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Response:  # fmt: skip
+) -> Response:
     """List artifacts of one's tenant, newest first."""
     page, more = queries.page(cluster.store.artifacts, asker.tenant, cursor, limit)
     return shown({"artifacts": page, **({"cursor": more} if more else {})})

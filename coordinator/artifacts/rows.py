@@ -10,7 +10,12 @@ from threads_protocol.answers import artifacts as answers
 def artifact_row(tenant: str, row: Artifact) -> answers.Artifact:
     """Return an artifact."""
     return {
-        "artifact_id": row.id, "tenant": tenant, "names": list(row.names), "files": row.files, "bytes": row.bytes,
-        "manifest_bytes": row.manifest_bytes, "created": decoding.moment_ms(str(row.created)),
+        "artifact_id": row.id,
+        "tenant": tenant,
+        "names": list(row.names),
+        "files": row.files,
+        "bytes": row.bytes,
+        "manifest_bytes": row.manifest_bytes,
+        "created": decoding.moment_ms(str(row.created)),
         "held_by": [holder for holder in row.holders if holder != "kept"],
-    }  # fmt: skip
+    }

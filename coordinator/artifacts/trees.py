@@ -111,9 +111,15 @@ class Trees:
         self._store.files.begin(tenant, [stored])
         transfers.blobs.write(tenant, {stored: text})
         new = NewArtifact(
-            id=tree.id, name=name, bytes=tree.bytes, files=tree.files, manifest=stored, manifest_bytes=len(text),
-            sizes=tree.sizes, is_model=any(map(weights.tells, tree.paths)),
-        )  # fmt: skip
+            id=tree.id,
+            name=name,
+            bytes=tree.bytes,
+            files=tree.files,
+            manifest=stored,
+            manifest_bytes=len(text),
+            sizes=tree.sizes,
+            is_model=any(map(weights.tells, tree.paths)),
+        )
         how, *rest = commit(new)
         if how not in ("new", "there"):
             transfers.blobs.delete([(tenant, stored)])

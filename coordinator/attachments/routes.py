@@ -27,9 +27,10 @@ _PATH = "/jobs/{job_id}/attachments/{attachment}"
 Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait where there is nothing.")]
 #: Which bound is reached, in words.
 _BOUNDS = {
-    "unit": f"{OF_A_UNIT} shells are beside this unit", "tenant": f"your tenant has {OF_A_TENANT} shells",
+    "unit": f"{OF_A_UNIT} shells are beside this unit",
+    "tenant": f"your tenant has {OF_A_TENANT} shells",
     "all": f"the cluster has {OF_ALL} shells",
-}  # fmt: skip
+}
 
 
 def _missing(attachment: str) -> errors.NotFound:
@@ -49,9 +50,13 @@ async def ask(
     def work() -> answers.Attachment:
         found = queries.unit(cluster.store, asker, job_id, asked.unit)
         how = cluster.store.attachments.ask(
-            attachment, tenant=found.tenant, job=job_id, unit=asked.unit, owner=asker.token,
+            attachment,
+            tenant=found.tenant,
+            job=job_id,
+            unit=asked.unit,
+            owner=asker.token,
             about=asked.model_dump(include={"command", "terminal"}),
-        )  # fmt: skip
+        )
         if how == "other":
             raise errors.Conflict("this id is another attachment's; choose one at random", field="attachment")
         if how != "ok":
@@ -64,9 +69,13 @@ async def ask(
 
 @routes.post(f"{_PATH}/input", **http.answers(answers.Input, takes=calls.Write))
 async def write(
-    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
+    request: Request,
+    job_id: http.JobId,
+    attachment: AttachmentId,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     wait_seconds: Wait = 0,
-) -> Response:  # fmt: skip
+) -> Response:
     """Type into a shell, and say how large its terminal is. 32 KiB wait for it at most: the rest is not taken."""
     asked: calls.Write = http.parsed(calls.Write, await bodies.body(request, limit=calls.MOST_BODY))
     data, size = calls.decoded(asked.data), calls.size(asked)
@@ -92,10 +101,14 @@ async def write(
 
 @routes.get(f"{_PATH}/output", **http.answers(answers.Output))
 async def read(
-    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
+    request: Request,
+    job_id: http.JobId,
+    attachment: AttachmentId,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
     wait_seconds: Wait = 0,
-) -> Response:  # fmt: skip
+) -> Response:
     """Read what a shell wrote after a place, and how it ended. 128 KiB wait at most, beyond which the shell waits."""
     store = cluster.store
 

@@ -16,6 +16,11 @@ def chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
 def output(found: Read, unit_state: str) -> answers.Output:
     """Return the row of what a shell wrote."""
     return {
-        "state": found.state, "exit": found.exit, "reason": found.reason, "worker": found.worker,
-        "unit_state": unit_state, "upto": found.upto, "chunks": chunks(found.chunks),
-    }  # fmt: skip
+        "state": found.state,
+        "exit": found.exit,
+        "reason": found.reason,
+        "worker": found.worker,
+        "unit_state": unit_state,
+        "upto": found.upto,
+        "chunks": chunks(found.chunks),
+    }

@@ -46,9 +46,13 @@ class Wakes:
             self._reader.stop()
 
     async def until(
-        self, request: Request, attachment: str, seconds: float, look: Callable[[], Found],
+        self,
+        request: Request,
+        attachment: str,
+        seconds: float,
+        look: Callable[[], Found],
         enough: Callable[[Found], bool],
-    ) -> Found:  # fmt: skip
+    ) -> Found:
         """Return what `look` finds, in a thread, as soon as it is enough, the time is over or nobody listens.
 
         OverLimit where too many wait here.
@@ -99,9 +103,7 @@ class Wakes:
 class _Reader(RedisReader):
     """Reads wakes while anybody waits, and hands them to the loop."""
 
-    def __init__(
-        self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]
-    ) -> None:  # fmt: skip
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]) -> None:
         super().__init__("attachments", loop)
         self._store, self._tell = store, wake
         self._heeded = False

@@ -34,9 +34,13 @@ class Leader:
     """Leads, or waits to lead. Calls `record` to store metrics after each round in which it leads."""
 
     def __init__(
-        self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS,
+        self,
+        store: Store,
+        record: Callable[[], None] = lambda: None,
+        *,
+        age_seconds: float = AGE_SECONDS,
         reserve_seconds: float = RESERVE_SECONDS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._record = record
         self._store = store
         self._aof = AofRewriter(store.aof)

@@ -74,8 +74,15 @@ def _present(cluster: Cluster, job_id: str) -> Event:
     """Return a job's state as an event, at a place before which nothing is missing from it."""
     place = cluster.hub.events.newest()
     job = cluster.queries.jobs.job(job_id)
-    fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
-              "done": str(job["done"]), "total": str(job["total"]), "present": "true"}  # fmt: skip
+    fields = {
+        "job": job_id,
+        "kind": job["type"],
+        "type": job["state"],
+        "state": job["state"],
+        "done": str(job["done"]),
+        "total": str(job["total"]),
+        "present": "true",
+    }
     return Event(id=place, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
 
 

@@ -18,8 +18,13 @@ def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> 
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
     page = queries.jobs.page(None, None, None, _NEWEST, tenant)
     return {
-        "stream": stream, "time": time, "status": queries.fleet.status(workers, queues), "queues": queues,
+        "stream": stream,
+        "time": time,
+        "status": queries.fleet.status(workers, queues),
+        "queues": queues,
         "workers": workers,
-        "gpus": rows.gpus(workers), "alerts": queries.telemetry.alerts(),
-        "jobs": page["jobs"], "cursor": page["cursor"],
-    }  # fmt: skip
+        "gpus": rows.gpus(workers),
+        "alerts": queries.telemetry.alerts(),
+        "jobs": page["jobs"],
+        "cursor": page["cursor"],
+    }

@@ -36,11 +36,13 @@ class Start(BaseModel):
         """Return the GPU workers that are needed: one each GPU. InvalidRequest for what is no number of GPUs."""
         for name, count in self.worker_resources.items():
             if name != "GPU":
-                raise errors.InvalidRequest(f"worker_resources.{name[:64]}: is not known; there is GPU",
-                                            field="worker_resources")  # fmt: skip
+                raise errors.InvalidRequest(
+                    f"worker_resources.{name[:64]}: is not known; there is GPU", field="worker_resources"
+                )
             if count % 1:
-                raise errors.InvalidRequest(f"worker_resources.GPU: must be a whole number; got {count:g}",
-                                            field="worker_resources.GPU")  # fmt: skip
+                raise errors.InvalidRequest(
+                    f"worker_resources.GPU: must be a whole number; got {count:g}", field="worker_resources.GPU"
+                )
         return self.n_workers * int(self.worker_resources.get("GPU", 0))
 
 
@@ -59,8 +61,10 @@ def _started(cluster: Cluster, asked: Start) -> answers.Status:
     on_gpus = sum(worker["device"] == Device.GPU.value for worker in workers)
     computing = sum(worker["device"] != Device.RUNNER.value for worker in workers)
     if computing < asked.n_workers or on_gpus < gpus:
-        raise errors.Conflict(f"{_lack(computing, on_gpus)}; start them with {_command(asked.n_workers, gpus)}",
-                              field="n_workers" if computing < asked.n_workers else "worker_resources.GPU")  # fmt: skip
+        raise errors.Conflict(
+            f"{_lack(computing, on_gpus)}; start them with {_command(asked.n_workers, gpus)}",
+            field="n_workers" if computing < asked.n_workers else "worker_resources.GPU",
+        )
     return cluster.queries.fleet.status()
 
 

@@ -80,9 +80,12 @@ def _counts(live: Sequence[answers.Worker]) -> answers.WorkerCounts:
     """Count live workers: in all, those that started, and by device and state."""
     ready = sum(worker["state"] != "starting" for worker in live)
     return {
-        "live": len(live), "ready": ready, "cpu": _states(live, Device.CPU), "gpu": _states(live, Device.GPU),
+        "live": len(live),
+        "ready": ready,
+        "cpu": _states(live, Device.CPU),
+        "gpu": _states(live, Device.GPU),
         "runner": _states(live, Device.RUNNER),
-    }  # fmt: skip
+    }
 
 
 def _states(live: Sequence[answers.Worker], device: Device) -> dict[str, int]:

@@ -11,9 +11,13 @@ from threads_protocol.answers import fleet as answers
 
 #: Integers that a worker leaves out where it does not know them.
 _INTEGERS = (
-    "cpus", "memory_used_bytes", "memory_total_bytes", "network_receive_bytes_total", "network_transmit_bytes_total",
+    "cpus",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "network_receive_bytes_total",
+    "network_transmit_bytes_total",
     "pid",
-)  # fmt: skip
+)
 #: Numbers, likewise.
 _NUMBERS = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "load1")
 #: JSON, likewise.

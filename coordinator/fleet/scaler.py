@@ -41,11 +41,14 @@ class Scaler:
         need = desired.needed(demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read))
         chosen = {
             device: desired.follow(
-                before.get(device) or Scale(workers=fleet[device].live), read.now, need[device], self._limits[device],
+                before.get(device) or Scale(workers=fleet[device].live),
+                read.now,
+                need[device],
+                self._limits[device],
                 self._calm_seconds,
             )
             for device in DEVICES
-        }  # fmt: skip
+        }
         written = {device: asdict(scale) | {"lanes": fleet[device].lanes} for device, scale in chosen.items()}
         self._store.demand.write_scales(json.dumps(written), _KEPT_SECONDS)
         return {device: scale.workers for device, scale in chosen.items()}
@@ -65,10 +68,12 @@ def _scales(_name: str, stored: bytes) -> dict[Device, Scale]:
 def _scale(fields: Mapping[str, float | None]) -> Scale:
     calm_since, raised_at = fields["calm_since"], fields["raised_at"]
     return Scale(
-        workers=int(fields["workers"] or 0), peak=int(fields["peak"] or 0), lanes=max(1.0, float(fields["lanes"] or 1)),
+        workers=int(fields["workers"] or 0),
+        peak=int(fields["peak"] or 0),
+        lanes=max(1.0, float(fields["lanes"] or 1)),
         calm_since=None if calm_since is None else float(calm_since),
         raised_at=None if raised_at is None else float(raised_at),
-    )  # fmt: skip
+    )
 
 
 def _workers(device: Device, live: Iterable[answers.Worker], before: Scale | None) -> Workers:

@@ -117,10 +117,15 @@ def service_info(settings: Settings, interfaces: Sequence[str]) -> Any:
 
     label = f"{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[: _MAX_LABEL - 6]}-{settings.coordinator_port}"
     facts = {
-        "version": VERSION, "tls": str(int(bool(settings.tls_certificate))),
+        "version": VERSION,
+        "tls": str(int(bool(settings.tls_certificate))),
         "token": str(int(exposure.needs_token(settings))),
-    }  # fmt: skip
+    }
     return AsyncServiceInfo(
-        TYPE, f"{label}.{TYPE}", port=settings.coordinator_port, properties=facts, server=f"{label}.local.",
+        TYPE,
+        f"{label}.{TYPE}",
+        port=settings.coordinator_port,
+        properties=facts,
+        server=f"{label}.local.",
         parsed_addresses=announced_addresses(settings.bind, interfaces),
-    )  # fmt: skip
+    )

@@ -67,15 +67,23 @@ def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset
         raise errors.Conflict(
             f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or"
             " `cluster token revoke`; where a join broke off, try again in a minute; or join under another name: --name"
-            " NAME", field="host",
-        )  # fmt: skip
+            " NAME",
+            field="host",
+        )
     return left
 
 
 def _minted(store: Tokens, name: str, host_name: str, asker: Asker) -> Credential:
     minted = tokens.mint()
-    how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor,
-                       labels=asker.labels, host=host_name)  # fmt: skip
+    how = store.create(
+        minted,
+        name=name,
+        scopes=("worker",),
+        tenant=asker.tenant,
+        actor=asker.actor,
+        labels=asker.labels,
+        host=host_name,
+    )
     if how == "missing":
         raise errors.UnknownTenant(asker.tenant)
     if how != "new":

@@ -40,9 +40,7 @@ class NewHost(BaseModel):
         return [f"{self.host}-{worker}" for worker in dict.fromkeys(self.workers)]
 
 
-@open_routes.get(
-    "/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}}
-)  # fmt: skip
+@open_routes.get("/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}})
 def authority(cluster: http.ClusterDep) -> Response:
     """The certificate of the authority that signed this coordinator's, as PEM; 404 where it serves none of its own."""
     if not (text := certificates.authority(cluster.settings)):
@@ -69,8 +67,9 @@ async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep)
     An invitation counts once. A call that is sent again is refused: then ask for another invitation.
     """
     if asker.scopes != {Scope.JOIN}:
-        raise errors.Forbidden("this needs an invitation, a token with the scope join and no other",
-                               field="Authorization")  # fmt: skip
+        raise errors.Forbidden(
+            "this needs an invitation, a token with the scope join and no other", field="Authorization"
+        )
     asked: NewHost = http.parsed(NewHost, await bodies.body(request))
     names = asked.names()
     minted = await run_in_threadpool(queries.join, cluster.store.tokens, asker, asked.host, names)

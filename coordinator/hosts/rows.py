@@ -16,20 +16,30 @@ def host_row(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers
     latest = latest_first[0]
     devices = _devices(live)
     return {
-        "host": name, "live": bool(live), "workers": [row["id"] for row in latest_first],
-        "lanes": sum(row["lanes"] for row in live), "busy_lanes": sum(row["busy_lanes"] for row in live),
-        "draining": bool(live) and all(row["draining"] for row in live), "seen_seconds_ago": latest["seen_seconds_ago"],
-        "cpus": latest.get("cpus"), "cpu_ratio": latest["cpu_ratio"] if live else None, "load1": hosts.load1(live),
+        "host": name,
+        "live": bool(live),
+        "workers": [row["id"] for row in latest_first],
+        "lanes": sum(row["lanes"] for row in live),
+        "busy_lanes": sum(row["busy_lanes"] for row in live),
+        "draining": bool(live) and all(row["draining"] for row in live),
+        "seen_seconds_ago": latest["seen_seconds_ago"],
+        "cpus": latest.get("cpus"),
+        "cpu_ratio": latest["cpu_ratio"] if live else None,
+        "load1": hosts.load1(live),
         "memory_used_bytes": latest.get("memory_used_bytes") if live else None,
         "memory_total_bytes": latest.get("memory_total_bytes"),
         "network_receive_bytes_per_second": _speed(live, "network_receive_bytes_per_second"),
         "network_transmit_bytes_per_second": _speed(live, "network_transmit_bytes_per_second"),
-        "disks": hosts.disks(live), "gpus": [device["name"] for device in devices], "devices": devices,
-        "labels": _labels(live), "given_labels": _given(live), "cards": _cards(latest_first),
+        "disks": hosts.disks(live),
+        "gpus": [device["name"] for device in devices],
+        "devices": devices,
+        "labels": _labels(live),
+        "given_labels": _given(live),
+        "cards": _cards(latest_first),
         "versions": _versions(live),
         "clock_offset_seconds": hosts.clock_offset(live),
         "score": hosts.score(live),
-    }  # fmt: skip
+    }
 
 
 def detail_row(row: host_answers.Host, workers: Sequence[fleet_answers.Worker]) -> host_answers.HostDetail:
@@ -54,13 +64,19 @@ def _devices(live: Iterable[fleet_answers.Worker]) -> list[host_answers.Device]:
 def _device(gpu: fleet_answers.Gpu, worker: fleet_answers.Worker) -> host_answers.Device:
     used = gpu.get("utilization_ratio")
     return {
-        "uuid": gpu["uuid"], "index": gpu.get("index"), "name": gpu.get("name", "GPU"), "worker": worker["id"],
+        "uuid": gpu["uuid"],
+        "index": gpu.get("index"),
+        "name": gpu.get("name", "GPU"),
+        "worker": worker["id"],
         "job": worker["job"],
         "idle": not (worker["job"] or worker["busy_lanes"] or worker.get("cordoned")) and used == 0,
-        "utilization_ratio": used, "memory_used_bytes": gpu.get("memory_used_bytes"),
-        "memory_total_bytes": gpu.get("memory_total_bytes"), "temperature_celsius": gpu.get("temperature_celsius"),
-        "power_watts": gpu.get("power_watts"), "cordoned": worker.get("cordoned"),
-    }  # fmt: skip
+        "utilization_ratio": used,
+        "memory_used_bytes": gpu.get("memory_used_bytes"),
+        "memory_total_bytes": gpu.get("memory_total_bytes"),
+        "temperature_celsius": gpu.get("temperature_celsius"),
+        "power_watts": gpu.get("power_watts"),
+        "cordoned": worker.get("cordoned"),
+    }
 
 
 def _labels(live: Iterable[fleet_answers.Worker]) -> list[str]:

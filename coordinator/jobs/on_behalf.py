@@ -103,8 +103,14 @@ class OnBehalf:
         except errors.ClusterError as error:
             return error
         job = replace(
-            job, job_id=wanted.job_id, hold=True, after=wanted.after, after_any=wanted.after_any,
-            workflow=wanted.workflow, action=wanted.action, attempt=wanted.attempt,
-        )  # fmt: skip
+            job,
+            job_id=wanted.job_id,
+            hold=True,
+            after=wanted.after,
+            after_any=wanted.after_any,
+            workflow=wanted.workflow,
+            action=wanted.action,
+            attempt=wanted.attempt,
+        )
         place = tracing.given([wanted.traceparent], [wanted.tracestate])
         return job if place is None else self._tracing.traced(job, place)

@@ -191,8 +191,13 @@ class JobQueries:
             raise _not_found(job_id)
         try:
             kind, total, done, state = (field.decode() for field in fields if field is not None)
-            head: answers.ResultHead = {"job_id": job_id, "type": kind, "partial": False, "units": exact(int(done)),
-                                "total": exact(int(total))}  # fmt: skip
+            head: answers.ResultHead = {
+                "job_id": job_id,
+                "type": kind,
+                "partial": False,
+                "units": exact(int(done)),
+                "total": exact(int(total)),
+            }
         except Unreadable:
             raise _broken(job_id) from None
         return head, state, result

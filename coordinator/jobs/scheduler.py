@@ -182,9 +182,17 @@ def is_small(plan: Plan) -> bool:
 
 
 def waiting_because(
-    state: str, queue: str, place: Place, holders: int, fleet: Fleet, kind: str = "", version: int = 0,
-    max_running: int = 0, needed: Requirements = _NOTHING, left: int = 0,
-) -> str | None:  # fmt: skip
+    state: str,
+    queue: str,
+    place: Place,
+    holders: int,
+    fleet: Fleet,
+    kind: str = "",
+    version: int = 0,
+    max_running: int = 0,
+    needed: Requirements = _NOTHING,
+    left: int = 0,
+) -> str | None:
     """Return why a job does not run now; None when it does or has ended. `place`: where it waits.
 
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
@@ -355,9 +363,7 @@ def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
-def _leased_out(
-    queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool
-) -> str:  # fmt: skip
+def _leased_out(queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"

@@ -42,9 +42,7 @@ _LONGEST_GUESS = 3600
 
 
 #: Ids of jobs that a job comes after.
-Parents = Annotated[
-    list[Annotated[str, StringConstraints(pattern=patterns.JOB_ID)]], Field(max_length=MAX_PARENTS)
-]  # fmt: skip
+Parents = Annotated[list[Annotated[str, StringConstraints(pattern=patterns.JOB_ID)]], Field(max_length=MAX_PARENTS)]
 
 
 class Submission(BaseModel):
@@ -60,9 +58,10 @@ class Submission(BaseModel):
         "normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]}
     )
     device: str | None = Field(
-        None, description="gpu, cpu or any (default); runner, which programs need not name.",
+        None,
+        description="gpu, cpu or any (default); runner, which programs need not name.",
         json_schema_extra={"enum": ["gpu", "any", "cpu", "runner", None]},
-    )  # fmt: skip
+    )
     gpu_preferred: bool = Field(False, description="On a GPU while one lives and its wait is not worse, else anywhere.")
     idempotency_key: str | None = Field(
         None, min_length=1, max_length=MAX_KEY, description="The same key and body again answer with the same job."
@@ -74,13 +73,18 @@ class Submission(BaseModel):
         False, description="Where a cap of its tenant refuses it: queue it, to be admitted when there is room."
     )
     timeout_seconds: float | None = Field(
-        None, ge=0.001, le=MAX_TIMEOUT, allow_inf_nan=False,
+        None,
+        ge=0.001,
+        le=MAX_TIMEOUT,
+        allow_inf_nan=False,
         description="It fails this long after it started, the time while it is paused apart; null: never.",
-    )  # fmt: skip
+    )
     notify: str | None = Field(
-        None, min_length=1, max_length=destinations.MAX_URL,
+        None,
+        min_length=1,
+        max_length=destinations.MAX_URL,
         description="A URL that is sent a signed POST when the job has ended: docs/webhooks.md.",
-    )  # fmt: skip
+    )
     after: Parents = Field(
         default_factory=list,
         description="Ids of jobs that must be done before it starts. If one fails or is cancelled, it is skipped.",
@@ -158,12 +162,22 @@ def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: schedul
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
     digest = _digest(asked)
     job = NewJob(
-        job_id=secrets.token_hex(8), kind=kind, version=version, plan=plan, priority=Priority.INTERACTIVE, device="any",
-        queue=route.queue, prefer=False, small=scheduler.is_small(plan),
-        estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000), ttl_seconds=QUESTION_SECONDS,
-        idempotency=f"question@{asker.tenant}:{version}:{digest}", digest=digest, tenant=asker.tenant,
+        job_id=secrets.token_hex(8),
+        kind=kind,
+        version=version,
+        plan=plan,
+        priority=Priority.INTERACTIVE,
+        device="any",
+        queue=route.queue,
+        prefer=False,
+        small=scheduler.is_small(plan),
+        estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000),
+        ttl_seconds=QUESTION_SECONDS,
+        idempotency=f"question@{asker.tenant}:{version}:{digest}",
+        digest=digest,
+        tenant=asker.tenant,
         token=asker.token,
-    )  # fmt: skip
+    )
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
 

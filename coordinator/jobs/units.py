@@ -93,9 +93,16 @@ class Units:
     def _row(self, unit: int, failure: Failure, given_up: bytes | None, now: float) -> dict[str, Any]:
         state = self.states[unit]
         row: dict[str, Any] = {
-            "unit": unit, "state": STATES[state], "exit": None, "reason": "", "seconds": None, "attempts": 0,
-            "worker": None, "value": None, "error": None,
-        }  # fmt: skip
+            "unit": unit,
+            "state": STATES[state],
+            "exit": None,
+            "reason": "",
+            "seconds": None,
+            "attempts": 0,
+            "worker": None,
+            "value": None,
+            "error": None,
+        }
         if state == DONE:
             done = self._finished.get(unit)
             return row | _done(done) if done else row | {"exit": 0}
@@ -127,8 +134,12 @@ def _worker(lease: Piece) -> str:
 
 def _done(unit: FinishedUnit) -> dict[str, Any]:
     return {
-        "exit": 0, "seconds": unit.seconds, "attempts": unit.attempts, "worker": unit.worker, "value": unit.value,
-    }  # fmt: skip
+        "exit": 0,
+        "seconds": unit.seconds,
+        "attempts": unit.attempts,
+        "worker": unit.worker,
+        "value": unit.value,
+    }
 
 
 def _failed(failure: Failure, piece: Piece | None) -> dict[str, Any]:

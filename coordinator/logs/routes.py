@@ -43,11 +43,14 @@ _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 @routes.get("/jobs/{job_id}/logs/{unit}", response_class=Response, responses=_LOG)
 async def get_log(
-    request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep,
+    request: Request,
+    job_id: http.JobId,
+    unit: Unit,
+    cluster: http.ClusterDep,
     stream: Annotated[Stream, Query(description="stdout and stderr as they came, or one of them.")] = "all",
     start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First byte of the stream.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Bytes at most; fewer may come.")] = 1 << 20,
-) -> Response:  # fmt: skip
+) -> Response:
     """Return what a unit wrote to stdout and stderr in its last attempt that ended. 404 says why there is nothing.
 
     Of what is over 9 MiB, the first 1 MiB and the last 8 MiB are kept.
@@ -60,9 +63,13 @@ async def get_log(
 
 @routes.get("/jobs/{job_id}/logs/{unit}/follow", response_class=StreamingResponse, responses=_STREAMED)
 async def follow(
-    request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep, asker: http.AskerDep,
+    request: Request,
+    job_id: http.JobId,
+    unit: Unit,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     last_event_id: LastId = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Server-sent events of what a unit writes: `output`, `dropped` (bytes that are not passed on) and, last, `end`.
 
     Each `output` names the place of its first byte, so that what was dropped can be read from the log once the unit has

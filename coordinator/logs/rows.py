@@ -15,7 +15,11 @@ _STREAMS: dict[str, Literal["stdout", "stderr"]] = {"o": "stdout", "e": "stderr"
 def output(lines: Lines, chunk: Chunk) -> answers.Output:
     """Return the row of what a unit wrote."""
     return {
-        "unit": lines.unit, "attempt": lines.attempt, "run": lines.run, "offset": chunk.offset,
-        "stream": _STREAMS.get(chunk.stream, "stdout"), "text": chunk.data.decode(errors="replace"),
+        "unit": lines.unit,
+        "attempt": lines.attempt,
+        "run": lines.run,
+        "offset": chunk.offset,
+        "stream": _STREAMS.get(chunk.stream, "stdout"),
+        "text": chunk.data.decode(errors="replace"),
         "data": base64.b64encode(chunk.data).decode(),
-    }  # fmt: skip
+    }

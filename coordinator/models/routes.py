@@ -35,10 +35,11 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 
 @routes.get("/v1/data", tags=["models"], **http.answers(answers.ChunkList))
 async def list_data(
-    cluster: http.ClusterDep, asker: http.AskerDep,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Response:  # fmt: skip
+) -> Response:
     """List chunks of data by their ids."""
     rows, last = await threads.run(lambda: queries.chunks(cluster, asker.tenant, cursor, limit))
     return shown({"chunks": rows, **({"cursor": last} if last else {})})
@@ -47,7 +48,7 @@ async def list_data(
 @routes.post("/v1/data", **tasks.described(NewData, answers.ChunkBegun))
 async def create_data(
     request: Request, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Have a runner read a source into a chunk, by a workflow that can be followed, cancelled and retried."""
     asked = await bodies.read(request, NewData, "source", pickled=True)
     drawn = hashlib.sha256(f"{asker.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
@@ -79,7 +80,7 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.Asker
 @routes.post("/v1/data/{chunk}/move", **tasks.described(MoveData))
 async def move_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Move a chunk to one location outside the cluster's store, by a workflow."""
     return await _moved(request, "data_move", chunk, cluster, asker, key)
 
@@ -87,14 +88,14 @@ async def move_data(
 @routes.post("/v1/data/{chunk}/transfer", **tasks.described(MoveData))
 async def transfer_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Bring a chunk to another host, as a move does."""
     return await _moved(request, "data_transfer", chunk, cluster, asker, key)
 
 
 async def _moved(
     request: Request, action: str, chunk: str, cluster: http.ClusterDep, asker: http.AskerDep, key: str | None
-) -> Response:  # fmt: skip
+) -> Response:
     asked = await bodies.read(request, MoveData)
     fields = {"data_id": chunk, "target_device": asked.target_device}
     return await tasks.begun(cluster, asker, action, chunk, key, fields, queries.chunk)
@@ -105,10 +106,11 @@ async def _moved(
 
 @routes.get("/v1/models", tags=["models"], **http.answers(answers.ModelPage))
 async def list_models(
-    cluster: http.ClusterDep, asker: http.AskerDep,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=500, description="Names of artifacts that are looked at.")] = 200,
-) -> Response:  # fmt: skip
+) -> Response:
     """List models: artifacts with a name and weights, and those that are registered, by name."""
     rows, last = await threads.run(lambda: queries.page(cluster, asker.tenant, cursor, limit))
     return shown({"models": rows, **({"cursor": last} if last else {})})
@@ -137,9 +139,11 @@ async def one_model(model: Name, cluster: http.ClusterDep, asker: http.AskerDep)
 
 @routes.delete("/v1/models/{model}", status_code=204, tags=["models"], dependencies=_SUBMIT)
 async def delete_model(
-    model: Name, cluster: http.ClusterDep, asker: http.AskerDep,
+    model: Name,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
     device: Annotated[str, Query(max_length=100, description="This place alone, such as HOST:disk.")] = "",
-) -> Response:  # fmt: skip
+) -> Response:
     """Delete a model; with `device`, let it lie there no more. 409 while a service has it that no other name keeps."""
 
     def work() -> None:
@@ -180,7 +184,7 @@ def _held(row: artifacts.Artifact, device: str) -> str:
 @routes.post("/v1/models/{model}/download", **tasks.described(Download))
 async def download_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Have a runner download a model from its source, by a workflow that can be followed, cancelled and retried."""
     asked = await bodies.read(request, Download, "source")
     if asked.source is None and not cluster.models.find(asker.tenant, model).source:
@@ -193,7 +197,7 @@ async def download_model(
 @routes.post("/v1/models/{model}/copy", **tasks.described(Move))
 async def copy_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Bring a model to another place, by a workflow."""
     asked = await bodies.read(request, Move)
     fields = {"model_name": model, **asked.model_dump(exclude={"keep_source"})}
@@ -203,7 +207,7 @@ async def copy_model(
 @routes.post("/v1/models/{model}/move", **tasks.described(Move))
 async def move_model(
     request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
-) -> Response:  # fmt: skip
+) -> Response:
     """Bring a model to another place and let it leave the one before; the cluster's store keeps every model."""
     asked = await bodies.read(request, Move, gpus=True)
     fields = {"model_name": model, **asked.model_dump()}

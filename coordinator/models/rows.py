@@ -17,11 +17,17 @@ def model_row(model: Model, services: Sequence[Service], loaded: Collection[tupl
     served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]
     on_gpus = sorted(place for one, place in loaded if one == artifact.id)
     return {
-        "model_name": model.name, "type": model.type, "source": model.source,
-        "status": "ready" if model.weights else "registered", "bytes": artifact.bytes if model.weights else 0,
-        "locations": [*(("disk",) if model.weights else ()), *model.places, *on_gpus], "weights": list(model.weights),
-        "services": sorted(served), "artifact_id": artifact.id, "created": decoding.moment_ms(str(artifact.created)),
-    }  # fmt: skip
+        "model_name": model.name,
+        "type": model.type,
+        "source": model.source,
+        "status": "ready" if model.weights else "registered",
+        "bytes": artifact.bytes if model.weights else 0,
+        "locations": [*(("disk",) if model.weights else ()), *model.places, *on_gpus],
+        "weights": list(model.weights),
+        "services": sorted(served),
+        "artifact_id": artifact.id,
+        "created": decoding.moment_ms(str(artifact.created)),
+    }
 
 
 def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
@@ -29,7 +35,12 @@ def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
     there = places.held(artifact.holders)
     others = [one for one in artifact.holders if one != "kept" and not one.startswith(places.HOLDER)]
     return {
-        "chunk_id": chunk_id, "device": there[0] if there else "disk", "locations": ["disk", *there],
-        "bytes": artifact.bytes, "files": artifact.files, "references": len(others), "artifact_id": artifact.id,
+        "chunk_id": chunk_id,
+        "device": there[0] if there else "disk",
+        "locations": ["disk", *there],
+        "bytes": artifact.bytes,
+        "files": artifact.files,
+        "references": len(others),
+        "artifact_id": artifact.id,
         "created": decoding.moment_ms(str(artifact.created)),
-    }  # fmt: skip
+    }

@@ -66,10 +66,21 @@ def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> answers.Profi
     _check_hosts(cluster, asked.hosts)
     _check_job(cluster, asked.job_id, asker)
     profile = Profile(
-        profile_id=secrets.token_hex(8), tenant=asker.tenant, name=asked.name, actor=asker.actor, state="recording",
-        hz=asked.hz, hosts=tuple(dict.fromkeys(asked.hosts)), job=asked.job_id or "", created=0, until=0, ended=0,
-        collecting=0, artifact="", trouble="",
-    )  # fmt: skip
+        profile_id=secrets.token_hex(8),
+        tenant=asker.tenant,
+        name=asked.name,
+        actor=asker.actor,
+        state="recording",
+        hz=asked.hz,
+        hosts=tuple(dict.fromkeys(asked.hosts)),
+        job=asked.job_id or "",
+        created=0,
+        until=0,
+        ended=0,
+        collecting=0,
+        artifact="",
+        trouble="",
+    )
     how, what = cluster.store.profiles.start(profile, asked.seconds)
     if how != "new":
         raise _refusal(how, what)

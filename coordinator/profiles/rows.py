@@ -14,14 +14,23 @@ def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int
     """Return a profile with what was recorded; `now` is in milliseconds of Redis' clock."""
     rows = [recording_row(one, now) for one in recordings]
     return {
-        "name": profile.name, "id": profile.profile_id, "tenant": profile.tenant, "state": profile.state,
-        "hz": profile.hz, "hosts": list(profile.hosts), "job_id": profile.job or None,
-        "created": decoding.moment(profile.created / 1000), "ends": decoding.moment(profile.until / 1000),
+        "name": profile.name,
+        "id": profile.profile_id,
+        "tenant": profile.tenant,
+        "state": profile.state,
+        "hz": profile.hz,
+        "hosts": list(profile.hosts),
+        "job_id": profile.job or None,
+        "created": decoding.moment(profile.created / 1000),
+        "ends": decoding.moment(profile.until / 1000),
         "ended": decoding.moment(profile.ended / 1000) if profile.ended else None,
-        "artifact_id": profile.artifact or None, "trouble": profile.trouble or None,
-        "samples": sum(row["samples"] for row in rows), "missed": sum(row["missed"] for row in rows),
-        "bytes": sum(row["bytes"] for row in rows), "recordings": rows,
-    }  # fmt: skip
+        "artifact_id": profile.artifact or None,
+        "trouble": profile.trouble or None,
+        "samples": sum(row["samples"] for row in rows),
+        "missed": sum(row["missed"] for row in rows),
+        "bytes": sum(row["bytes"] for row in rows),
+        "recordings": rows,
+    }
 
 
 def recording_row(one: KnownRecording, now: int) -> answers.Recording:
@@ -29,12 +38,18 @@ def recording_row(one: KnownRecording, now: int) -> answers.Recording:
     row = one.row
     devices = row.get("devices")
     return {
-        "name": one.name, "worker": one.worker, "host": str(row.get("host", "")),
+        "name": one.name,
+        "worker": one.worker,
+        "host": str(row.get("host", "")),
         "devices": [str(device) for device in devices] if isinstance(devices, list) else [],
-        "state": _state(one, now), "samples": int(_number(row, "samples")), "missed": int(_number(row, "missed")),
-        "seconds": _number(row, "seconds"), "bytes": int(_number(row, "bytes")),
-        "cpu_seconds": _number(row, "cpu_seconds"), "ended": str(row.get("reason", "")) or None,
-    }  # fmt: skip
+        "state": _state(one, now),
+        "samples": int(_number(row, "samples")),
+        "missed": int(_number(row, "missed")),
+        "seconds": _number(row, "seconds"),
+        "bytes": int(_number(row, "bytes")),
+        "cpu_seconds": _number(row, "cpu_seconds"),
+        "ended": str(row.get("reason", "")) or None,
+    }
 
 
 def _state(one: KnownRecording, now: int) -> str:

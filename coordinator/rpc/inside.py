@@ -80,11 +80,20 @@ class _Exchange:
     def _scope(self) -> Scope:
         asked = self._request
         return {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
-            "method": asked.method, "scheme": "http", "path": asked.path, "raw_path": asked.path.encode(),
-            "query_string": asked.query, "root_path": "", "headers": list(asked.headers), "client": asked.caller,
-            "server": ("127.0.0.1", 0), "state": {},
-        }  # fmt: skip
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": asked.method,
+            "scheme": "http",
+            "path": asked.path,
+            "raw_path": asked.path.encode(),
+            "query_string": asked.query,
+            "root_path": "",
+            "headers": list(asked.headers),
+            "client": asked.caller,
+            "server": ("127.0.0.1", 0),
+            "state": {},
+        }
 
     async def _receive(self) -> Message:
         if not self._sent:

@@ -26,12 +26,15 @@ MAX_CALLS, MAX_CALLS_EACH, MAX_MESSAGE, MAX_METADATA = 1024, 128, MAX_BODY + (64
 GRACE_SECONDS, ALIVE_SECONDS = 1.0, 30
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", -1),
-    ("grpc.max_metadata_size", MAX_METADATA), ("grpc.max_concurrent_streams", MAX_CALLS_EACH),
-    ("grpc.keepalive_time_ms", ALIVE_SECONDS * 1000), ("grpc.keepalive_timeout_ms", ALIVE_SECONDS * 1000 // 2),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", MAX_METADATA),
+    ("grpc.max_concurrent_streams", MAX_CALLS_EACH),
+    ("grpc.keepalive_time_ms", ALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", ALIVE_SECONDS * 1000 // 2),
     # Else a second process could answer on the same port.
     ("grpc.so_reuseport", 0),
-)  # fmt: skip
+)
 
 
 class PortTaken(OSError):

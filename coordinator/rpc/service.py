@@ -64,9 +64,12 @@ class Service:
         row = await self._ask(context, "POST", "/api/submit", _waiting(request), json.dumps(body).encode())
         result = json.dumps(row["result"], ensure_ascii=False) if "result" in row else None
         return messages.SubmitReply(
-            job_id=row["job_id"], status=row["status"], estimated_wait_seconds=row["estimated_wait_seconds"],
-            notes=row["notes"], result_json=result,
-        )  # fmt: skip
+            job_id=row["job_id"],
+            status=row["status"],
+            estimated_wait_seconds=row["estimated_wait_seconds"],
+            notes=row["notes"],
+            result_json=result,
+        )
 
     async def get_job(self, request: Any, context: Any) -> Message:
         path = f"/api/jobs/{await self._job_id(request, context)}"
@@ -142,16 +145,25 @@ class Service:
 
     @asynccontextmanager
     async def _answered(
-        self, context: Any, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b"",
+        self,
+        context: Any,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: bytes = b"",
         headers: list[tuple[bytes, bytes]] | None = None,
-    ) -> AsyncIterator[Answer]:  # fmt: skip
+    ) -> AsyncIterator[Answer]:
         given = [*forwarded_headers(context), *(headers or ())]
         if body:
             given += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         request = Request(
-            method=method, path=path, query=urlencode(query or {}).encode(), headers=given, body=body,
+            method=method,
+            path=path,
+            query=urlencode(query or {}).encode(),
+            headers=given,
+            body=body,
             caller=_address(context.peer()),
-        )  # fmt: skip
+        )
         async with asked(self._app, request) as answer:
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 await _end(context, answer.status, await answer.body())
@@ -191,9 +203,18 @@ async def _end(context: Any, status: int, body: bytes) -> NoReturn:
 
 #: Fields of a submission that are the API's own, under the same names.
 _BODY = (
-    "type", "priority", "device", "gpu_preferred", "idempotency_key", "max_running", "hold", "timeout_seconds",
-    "notify", "after", "after_any",
-)  # fmt: skip
+    "type",
+    "priority",
+    "device",
+    "gpu_preferred",
+    "idempotency_key",
+    "max_running",
+    "hold",
+    "timeout_seconds",
+    "notify",
+    "after",
+    "after_any",
+)
 
 
 def _is_given(request: Any, name: str) -> bool:
@@ -213,9 +234,13 @@ def _waiting(request: Any) -> dict[str, float]:
 
 def _job(row: Mapping[str, Any]) -> Message:
     return messages.Job(
-        job_id=row["job_id"], type=row["type"], state=row["state"], progress=row["progress"], error=row["error"] or "",
+        job_id=row["job_id"],
+        type=row["type"],
+        state=row["state"],
+        progress=row["progress"],
+        error=row["error"] or "",
         row_json=json.dumps(row, ensure_ascii=False),
-    )  # fmt: skip
+    )
 
 
 def _sample(time: int, series: Mapping[str, Any], place: int) -> Message:

@@ -56,12 +56,21 @@ def planned(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[Schedul
     first = Times(every=asked.every_seconds or 0, anchor=now, cron=asked.cron or "", timezone=asked.timezone).after(now)
     maker = Maker.of(asker)
     schedule = Schedule(
-        schedule_id=secrets.token_hex(6), tenant=maker.tenant, name=asked.name, token=maker.token,
-        runs_programs=maker.runs_programs, workflow=asked.workflow or "",
+        schedule_id=secrets.token_hex(6),
+        tenant=maker.tenant,
+        name=asked.name,
+        token=maker.token,
+        runs_programs=maker.runs_programs,
+        workflow=asked.workflow or "",
         job="" if asked.job is None else json.dumps(asked.job, separators=(",", ":")),
-        every=asked.every_seconds or 0, cron=" ".join((asked.cron or "").split()), timezone=asked.timezone,
-        overlap=asked.overlap, catch_up=asked.catch_up, created=now, next=first or 0,
-    )  # fmt: skip
+        every=asked.every_seconds or 0,
+        cron=" ".join((asked.cron or "").split()),
+        timezone=asked.timezone,
+        overlap=asked.overlap,
+        catch_up=asked.catch_up,
+        created=now,
+        next=first or 0,
+    )
     return schedule, artifacts
 
 

@@ -18,26 +18,37 @@ def schedule_row(schedule: Schedule, workflow_state: str | None) -> answers.Sche
     """Return a schedule, with the state that its last workflow has now; None: it has none any more."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
-        "name": schedule.name, "id": schedule.schedule_id, "tenant": schedule.tenant,
+        "name": schedule.name,
+        "id": schedule.schedule_id,
+        "tenant": schedule.tenant,
         "type": "workflow" if schedule.workflow else str(json.loads(schedule.job)["type"]),
         "every_seconds": schedule.every or None,
-        "cron": schedule.cron or None, "timezone": schedule.timezone, "overlap": schedule.overlap,
-        "catch_up": schedule.catch_up, "state": state, "created": decoding.moment(schedule.created),
-        "next_run": _moment(schedule.next), "last_run": _moment(schedule.last),
+        "cron": schedule.cron or None,
+        "timezone": schedule.timezone,
+        "overlap": schedule.overlap,
+        "catch_up": schedule.catch_up,
+        "state": state,
+        "created": decoding.moment(schedule.created),
+        "next_run": _moment(schedule.next),
+        "last_run": _moment(schedule.last),
         "last_job_id": None if schedule.workflow else schedule.last_job or None,
         "last_workflow_id": schedule.last_job or None if schedule.workflow else None,
-        "last_workflow_state": workflow_state, "last_outcome": schedule.said or None,
-        "submitted": schedule.submitted, "skipped": schedule.skipped, "missed": schedule.missed,
+        "last_workflow_state": workflow_state,
+        "last_outcome": schedule.said or None,
+        "submitted": schedule.submitted,
+        "skipped": schedule.skipped,
+        "missed": schedule.missed,
         "failed": schedule.failed,
-    }  # fmt: skip
+    }
 
 
 def whole_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
     """Return a schedule with what it submits and its next runs."""
     coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
     row: answers.Schedule = {
-        **schedule_row(schedule, workflow_state), "next_runs": [decoding.moment(at) for at in coming],
-    }  # fmt: skip
+        **schedule_row(schedule, workflow_state),
+        "next_runs": [decoding.moment(at) for at in coming],
+    }
     if schedule.workflow:
         return {**row, "workflow": schedule.workflow}
     return {**row, "job": json.loads(schedule.job)}

@@ -32,9 +32,7 @@ States = Callable[[Sequence[str]], Sequence[str | None]]
 
 def times(schedule: Schedule) -> Times:
     """Return the times of a schedule."""
-    return Times(
-        every=schedule.every, anchor=schedule.created, cron=schedule.cron, timezone=schedule.timezone
-    )  # fmt: skip
+    return Times(every=schedule.every, anchor=schedule.created, cron=schedule.cron, timezone=schedule.timezone)
 
 
 def target(schedule: Schedule) -> str:

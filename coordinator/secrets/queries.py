@@ -9,9 +9,7 @@ from threads_protocol.answers import secrets as answers
 
 def secret_list(secrets: Vault, tenant: str) -> list[answers.Secret]:
     """Return a tenant's secrets by name."""
-    return [
-        rows.secret_row(tenant, secret, readable=secrets.keys.has(secret.key)) for secret in secrets.all(tenant)
-    ]  # fmt: skip
+    return [rows.secret_row(tenant, secret, readable=secrets.keys.has(secret.key)) for secret in secrets.all(tenant)]
 
 
 def one(secrets: Vault, tenant: str, name: str) -> answers.Secret:

@@ -60,9 +60,7 @@ def rotate_secrets(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
     outcome = cluster.secrets.rotate(owners, asker.actor)
-    return shown(
-        {"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable}
-    )  # fmt: skip
+    return shown({"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable})
 
 
 async def _body(request: Request) -> Any:

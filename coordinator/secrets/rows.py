@@ -10,6 +10,9 @@ from threads_protocol.answers import secrets as answers
 def secret_row(tenant: str, secret: Secret, *, readable: bool) -> answers.Secret:
     """Return a secret without its value."""
     return {
-        "tenant": tenant, "name": secret.name, "changed": decoding.moment_ms(str(secret.changed)), "key": secret.key,
+        "tenant": tenant,
+        "name": secret.name,
+        "changed": decoding.moment_ms(str(secret.changed)),
+        "key": secret.key,
         "readable": readable,
-    }  # fmt: skip
+    }

@@ -75,11 +75,13 @@ class Plan:
             self._places[call] = len(self._steps)
             self._steps.append(
                 Step(
-                    call=call, request=dependant.request_param_name or "",
+                    call=call,
+                    request=dependant.request_param_name or "",
                     earlier=tuple((name, place) for name, place in earlier if name is not None),
-                    query=_plain(dependant.query_params), headers=_plain(dependant.header_params),
+                    query=_plain(dependant.query_params),
+                    headers=_plain(dependant.header_params),
                 )
-            )  # fmt: skip
+            )
         return self._places[call]
 
     def given(self, request: Request) -> list[dict[str, Any]]:
@@ -164,11 +166,18 @@ def _makes_response(endpoint: Callable[..., Any]) -> bool:
 def _needs_more(dependant: Dependant) -> bool:
     """Return True for a dependency that needs what a step has not."""
     return bool(
-        dependant.path_params or dependant.cookie_params or dependant.body_params or dependant.own_oauth_scopes
-        or dependant.websocket_param_name or dependant.http_connection_param_name or dependant.response_param_name
-        or dependant.background_tasks_param_name or dependant.security_scopes_param_name or dependant.concurrency
+        dependant.path_params
+        or dependant.cookie_params
+        or dependant.body_params
+        or dependant.own_oauth_scopes
+        or dependant.websocket_param_name
+        or dependant.http_connection_param_name
+        or dependant.response_param_name
+        or dependant.background_tasks_param_name
+        or dependant.security_scopes_param_name
+        or dependant.concurrency
         or not dependant.use_cache
-    )  # fmt: skip
+    )
 
 
 def _is_coroutine(call: Callable[..., Any]) -> bool:

@@ -147,9 +147,14 @@ class ScopedRoute(APIRoute):
     """Route that declares its scope with `needs`. One that only reads needs Scope.READ where it says nothing."""
 
     def __init__(
-        self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[params.Depends] | None = None,
-        methods: set[str] | list[str] | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        dependencies: Sequence[params.Depends] | None = None,
+        methods: set[str] | list[str] | None = None,
+        **more: Any,
+    ) -> None:
         given = list(dependencies or ())
         if not any(isinstance(one.dependency, Needs) for one in given):
             if not {"GET", "HEAD"}.issuperset(methods or {"GET"}):

@@ -29,11 +29,20 @@ HEADERS = {
 }
 #: Not the machine's: a module whose type is wrong does not run. As in web/nginx.conf.
 TYPES = {
-    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript", ".txt": "text/plain",
-    ".json": "application/json", ".map": "application/json", ".webmanifest": "application/manifest+json",
-    ".wasm": "application/wasm", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".txt": "text/plain",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".wasm": "application/wasm",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
     ".woff2": "font/woff2",
-}  # fmt: skip
+}
 #: Endings of packed files that a build leaves beside the plain ones, by what HTTP calls them; the smallest first.
 PACKED = {"br": ".br", "gzip": ".gz"}
 #: Paths that are the API's.

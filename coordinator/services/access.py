@@ -21,6 +21,9 @@ def of(store: Store, tenant: str, name: str) -> answers.Access:
         raise errors.Unavailable(f"no replica of {name} leads yet; see: cluster service show {name}")
     certificate, private_key = credentials(leader.report.key)
     return {
-        "job_id": leader.job_id, "address": leader.report.address, "port": leader.report.port,
-        "certificate": certificate, "private_key": private_key,
-    }  # fmt: skip
+        "job_id": leader.job_id,
+        "address": leader.report.address,
+        "port": leader.report.port,
+        "certificate": certificate,
+        "private_key": private_key,
+    }

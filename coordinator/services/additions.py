@@ -46,9 +46,10 @@ class NewService(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     name: str = Field(pattern=NAME, description="1 to 63 of a-z, 0-9 and -; the model's name for who asks it.")
     engine: str = Field(
-        "", pattern=f"{NAME}|^$",
+        "",
+        pattern=f"{NAME}|^$",
         description="What runs it: docs/services.md lists the engines. Unless given, one for the model's files.",
-    )  # fmt: skip
+    )
     model: str | None = Field(
         None, max_length=64, description="An artifact by id or name, which every replica has in its folder."
     )
@@ -67,9 +68,12 @@ class NewService(BaseModel):
         600, ge=1, le=7200, description="A replica that is not ready by then is ended."
     )
     idle_seconds: float | None = Field(
-        None, ge=5, le=2_592_000, allow_inf_nan=False,
+        None,
+        ge=5,
+        le=2_592_000,
+        allow_inf_nan=False,
         description="After this long without a request its replicas end; the next request starts one and waits for it.",
-    )  # fmt: skip
+    )
     autoscale: Autoscale | None = Field(None, description="Scale by the requests that there are, from `replicas` on.")
     priority: str = Field("normal", description="high, normal or low, as of a job.")
     force: bool = Field(False, description="Serve a model also where its weights are more than any runner's memory.")
@@ -92,10 +96,16 @@ def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
         "abilities": asdict(registry.abilities(asked.engine, parameters, model)),
     }
     return Service(
-        service_id=secrets.token_hex(6), tenant=asker.tenant, name=asked.name, engine=asked.engine,
-        token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(noted), artifact=artifact,
+        service_id=secrets.token_hex(6),
+        tenant=asker.tenant,
+        name=asked.name,
+        engine=asked.engine,
+        token=asker.token,
+        job=json.dumps(_settled(job, artifact)),
+        asked=json.dumps(noted),
+        artifact=artifact,
         replicas=replicas,
-    )  # fmt: skip
+    )
 
 
 def _check_scaling(asked: NewService) -> None:
@@ -175,11 +185,18 @@ def model_of(cluster: Cluster, known_as: str | None, name: str, asker: Asker) ->
 def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
     return {
         "group": launch.group,
-        "service": asked.name, "engine": asked.engine, "command": list(launch.command), "env": dict(launch.env),
-        "files": asked.model, "packages": launch.packages or None, "module": launch.module or None,
-        "health": launch.health, "start_timeout_seconds": asked.start_timeout_seconds,
-        "grace_seconds": launch.grace_seconds, "requirements": asked.requirements,
-    }  # fmt: skip
+        "service": asked.name,
+        "engine": asked.engine,
+        "command": list(launch.command),
+        "env": dict(launch.env),
+        "files": asked.model,
+        "packages": launch.packages or None,
+        "module": launch.module or None,
+        "health": launch.health,
+        "start_timeout_seconds": asked.start_timeout_seconds,
+        "grace_seconds": launch.grace_seconds,
+        "requirements": asked.requirements,
+    }
 
 
 def _checked(cluster: Cluster, job: dict[str, Any], asker: Asker) -> str:

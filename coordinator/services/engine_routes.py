@@ -21,6 +21,10 @@ def list_engines(_cluster: http.ClusterDep) -> Response:
 def _row(name: str) -> answers.Engine:
     engine = registry.definition(name)
     return {
-        "engine": name, "summary": engine.SUMMARY, "routes": engine.ROUTES, "large": registry.is_large(name),
-        "packages": registry.packages(name), "parameters": engine.Parameters.model_json_schema(),
-    }  # fmt: skip
+        "engine": name,
+        "summary": engine.SUMMARY,
+        "routes": engine.ROUTES,
+        "large": registry.is_large(name),
+        "packages": registry.packages(name),
+        "parameters": engine.Parameters.model_json_schema(),
+    }

@@ -59,12 +59,17 @@ def row(lately: Lately) -> answers.LastMinute:
     known = lately.counts
     requests, answer = known.get(REQUESTS, 0), known.get(ANSWER, 0)
     return {
-        "seconds": round(lately.seconds, 1), "requests": requests, "failed": known.get(FAILED, 0),
-        "prompt_tokens": known.get(PROMPT, 0), "answer_tokens": answer,
-        "requests_per_second": requests / lately.seconds, "answer_tokens_per_second": answer / lately.seconds,
-        "median_seconds": median(known, SECONDS), "median_first_token_seconds": median(known, FIRST),
+        "seconds": round(lately.seconds, 1),
+        "requests": requests,
+        "failed": known.get(FAILED, 0),
+        "prompt_tokens": known.get(PROMPT, 0),
+        "answer_tokens": answer,
+        "requests_per_second": requests / lately.seconds,
+        "answer_tokens_per_second": answer / lately.seconds,
+        "median_seconds": median(known, SECONDS),
+        "median_first_token_seconds": median(known, FIRST),
         "median_stream_tokens_per_second": median(known, SPEED),
-    }  # fmt: skip
+    }
 
 
 def median(known: Mapping[str, int], name: str) -> float | None:

@@ -53,10 +53,15 @@ def _row(route: Route) -> dict[str, Any]:
     service, known = route.service, route.abilities
     context = known["context_length"]
     return {
-        "id": service.name, "object": "model", "created": service.created // 1000, "owned_by": service.tenant,
-        "ready": len(route.ready), "context_length": context, "max_model_len": context,
+        "id": service.name,
+        "object": "model",
+        "created": service.created // 1000,
+        "owned_by": service.tenant,
+        "ready": len(route.ready),
+        "context_length": context,
+        "max_model_len": context,
         "capabilities": known["capabilities"],
-    }  # fmt: skip
+    }
 
 
 async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Question]]) -> Response:

@@ -32,9 +32,16 @@ routes_of_llm = http.router()
 _RUN, _INFER = [http.needs(Scope.RUN)], [http.needs(Scope.INFER)]
 #: Numbers with which engines compute, by their names in other systems. One for GGUF takes those of its file.
 _DTYPES = {
-    "fp16": "float16", "float16": "float16", "half": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16",
-    "fp32": "float32", "float32": "float32", "float": "float32", "auto": "auto",
-}  # fmt: skip
+    "fp16": "float16",
+    "float16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp32": "float32",
+    "float32": "float32",
+    "float": "float32",
+    "auto": "auto",
+}
 _MEBIBYTES = {"MB": 1, "MIB": 1, "GB": 1024, "GIB": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})\s*(MB|MIB|GB|GIB)", re.IGNORECASE)
 #: Values of an engine's answer at most.
@@ -121,10 +128,16 @@ def _service(asked: NewDeployment, name: str, engine: str, memory: int | None) -
     if engine == "vllm" and asked.sharding_strategy:
         parameters[asked.sharding_strategy] = asked.gpu_per_replica
     requirements = {"gpus": asked.gpu_per_replica or None, "gpu_memory_mib": memory}
-    return NewService.model_validate({
-        "name": name, "engine": engine, "model": asked.model_name, "replicas": asked.replicas,
-        "parameters": _given(parameters), "requirements": _given(requirements),
-    })  # fmt: skip
+    return NewService.model_validate(
+        {
+            "name": name,
+            "engine": engine,
+            "model": asked.model_name,
+            "replicas": asked.replicas,
+            "parameters": _given(parameters),
+            "requirements": _given(requirements),
+        }
+    )
 
 
 def _dtype(asked: NewDeployment) -> str | None:
@@ -157,9 +170,7 @@ def _memory(asked: NewDeployment) -> int | None:
     dependencies=_INFER,
     **http.answers(answers.InferredText, takes=Inference),
 )
-async def infer(
-    request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep
-) -> Response:  # fmt: skip
+async def infer(request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
     """Have a model continue a text, as POST /v1/completions does."""
     answer = await pass_on(request, asker.tenant, lambda: _question(request, asker, deployment))
     try:
@@ -172,8 +183,11 @@ async def infer(
 async def _question(request: Request, asker: Asker, deployment: str) -> Question:
     asked: Inference = http.parsed(Inference, await bodies.body(request, limit=MAX_BODY))
     body: dict[str, Any] = {
-        "model": deployment, "prompt": asked.prompt, "max_tokens": asked.max_tokens, "temperature": asked.temperature,
-    }  # fmt: skip
+        "model": deployment,
+        "prompt": asked.prompt,
+        "max_tokens": asked.max_tokens,
+        "temperature": asked.temperature,
+    }
     if asked.stop_sequences:
         body["stop"] = asked.stop_sequences
     return question(asker.tenant, calls.COMPLETIONS, body)

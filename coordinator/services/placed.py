@@ -59,10 +59,14 @@ def _wanted(model: Model, place: Place) -> NewService:
         detail = f"model_name: {model.name} was registered, and is nowhere: cluster model download {model.name}"
         raise errors.Conflict(detail, field="model_name")
     requirements = {"host": place.host or None, "gpus": 1 if place.kind == "gpu" else None}
-    return NewService.model_validate({
-        "name": name_of(model.name, place), "model": model.artifact.id, "replicas": 1,
-        "requirements": {name: value for name, value in requirements.items() if value is not None},
-    })  # fmt: skip
+    return NewService.model_validate(
+        {
+            "name": name_of(model.name, place),
+            "model": model.artifact.id,
+            "replicas": 1,
+            "requirements": {name: value for name, value in requirements.items() if value is not None},
+        }
+    )
 
 
 def withdraw(cluster: Cluster, name: str, workflow: str, actor: Actor) -> tuple[bool, str]:
@@ -81,9 +85,7 @@ def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
     return [one.name for one in there if not one.deleted and json.loads(one.asked).get("workflow") == workflow]
 
 
-def _add(
-    cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool, workflow: str
-) -> Service:  # fmt: skip
+def _add(cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool, workflow: str) -> Service:
     planned = additions.planned(cluster, wanted, asker)
     more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}
     noted = {**json.loads(planned.asked), "place": str(place), **more}

@@ -72,9 +72,13 @@ Step = Start | Submit | Retire | Cancel | End | Recover | Forget
 
 
 def plan(
-    service: Service, replicas: Sequence[Replica], now: int, *, drain_ms: int = LONGEST_WAIT_MS,
+    service: Service,
+    replicas: Sequence[Replica],
+    now: int,
+    *,
+    drain_ms: int = LONGEST_WAIT_MS,
     leaving: frozenset[str] = frozenset(),
-) -> list[Step]:  # fmt: skip
+) -> list[Step]:
     """Return the next steps. `now`: milliseconds of Redis' clock.
 
     A replica that is to end gets `drain_ms` for the requests that it has. Replicas on workers that are `leaving` are

@@ -72,9 +72,11 @@ class Reconciler:
         ):
             if change.replicas != service.replicas:
                 log.info(
-                    "scaled from %d to %d replicas", service.replicas, change.replicas,
+                    "scaled from %d to %d replicas",
+                    service.replicas,
+                    change.replicas,
                     extra={"service": service.service_id},
-                )  # fmt: skip
+                )
             service = replace(service, replicas=change.replicas, needed_at=change.needed_at)
         return replace(service, replicas=scaling.wanted(service, now))
 

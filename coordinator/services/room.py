@@ -37,9 +37,13 @@ def judged(need: Need, needed: Mapping[str, Any], runners: Mapping[str, Offer], 
         detail = f"model: its weights do not fit: {words}. Serve a smaller one, ask for more, or send force"
         raise errors.InvalidRequest(detail, field="model")
     return {
-        "weights_bytes": need.weights, "kept_bytes": need.cache_bytes, "margin_bytes": need.margin_bytes,
-        "needed_bytes": need.bytes, "available_bytes": most, "words": words,
-    }  # fmt: skip
+        "weights_bytes": need.weights,
+        "kept_bytes": need.cache_bytes,
+        "margin_bytes": need.margin_bytes,
+        "needed_bytes": need.bytes,
+        "available_bytes": most,
+        "words": words,
+    }
 
 
 def _compared(need: Need, most: int | None, name: str) -> str:

@@ -70,9 +70,7 @@ def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
 async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a service, its replicas, and what was asked for."""
     unreached = await _unreached(request, tenant)
-    return shown(
-        await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached)
-    )  # fmt: skip
+    return shown(await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached))
 
 
 @routes.delete("/services/{name}", status_code=204, dependencies=_RUN)

@@ -18,9 +18,13 @@ _MS = 1000
 
 
 def service_row(
-    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
+    service: Service,
+    replicas: Sequence[Replica],
+    waits: Mapping[str, str],
+    lately: Lately,
+    now: int,
     unreached: Mapping[str, str],
-) -> answers.Service:  # fmt: skip
+) -> answers.Service:
     """Return a service.
 
     `waits` says why jobs of replicas wait, `unreached` why the coordinator does not reach some that are ready; `now` is
@@ -34,21 +38,32 @@ def service_row(
     elif not rows and scaling.asleep(service, now):
         state = "asleep"
     return {
-        "name": service.name, "tenant": service.tenant, "engine": service.engine,
-        "model": json.loads(service.asked).get("model"), "state": state,
-        "replicas": scaling.wanted(service, now), "ready": sum(map(planning.is_ready, replicas)),
+        "name": service.name,
+        "tenant": service.tenant,
+        "engine": service.engine,
+        "model": json.loads(service.asked).get("model"),
+        "state": state,
+        "replicas": scaling.wanted(service, now),
+        "ready": sum(map(planning.is_ready, replicas)),
         "requests": service.demand,
-        "created": _moment(service.created), "failures": service.failures,
+        "created": _moment(service.created),
+        "failures": service.failures,
         "next_start": _moment(service.retry_at) if service.retry_at > now else None,
-        "last_failure": service.said or None, "running": rows, "last_minute": figures.row(lately),
+        "last_failure": service.said or None,
+        "running": rows,
+        "last_minute": figures.row(lately),
         "page": bool(registry.page(service.engine)),
-    }  # fmt: skip
+    }
 
 
 def whole_row(
-    service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], lately: Lately, now: int,
+    service: Service,
+    replicas: Sequence[Replica],
+    waits: Mapping[str, str],
+    lately: Lately,
+    now: int,
     unreached: Mapping[str, str],
-) -> answers.Service:  # fmt: skip
+) -> answers.Service:
     """Return the same with what was asked for."""
     row = service_row(service, replicas, waits, lately, now, unreached)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
@@ -60,12 +75,17 @@ def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[
     if state == "ready" and (why := unreached.get(replica.job_id)):
         because = f"not reached from here: {why}"
     return {
-        "job_id": replica.job_id, "state": state, "because": because or None,
-        "worker": report.worker if report else None, "host": report.host if report else None,
-        "generation": replica.generation, "since": _moment(replica.since), "requests": replica.busy,
+        "job_id": replica.job_id,
+        "state": state,
+        "because": because or None,
+        "worker": report.worker if report else None,
+        "host": report.host if report else None,
+        "generation": replica.generation,
+        "since": _moment(replica.since),
+        "requests": replica.busy,
         "devices": list(report.devices) if report and report.devices is not None else None,
         "memory_bytes": report.memory_bytes if report else None,
-    }  # fmt: skip
+    }
 
 
 def state_of(replica: Replica) -> str:

@@ -171,10 +171,18 @@ class Watch:
         if not fires and self._streaks[finding.id] < rule.rounds:
             return None
         alert: telemetry_answers.Alert = {
-            "id": finding.id, "rule": finding.rule, "subject": finding.subject, "severity": rule.severity,
-            "state": "firing", "since": known["since"] if known is not None and fires else now, "until": None,
-            "value": finding.value, "threshold": rule.threshold, "unit": rule.unit, "text": finding.text,
-        }  # fmt: skip
+            "id": finding.id,
+            "rule": finding.rule,
+            "subject": finding.subject,
+            "severity": rule.severity,
+            "state": "firing",
+            "since": known["since"] if known is not None and fires else now,
+            "until": None,
+            "value": finding.value,
+            "threshold": rule.threshold,
+            "unit": rule.unit,
+            "text": finding.text,
+        }
         return None if alert == known else alert
 
 

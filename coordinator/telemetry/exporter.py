@@ -145,15 +145,18 @@ class ClusterCollector(Collector):
         yield _filled(metrics.PROFILES, {(state,): states.count(state) for state in metrics.PROFILE_STATES})
         rows = [one.row for order in orders for one in profiles.recordings(order.profile_id)]
         for metric, field in (
-            (metrics.PROFILE_SAMPLES, "samples"), (metrics.PROFILE_MISSED, "missed"), (metrics.PROFILE_BYTES, "bytes"),
-        ):  # fmt: skip
+            (metrics.PROFILE_SAMPLES, "samples"),
+            (metrics.PROFILE_MISSED, "missed"),
+            (metrics.PROFILE_BYTES, "bytes"),
+        ):
             yield _filled(metric, {(): sum(_count(row.get(field)) for row in rows)})
 
     def _webhooks(self) -> Iterator[Metric]:
         counted = self._store.figures(keys.WEBHOOKS)
         for metric, outcomes in (
-            (metrics.WEBHOOKS, metrics.WEBHOOK_OUTCOMES), (metrics.WEBHOOK_ATTEMPTS, metrics.ATTEMPT_OUTCOMES),
-        ):  # fmt: skip
+            (metrics.WEBHOOKS, metrics.WEBHOOK_OUTCOMES),
+            (metrics.WEBHOOK_ATTEMPTS, metrics.ATTEMPT_OUTCOMES),
+        ):
             yield _filled(metric, {(outcome,): counted.get(outcome, 0.0) for outcome in outcomes})
         tenants = {DEFAULT_TENANT, *self._queries.store.tenants.names()}
         count, age_ms = self._queries.store.webhooks.pending(sorted(tenants))
@@ -215,10 +218,15 @@ class ClusterCollector(Collector):
             known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
             yield _filled(figure.metric, known)
         yield from self._derived(live)
-        yield _filled(metrics.GPU_CORDONED, {
-            (worker["id"], gpu["uuid"]): float(bool(worker.get("cordoned")))
-            for worker in live if worker["device"] == Device.GPU for gpu in worker.get("gpus", ())
-        })  # fmt: skip
+        yield _filled(
+            metrics.GPU_CORDONED,
+            {
+                (worker["id"], gpu["uuid"]): float(bool(worker.get("cordoned")))
+                for worker in live
+                if worker["device"] == Device.GPU
+                for gpu in worker.get("gpus", ())
+            },
+        )
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
     def _derived(self, live: list[answers.Worker]) -> Iterator[Metric]:
@@ -283,7 +291,7 @@ class Exporter:
     def _times(self, metric: metrics.Metric) -> Histogram:
         return Histogram(
             metric.name, metric.help, metric.labels, registry=self.registry, buckets=metrics.INFERENCE_BOUNDS
-        )  # fmt: skip
+        )
 
     def serve(self, settings: Settings, listener: socket.socket | None = None) -> Callable[[], None]:
         """Serve on a listening socket, else on a new one, and return the function that stops it. Port 0 disables it."""

@@ -27,16 +27,28 @@ def gpu_status(cluster: http.ClusterDep) -> Response:
     now, blocks = history.read(cluster.store, _SECONDS)
     then = history.binned(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
     row: telemetry_answers.GpuStatus = {
-        "summary": {"available": bool(gpus), "count": len(gpus),
-                    "gpus": [_now(number, gpu) for number, gpu in enumerate(gpus)]},
+        "summary": {
+            "available": bool(gpus),
+            "count": len(gpus),
+            "gpus": [_now(number, gpu) for number, gpu in enumerate(gpus)],
+        },
         "recent_metrics": _recent(then, numbers),
-    }  # fmt: skip
+    }
     return shown(row)
 
 
 def _now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answers.GpuNow:
-    return {"name": gpu.get("name", ""), **_figures(number, gpu.get("memory_total_bytes"), gpu.get("memory_used_bytes"),
-            gpu.get("utilization_ratio"), gpu.get("temperature_celsius"), gpu.get("power_watts"))}  # fmt: skip
+    return {
+        "name": gpu.get("name", ""),
+        **_figures(
+            number,
+            gpu.get("memory_total_bytes"),
+            gpu.get("memory_used_bytes"),
+            gpu.get("utilization_ratio"),
+            gpu.get("temperature_celsius"),
+            gpu.get("power_watts"),
+        ),
+    }
 
 
 def _recent(then: telemetry_answers.History, numbers: Mapping[str, int]) -> list[telemetry_answers.GpuThen]:
@@ -63,9 +75,13 @@ def _figures(
     number: int, total: float | None, used: float | None, busy: float | None, heat: float | None, power: float | None
 ) -> telemetry_answers.GpuFigures:
     return {
-        "id": number, "memory_total": _scaled(total, 1 / _GIBIBYTE), "memory_used": _scaled(used, 1 / _GIBIBYTE),
-        "utilization": _scaled(busy, 100), "temperature": _scaled(heat, 1), "power_usage": _scaled(power, 1),
-    }  # fmt: skip
+        "id": number,
+        "memory_total": _scaled(total, 1 / _GIBIBYTE),
+        "memory_used": _scaled(used, 1 / _GIBIBYTE),
+        "utilization": _scaled(busy, 100),
+        "temperature": _scaled(heat, 1),
+        "power_usage": _scaled(power, 1),
+    }
 
 
 def _scaled(value: float | None, by: float) -> float | None:

@@ -175,9 +175,13 @@ def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds
             for place, low, high in runs:
                 mine.add(place, block.columns[name][low:high])
     return {
-        "from": first * step, "to": now, "step_seconds": step, "times": [(first + n) * step for n in range(count)],
-        "series": {name: bins[name].shown() for name in sorted(bins)}, "names": sorted(known),
-    }  # fmt: skip
+        "from": first * step,
+        "to": now,
+        "step_seconds": step,
+        "times": [(first + n) * step for n in range(count)],
+        "series": {name: bins[name].shown() for name in sorted(bins)},
+        "names": sorted(known),
+    }
 
 
 def _runs(times: Sequence[int], first: int, count: int, step: int) -> list[tuple[int, int, int]]:

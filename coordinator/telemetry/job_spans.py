@@ -17,9 +17,22 @@ from coordinator.tracing import Place
 
 #: Fields of a job's hash of which its spans are made.
 FIELDS = (
-    "traceparent", "tracestate", "parent_span", "kind", "state", "tenant", "queue", "workflow", "created", "started",
-    "ended", "total", "done", "small", "error",
-)  # fmt: skip
+    "traceparent",
+    "tracestate",
+    "parent_span",
+    "kind",
+    "state",
+    "tenant",
+    "queue",
+    "workflow",
+    "created",
+    "started",
+    "ended",
+    "total",
+    "done",
+    "small",
+    "error",
+)
 #: Spans of lanes of one job; of more, the last ones are kept.
 MAX_LANE_SPANS = 1000
 #: Characters of a job's error that its span has.
@@ -84,9 +97,14 @@ def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = Non
     state = row.get("state", "")
     failed = row.get("error", "failed")[:_MAX_ERROR] if state == "failed" else ""
     yield TraceSpan(
-        place=place, parent=_parent(job), name=f"job {row.get('kind', '')}", start=created, end=max(created, over),
-        attributes=_attributes(job), error=failed,
-    )  # fmt: skip
+        place=place,
+        parent=_parent(job),
+        name=f"job {row.get('kind', '')}",
+        start=created,
+        end=max(created, over),
+        attributes=_attributes(job),
+        error=failed,
+    )
     started = int(row["started"]) if "started" in row else over
     yield _child(place, "queue", created, started, {"cluster.queue": row.get("queue", "")})
     if job.is_small and "started" in row:
@@ -106,10 +124,12 @@ def _parent(job: EndedJob) -> str:
 def _attributes(job: EndedJob) -> Attributes:
     row = job.row
     texts = {
-        "cluster.job.id": job.job_id, "cluster.job.kind": row.get("kind", ""),
-        "cluster.job.state": row.get("state", ""), "cluster.tenant": row.get("tenant", ""),
+        "cluster.job.id": job.job_id,
+        "cluster.job.kind": row.get("kind", ""),
+        "cluster.job.state": row.get("state", ""),
+        "cluster.tenant": row.get("tenant", ""),
         **({"cluster.workflow.id": row["workflow"]} if "workflow" in row else {}),
-    }  # fmt: skip
+    }
     return {**texts, "cluster.units": int(row.get("total", 0)), "cluster.units.done": int(row.get("done", 0))}
 
 
@@ -128,8 +148,11 @@ def _last(lanes: Iterable[Span]) -> Sequence[Span]:
 def _lane(place: Place, span: Span, number: int) -> TraceSpan:
     worker, _, _ = span.lane.partition("/")
     attributes: dict[str, str | int | float] = {
-        "cluster.worker": worker, "cluster.lane": span.lane, "cluster.leases": span.leases,
-        "cluster.units": span.units, "cluster.busy_seconds": span.busy / 1000,
+        "cluster.worker": worker,
+        "cluster.lane": span.lane,
+        "cluster.leases": span.leases,
+        "cluster.units": span.units,
+        "cluster.busy_seconds": span.busy / 1000,
         **({"cluster.device": span.device} if span.device else {}),
-    }  # fmt: skip
+    }
     return _child(place, "compute", span.start, span.end, attributes, f"{span.lane}/{span.start}/{number}")

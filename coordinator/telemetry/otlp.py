@@ -46,12 +46,17 @@ class Exporter:
     def _span(self, span: TraceSpan) -> ReadableSpan:
         parent = _context(span.place, span.parent, remote=span.answers) if span.parent else None
         return ReadableSpan(
-            name=span.name, context=_context(span.place, span.place.span_id), parent=parent,
-            resource=self._resource, attributes=dict(span.attributes), start_time=_nanoseconds(span.start),
-            end_time=_nanoseconds(span.end), kind=SpanKind.SERVER if span.answers else SpanKind.INTERNAL,
+            name=span.name,
+            context=_context(span.place, span.place.span_id),
+            parent=parent,
+            resource=self._resource,
+            attributes=dict(span.attributes),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
+            kind=SpanKind.SERVER if span.answers else SpanKind.INTERNAL,
             status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
             instrumentation_scope=_SCOPE,
-        )  # fmt: skip
+        )
 
 
 def _context(place: Place, span: str, *, remote: bool = False) -> SpanContext:

@@ -84,9 +84,12 @@ class Recorder:
     ) -> None:
         live = [worker for worker in workers if worker["live"]]
         figures_now = {
-            **dict(self._cluster(live, queues)), **dict(self._units(units, now)), **dict(self._workers(live)),
-            **dict(self._hosts(live, now)), "redis.memory": _stepped(memory),
-        }  # fmt: skip
+            **dict(self._cluster(live, queues)),
+            **dict(self._units(units, now)),
+            **dict(self._workers(live)),
+            **dict(self._hosts(live, now)),
+            "redis.memory": _stepped(memory),
+        }
         history.append(self._store, int(now), {name: history.rounded(value) for name, value in figures_now.items()})
 
     def _cluster(self, live: Sequence[answers.Worker], queues: Sequence[answers.Queue]) -> Figures:
@@ -147,11 +150,15 @@ class Recorder:
         self, workers: Sequence[answers.Worker], queues: Sequence[answers.Queue], memory: Memory, now: float
     ) -> None:
         facts = alerts.Facts(
-            workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
-            memory=memory.used / memory.limit if memory.limit else None, broken=self._store.telemetry.broken(),
+            workers=workers,
+            queues=queues,
+            fleet=self._queries.fleet_cache.get(),
+            failed=self._failed,
+            memory=memory.used / memory.limit if memory.limit else None,
+            broken=self._store.telemetry.broken(),
             unexported_seconds=self._queries.audit.unexported_seconds(),
             lost_seconds=self._queries.settings.alert_worker_lost_seconds,
-        )  # fmt: skip
+        )
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
         changed, gone = self._watch.round(known, alerts.figures(facts), moment(now))
         self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)

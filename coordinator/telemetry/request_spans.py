@@ -60,6 +60,12 @@ def _values(scope: Scope, header: bytes) -> list[str]:
 def _span(path: str, place: Place, caller: Place | None, began: float, status: int) -> TraceSpan:
     attributes: Attributes = {"http.request.method": "POST", "http.route": path, "http.response.status_code": status}
     return TraceSpan(
-        place=place, parent=caller.span_id if caller else "", name=f"POST {path}", start=began, end=time.time() * 1000,
-        attributes=attributes, error=f"status {status}" if status >= 500 else "", answers=True,
-    )  # fmt: skip
+        place=place,
+        parent=caller.span_id if caller else "",
+        name=f"POST {path}",
+        start=began,
+        end=time.time() * 1000,
+        attributes=attributes,
+        error=f"status {status}" if status >= 500 else "",
+        answers=True,
+    )

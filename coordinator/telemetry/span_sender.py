@@ -85,8 +85,9 @@ class SpanSender:
         jobs = skipped.readable("job", rows, job_spans.ended)
         large = [job for job in jobs if job and not job.is_small]
         lanes = spans.of_jobs(self._store, {job.job_id for job in large}, self._seconds(large)) if large else {}
-        finishing = dict(zip((job.job_id for job in large), self._store.events.finishing(
-            [job.job_id for job in large]), strict=True))  # fmt: skip
+        finishing = dict(
+            zip((job.job_id for job in large), self._store.events.finishing([job.job_id for job in large]), strict=True)
+        )
         for job in jobs:
             if job:
                 yield from job_spans.spans(job, lanes.get(job.job_id, ()), finishing.get(job.job_id))

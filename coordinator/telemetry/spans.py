@@ -43,9 +43,17 @@ def parse_span(lane: str, text: str) -> Span:
     job, kind, device, *numbers, _small = text.split(":")
     start, end, busy, units, count, jobs = map(int, numbers)
     return Span(
-        lane=lane, device=device, job=job or None, kind=kind, start=start, end=end, busy=busy, units=units,
-        leases=count, jobs=jobs,
-    )  # fmt: skip
+        lane=lane,
+        device=device,
+        job=job or None,
+        kind=kind,
+        start=start,
+        end=end,
+        busy=busy,
+        units=units,
+        leases=count,
+        jobs=jobs,
+    )
 
 
 #: Those of some jobs that are not told.
@@ -70,12 +78,13 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
     places = {lane: number for number, lane in enumerate(lanes)}
     return {
-        "from": since / 1000, "to": stored.now / 1000,
+        "from": since / 1000,
+        "to": stored.now / 1000,
         "complete_since": (max(complete, stored.oldest) if stored.full else complete) / 1000,
         "resolution_seconds": resolution / 1000,
         "lanes": [_lane(lane, device, heard.get(_worker(lane)), stored.now) for lane, device in lanes.items()],
         "spans": [_shown(span, places[span.lane]) for span in joined],
-    }  # fmt: skip
+    }
 
 
 def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
@@ -103,10 +112,17 @@ def _told(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
 
 def _shown(span: Span, lane: int) -> answers.Span:
     row: answers.Span = {
-        "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
-        "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": None if span.untold else exact(span.units),
-        "leases": span.leases, "open": span.open,
-    }  # fmt: skip
+        "lane": lane,
+        "job_id": span.job,
+        "type": span.kind,
+        "jobs": span.jobs,
+        "start": span.start / 1000,
+        "end": span.end / 1000,
+        "busy_seconds": span.busy / 1000,
+        "units": None if span.untold else exact(span.units),
+        "leases": span.leases,
+        "open": span.open,
+    }
     if span.lost:
         row["lost"] = True
     if span.untold:
@@ -155,9 +171,14 @@ def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
         lane = place.rpartition(":")[2]
         device = queue.decode().partition(".")[0]
         span = Span(
-            lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),
-            end=now, open=True,
-        )  # fmt: skip
+            lane=lane,
+            device=None if device == "any" else device,
+            job=job,
+            kind=kind.decode(),
+            start=int(granted),
+            end=now,
+            open=True,
+        )
         spans.append((small == b"1", span))
     return spans
 
@@ -169,11 +190,16 @@ def _both(left: Span, right: Span) -> Span:
         device=left.device or right.device,
         job=left.job if left.job == right.job else None,
         kind=left.kind if left.kind == right.kind else None,
-        start=min(left.start, right.start), end=max(left.end, right.end),
-        busy=left.busy + right.busy, units=left.units + right.units, leases=left.leases + right.leases,
+        start=min(left.start, right.start),
+        end=max(left.end, right.end),
+        busy=left.busy + right.busy,
+        units=left.units + right.units,
+        leases=left.leases + right.leases,
         jobs=left.jobs + right.jobs if left.job is None or left.job != right.job else left.jobs,
-        open=left.open or right.open, lost=left.lost and right.lost, untold=left.untold or right.untold,
-    )  # fmt: skip
+        open=left.open or right.open,
+        lost=left.lost and right.lost,
+        untold=left.untold or right.untold,
+    )
 
 
 def join_spans(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Span], int]:

@@ -37,21 +37,25 @@ class Shares(BaseModel):
         None, ge=1, le=MAX_CAP, description="Most of its jobs that wait or run at once; null: any number."
     )
     max_units: dict[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(
-        default_factory=dict, max_length=64,
+        default_factory=dict,
+        max_length=64,
         description="Most units that are computed for it on one day (UTC), by kind; of other kinds any number.",
-    )  # fmt: skip
+    )
     max_gpu_seconds: int | None = Field(
         None, ge=1, le=MAX_GPU_SECONDS, description="Most seconds of GPUs that it uses on one day; null: any number."
     )
     max_stored_bytes: int | None = Field(
-        None, ge=1, le=MAX_BYTES,
+        None,
+        ge=1,
+        le=MAX_BYTES,
         description="Most bytes that are stored of its jobs, artifacts and workflows; null: any number.",
-    )  # fmt: skip
+    )
     requires: list[Annotated[str, Field(pattern=labels.PATTERN)]] | None = Field(
-        None, max_length=labels.MOST,
+        None,
+        max_length=labels.MOST,
         description="Labels that a host must have, all of them, to compute its jobs; empty: any host may. null, or left"
         " out: as it was, so that who knows nothing of labels takes none away.",
-    )  # fmt: skip
+    )
 
 
 @routes.get("/tenants", **http.answers(answers.Tenants))
@@ -73,11 +77,15 @@ async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, a
     for kind in asked.max_units:
         _require_kind(kind)
     shares = Tenant(
-        name=tenant, weight=asked.weight, max_lanes=asked.max_lanes or 0, max_jobs=asked.max_jobs or 0,
-        max_units=asked.max_units, max_gpu_seconds=asked.max_gpu_seconds or 0,
+        name=tenant,
+        weight=asked.weight,
+        max_lanes=asked.max_lanes or 0,
+        max_jobs=asked.max_jobs or 0,
+        max_units=asked.max_units,
+        max_gpu_seconds=asked.max_gpu_seconds or 0,
         max_stored_bytes=asked.max_stored_bytes or 0,
         requires=None if asked.requires is None else frozenset(asked.requires),
-    )  # fmt: skip
+    )
     await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
     return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
 

@@ -83,9 +83,15 @@ async def look_up(host: str, port: int) -> list[str]:
 
 
 async def post(
-    url: str, headers: Mapping[str, str], body: bytes, guard: Guard, *, resolve: Resolve = look_up,
-    connect_seconds: float = CONNECT_SECONDS, total_seconds: float = TOTAL_SECONDS,
-) -> Outcome:  # fmt: skip
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    guard: Guard,
+    *,
+    resolve: Resolve = look_up,
+    connect_seconds: float = CONNECT_SECONDS,
+    total_seconds: float = TOTAL_SECONDS,
+) -> Outcome:
     """Send a body to a URL that `destinations.url` has read, and return what came of it; raises nothing."""
     began = time.monotonic()
     request = _Request(urlsplit(url), headers, body, guard, resolve, connect_seconds)
@@ -208,9 +214,13 @@ class _Request:
         target = f"{self._url.path or '/'}{'?' + self._url.query if self._url.query else ''}"
         address = httpcore.URL(scheme=self._url.scheme, host=self.host, port=self._port, target=target)
         fields = {
-            "Host": self._url.netloc, "User-Agent": f"threads-cluster/{VERSION}", "Connection": "close",
-            "Content-Type": "application/json", "Content-Length": str(len(self._body)), **self._headers,
-        }  # fmt: skip
+            "Host": self._url.netloc,
+            "User-Agent": f"threads-cluster/{VERSION}",
+            "Connection": "close",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(self._body)),
+            **self._headers,
+        }
         extensions = {"timeout": {"connect": self._patience}}
         async with pool.stream(
             "POST", address, headers=cast(Any, fields), content=self._body, extensions=extensions

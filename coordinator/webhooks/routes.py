@@ -70,18 +70,33 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
     url, keys = _url(given.url), cluster.secrets.keys
     signing.require(keys)
     message = Delivery(
-        delivery_id=f"msg_{secrets.token_hex(13)}", tenant=tenant, url=url, type="webhook.test", job="", kind="",
-        error="", state="pending", created=int(time.time() * 1000), ended=0, due=0, attempts=1, said="",
-    )  # fmt: skip
+        delivery_id=f"msg_{secrets.token_hex(13)}",
+        tenant=tenant,
+        url=url,
+        type="webhook.test",
+        job="",
+        kind="",
+        error="",
+        state="pending",
+        created=int(time.time() * 1000),
+        ended=0,
+        due=0,
+        attempts=1,
+        said="",
+    )
     body = sender.body(message)
     with _place_of(tenant):
         generation = await run_in_threadpool(cluster.store.webhooks.generation, tenant)
         headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body, generation)
         outcome = await attempt.post(url, headers, body, shared_state(request).guard)
-    return shown({
-        "delivered": outcome.delivered, "status": outcome.status, "error": outcome.error or None,
-        "seconds": round(outcome.seconds, 3),
-    })  # fmt: skip
+    return shown(
+        {
+            "delivered": outcome.delivered,
+            "status": outcome.status,
+            "error": outcome.error or None,
+            "seconds": round(outcome.seconds, 3),
+        }
+    )
 
 
 @contextmanager

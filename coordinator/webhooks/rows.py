@@ -10,12 +10,19 @@ from threads_protocol.answers import webhooks as answers
 def delivery_row(delivery: Delivery) -> answers.Delivery:
     """Return a delivery, its URL without the path."""
     return {
-        "id": delivery.delivery_id, "tenant": delivery.tenant, "job_id": delivery.job or None,
-        "workflow_id": delivery.workflow or None, "type": delivery.type,
-        "url": destinations.shown(delivery.url), "state": delivery.state,
-        "created": decoding.moment_ms(str(delivery.created)), "ended": _moment(delivery.ended),
-        "attempts": delivery.attempts, "next_attempt": _moment(delivery.due), "last_outcome": delivery.said or None,
-    }  # fmt: skip
+        "id": delivery.delivery_id,
+        "tenant": delivery.tenant,
+        "job_id": delivery.job or None,
+        "workflow_id": delivery.workflow or None,
+        "type": delivery.type,
+        "url": destinations.shown(delivery.url),
+        "state": delivery.state,
+        "created": decoding.moment_ms(str(delivery.created)),
+        "ended": _moment(delivery.ended),
+        "attempts": delivery.attempts,
+        "next_attempt": _moment(delivery.due),
+        "last_outcome": delivery.said or None,
+    }
 
 
 def _moment(ms: int) -> str | None:

@@ -39,15 +39,17 @@ _NOTED = 5
 
 _LIMITS = Limits(
     lease_ms=LEASE_SECONDS * 1000, attempts=ATTEMPTS, per_place=PER_PLACE, per_host=PER_HOST, per_tenant=PER_TENANT
-)  # fmt: skip
+)
 _T = TypeVar("_T")
 
 
 def body(delivery: Delivery) -> bytes:
     """Return what a receiver is sent, the same at each attempt."""
     told: dict[str, Any] = {
-        "id": delivery.delivery_id, "type": delivery.type, "time": moment_ms(str(delivery.created)),
-    }  # fmt: skip
+        "id": delivery.delivery_id,
+        "type": delivery.type,
+        "time": moment_ms(str(delivery.created)),
+    }
     told |= {"workflow": _workflow(delivery)} if delivery.workflow else {"job": _job(delivery)}
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
@@ -55,16 +57,24 @@ def body(delivery: Delivery) -> bytes:
 def _job(delivery: Delivery) -> dict[str, str | None]:
     state = delivery.type.removeprefix("job.")
     return {
-        "id": delivery.job, "kind": delivery.kind, "state": state, "tenant": delivery.tenant,
-        "error": delivery.error or None, "result": f"/api/jobs/{delivery.job}/result" if state == "done" else None,
-    }  # fmt: skip
+        "id": delivery.job,
+        "kind": delivery.kind,
+        "state": state,
+        "tenant": delivery.tenant,
+        "error": delivery.error or None,
+        "result": f"/api/jobs/{delivery.job}/result" if state == "done" else None,
+    }
 
 
 def _workflow(delivery: Delivery) -> dict[str, str | None]:
     return {
-        "id": delivery.workflow, "name": delivery.name, "state": delivery.type.removeprefix("workflow."),
-        "tenant": delivery.tenant, "error": delivery.error or None, "result": f"/api/workflows/{delivery.workflow}",
-    }  # fmt: skip
+        "id": delivery.workflow,
+        "name": delivery.name,
+        "state": delivery.type.removeprefix("workflow."),
+        "tenant": delivery.tenant,
+        "error": delivery.error or None,
+        "result": f"/api/workflows/{delivery.workflow}",
+    }
 
 
 def wait_seconds(attempts: int, outcome: Outcome) -> float | None:

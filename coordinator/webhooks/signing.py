@@ -28,9 +28,7 @@ def shown_key(keys: Keys, tenant: str, generation: int = 0) -> str:
     return f"whsec_{base64.b64encode(_derived(keys, tenant, generation)[0]).decode()}"
 
 
-def headers(
-    keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, generation: int = 0
-) -> dict[str, str]:  # fmt: skip
+def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, generation: int = 0) -> dict[str, str]:
     """Return the headers of a delivery that is sent now, in seconds since 1970.
 
     One signature for each key of SECRETS_KEY: while one replaces another, receivers may know either.
@@ -38,9 +36,10 @@ def headers(
     signed = f"{delivery}.{seconds}.".encode() + body
     digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in _derived(keys, tenant, generation)]
     return {
-        "webhook-id": delivery, "webhook-timestamp": str(seconds),
+        "webhook-id": delivery,
+        "webhook-timestamp": str(seconds),
         "webhook-signature": " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
-    }  # fmt: skip
+    }
 
 
 def _derived(keys: Keys, tenant: str, generation: int) -> list[bytes]:

@@ -86,9 +86,13 @@ async def take(
 
 @routes.post(f"{_PATH}/input", **http.answers(schemas.AttachmentInput, takes=ReadInput))
 async def read(
-    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep,
+    request: Request,
+    worker: WorkerDep,
+    job: Job,
+    attachment: AttachmentId,
+    cluster: http.ClusterDep,
     asker: http.AskerDep,
-) -> Response:  # fmt: skip
+) -> Response:
     """Read what was typed after a place, which lets go of what is before. ended: the shell must end."""
     asked: ReadInput = await _body(request, ReadInput)
     who = owned(worker, asked.lease)

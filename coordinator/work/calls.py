@@ -46,16 +46,30 @@ _RANGE = re.compile(r"[0-9]{1,100}-[0-9]{1,100}")
 #: Largest of the numbers in the JSON texts of a worker's row, either way.
 _MOST = 2**64
 #: Figures of a GPU that are numbers; what else a worker says of one may be texts.
-_GPU_FIGURES = frozenset({
-    "index", "utilization_ratio", "sm_active_ratio", "memory_used_bytes", "memory_total_bytes", "temperature_celsius",
-    "power_watts", "energy_joules_total", "clock_sm_hertz", "clock_memory_hertz", "pcie_receive_bytes_per_second",
-    "pcie_transmit_bytes_per_second",
-})  # fmt: skip
+_GPU_FIGURES = frozenset(
+    {
+        "index",
+        "utilization_ratio",
+        "sm_active_ratio",
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "temperature_celsius",
+        "power_watts",
+        "energy_joules_total",
+        "clock_sm_hertz",
+        "clock_memory_hertz",
+        "pcie_receive_bytes_per_second",
+        "pcie_transmit_bytes_per_second",
+    }
+)
 
 #: Types of the facts of an attempt that failed which are numbers, and those that are texts.
 _ROW_NUMBERS: dict[str, tuple[type, ...]] = {
-    "unit": (int,), "attempt": (int,), "exit": (int, type(None)), "seconds": (int, float, type(None)),
-}  # fmt: skip
+    "unit": (int,),
+    "attempt": (int,),
+    "exit": (int, type(None)),
+    "seconds": (int, float, type(None)),
+}
 _ROW_TEXTS = frozenset({"reason", "worker", "host", "error", "tail"})
 
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
@@ -169,9 +183,11 @@ def _is_figure(value: Any, is_number: bool) -> bool:
 
 
 Content = Annotated[
-    bytes, BeforeValidator(_decoded), AfterValidator(_is_object),
+    bytes,
+    BeforeValidator(_decoded),
+    AfterValidator(_is_object),
     WithJsonSchema({"type": "string", "contentEncoding": "base64", "description": "A JSON object in base64."}),
-]  # fmt: skip
+]
 Marks = Annotated[str, Field(max_length=1 << 20), AfterValidator(_are_marks)]
 
 
@@ -419,9 +435,10 @@ class ProfilePart(Call):
     recording: RecordingName
     number: int = Field(ge=0, le=profiles.MAX_BYTES // profiles.PART_BYTES)
     data: Annotated[
-        bytes, BeforeValidator(_decoded_bytes),
+        bytes,
+        BeforeValidator(_decoded_bytes),
         WithJsonSchema({"type": "string", "contentEncoding": "base64", "description": "8 MiB, but for the last."}),
-    ]  # fmt: skip
+    ]
 
 
 class FinishedJob(Call):

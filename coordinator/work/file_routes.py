@@ -32,7 +32,7 @@ async def _inputs(request: Request) -> Inputs:
 InputsDep = Annotated[Inputs, Depends(_inputs)]
 Units = Annotated[
     str, Query(pattern=outputs.UNITS, max_length=8000, description="Units of the lease, such as 3-17,20.")
-]  # fmt: skip
+]
 
 
 @routes.get("/worker/jobs/{job}/manifest", **gives_octets("A manifest: docs/artifacts.md"))

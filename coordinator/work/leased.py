@@ -34,9 +34,11 @@ def require(store: Store, worker: str, job: str, lease: str) -> Leased:
 
 
 async def _leased(
-    request: Request, worker: WorkerDep, job: Job,
+    request: Request,
+    worker: WorkerDep,
+    job: Job,
     lease: Annotated[str, Query(pattern=LEASE, description="A lease of the job, which this worker holds.")],
-) -> Leased:  # fmt: skip
+) -> Leased:
     return await run_in_threadpool(require, shared_state(request).cluster.store, worker, job, lease)
 
 

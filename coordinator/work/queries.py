@@ -60,9 +60,12 @@ def gathered(store: Store, worker: str, job: str, limit: int, start: int, labels
     if holds and store.tenants.lets(job, labels):
         found, more = store.results.gather_some(job, limit, start, SOME_BYTES)
     return {
-        "accumulator": _packed(found.accumulator), "parts": [_packed(part) for part in found.parts],
-        "done": found.done, "spec": _packed(found.spec), "more": more,
-    }  # fmt: skip
+        "accumulator": _packed(found.accumulator),
+        "parts": [_packed(part) for part in found.parts],
+        "done": found.done,
+        "spec": _packed(found.spec),
+        "more": more,
+    }
 
 
 def _packed(content: bytes | None) -> str | None:

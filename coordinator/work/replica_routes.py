@@ -46,10 +46,16 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
     def work() -> bool:
         lease = leased.require(cluster.store, worker, job, asked.lease)
         fields: dict[str, str | int] = {
-            "state": asked.state, "why": asked.why[:_MAX_WHY], "address": _literal(asked.address), "port": asked.port,
-            "key": asked.key, "host": asked.host, "worker": worker, "memory_bytes": asked.memory_bytes,
+            "state": asked.state,
+            "why": asked.why[:_MAX_WHY],
+            "address": _literal(asked.address),
+            "port": asked.port,
+            "key": asked.key,
+            "host": asked.host,
+            "worker": worker,
+            "memory_bytes": asked.memory_bytes,
             "devices": asked.devices,
-        }  # fmt: skip
+        }
         return cluster.store.services.report(job, owned(worker, asked.lease), fields) and bool(lease)
 
     if not await run_in_threadpool(work):

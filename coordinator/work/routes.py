@@ -103,9 +103,12 @@ async def beat(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Res
             alive = set()
         follow, attach = queries.followed(store, alive), queries.attached(store, alive)
         return {
-            "word": heard.word, "leases": list(heard.leases), "follow": follow, "attach": attach,
+            "word": heard.word,
+            "leases": list(heard.leases),
+            "follow": follow,
+            "attach": attach,
             "profiles": None if heard.profiles is None else [dataclasses.asdict(order) for order in heard.profiles],
-        }  # fmt: skip
+        }
 
     return await answered(request, calls.Beat, work)
 
@@ -180,10 +183,18 @@ def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], l
     offer = calls.offered(asked.offer.model_dump(), labels) if asked.offer else None
     while True:
         found = store.slots.next(
-            worker, queues.for_worker(device), popped=popped, bell=name, lanes=asked.lanes, take=asked.take,
-            kinds=asked.kinds, offer=offer, owner=owner(worker), labels=labels,
+            worker,
+            queues.for_worker(device),
+            popped=popped,
+            bell=name,
+            lanes=asked.lanes,
+            take=asked.take,
+            kinds=asked.kinds,
+            offer=offer,
+            owner=owner(worker),
+            labels=labels,
             replicas=_takes_replicas_alone(asked),
-        )  # fmt: skip
+        )
         popped = name = ""
         if (shaped := queries.work(store, worker, device, found)) is not None:
             return shaped
@@ -217,10 +228,16 @@ async def lease(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Re
         if store.slots.held(worker) != asked.job_id:
             return _GONE
         answer = store.leases.lease(
-            asked.job_id, owned(worker, asked.lease), want=asked.want, least=asked.least, worker=worker,
-            lane=f"{worker}/{asked.lane}", rate=asked.rate, higher=calls.known_queues(asked.higher),
+            asked.job_id,
+            owned(worker, asked.lease),
+            want=asked.want,
+            least=asked.least,
+            worker=worker,
+            lane=f"{worker}/{asked.lane}",
+            rate=asked.rate,
+            higher=calls.known_queues(asked.higher),
             labels=asker.labels,
-        )  # fmt: skip
+        )
         if isinstance(answer, Grant):
             return {"how": "ok", "lo": answer.lo, "hi": answer.hi, "errors": answer.errors}
         return _GONE | {"how": answer}
@@ -240,10 +257,19 @@ async def commit(request: Request, worker: WorkerDep) -> Response:
             store, asked.job_id, owned(worker, asked.lease), asked.lo, asked.upto, asked.partial, worker
         )
         done = store.leases.commit(
-            asked.job_id, owned(worker, asked.lease), asked.upto, asked.partial, ms=asked.ms, worker=worker,
-            device=asked.device, pace=asked.pace, device_ms=asked.device_ms, joules=asked.joules, keep=asked.keep,
+            asked.job_id,
+            owned(worker, asked.lease),
+            asked.upto,
+            asked.partial,
+            ms=asked.ms,
+            worker=worker,
+            device=asked.device,
+            pace=asked.pace,
+            device_ms=asked.device_ms,
+            joules=asked.joules,
+            keep=asked.keep,
             lo=asked.lo,
-        )  # fmt: skip
+        )
         return {"merged": done.merged, "finishing": done.finishing, "parts": done.parts}
 
     return await answered(request, calls.Commit, work)
@@ -271,9 +297,14 @@ async def fail_unit(request: Request, worker: WorkerDep) -> Response:
 
     def work(asked: calls.FailUnit) -> dict[str, Any]:
         failed = store.leases.fail_unit(
-            asked.job_id, owned(worker, asked.lease), asked.error, most=asked.most, wait_ms=asked.wait_ms,
-            row=asked.row, unit=asked.unit,
-        )  # fmt: skip
+            asked.job_id,
+            owned(worker, asked.lease),
+            asked.error,
+            most=asked.most,
+            wait_ms=asked.wait_ms,
+            row=asked.row,
+            unit=asked.unit,
+        )
         return {"ended": failed}
 
     return await answered(request, calls.FailUnit, work)
@@ -298,10 +329,16 @@ async def done(request: Request, worker: WorkerDep) -> Response:
     def work(asked: calls.Done) -> dict[str, Any]:
         left_marks.check(store, [Left(one.job_id, one.marks, one.result) for one in asked.jobs])
         finished = [
-            Finished(job_id=one.job_id, token=owned(worker, one.lease), result=one.result, ms=one.ms, marks=one.marks,
-                     device_ms=one.device_ms)
+            Finished(
+                job_id=one.job_id,
+                token=owned(worker, one.lease),
+                result=one.result,
+                ms=one.ms,
+                marks=one.marks,
+                device_ms=one.device_ms,
+            )
             for one in asked.jobs
-        ]  # fmt: skip
+        ]
         return {"ended": store.leases.done1_all(finished, worker=worker, device=asked.device)}
 
     return await answered(request, calls.Done, work)

@@ -79,9 +79,13 @@ class Engine:
     """Looks at workflows, by one store."""
 
     def __init__(
-        self, store: Store, settings: Settings, documents: Documents, on_behalf: OnBehalf,
+        self,
+        store: Store,
+        settings: Settings,
+        documents: Documents,
+        on_behalf: OnBehalf,
         host_of: Callable[[Maker, str], Host],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.store = store
         self._ttl_seconds = settings.result_ttl
         self.documents = documents
@@ -179,9 +183,12 @@ def seen(store: workflows.Workflows, course: Course) -> Known:
     }
     stored = course.workflow
     return Known(
-        workflow=stored.id, state=State(stored.state), attempt=stored.attempt, jobs=jobs,
+        workflow=stored.id,
+        state=State(stored.state),
+        attempt=stored.attempt,
+        jobs=jobs,
         records={key: record(row) for key, row in course.records.items()},
-    )  # fmt: skip
+    )
 
 
 def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[tuple[str | None, bool]]:
@@ -209,9 +216,12 @@ def _last(final: Mapping[str, str], key: str) -> str | None:
 def record(row: Mapping[str, Any]) -> Record:
     """Return a record as it is stored."""
     return Record(
-        state=row["state"], result=row.get("result"), error=row.get("error", ""), items=tuple(row.get("items", ())),
+        state=row["state"],
+        result=row.get("result"),
+        error=row.get("error", ""),
+        items=tuple(row.get("items", ())),
         ended=row.get("ended", 0),
-    )  # fmt: skip
+    )
 
 
 class _Look:
@@ -379,11 +389,17 @@ class _Look:
             self._fail(step.key, str(error))
             return
         wanted = Wanted(
-            job_id=step.job_id, body={"type": action.type, "parameters": parameters, **action.options},
-            maker=self._maker, after=step.after, after_any=step.after_any, workflow=self._stored.id, action=step.key,
-            attempt=self._known.attempt, traceparent=self._stored.traceparent,
+            job_id=step.job_id,
+            body={"type": action.type, "parameters": parameters, **action.options},
+            maker=self._maker,
+            after=step.after,
+            after_any=step.after_any,
+            workflow=self._stored.id,
+            action=step.key,
+            attempt=self._known.attempt,
+            traceparent=self._stored.traceparent,
             tracestate=self._stored.tracestate,
-        )  # fmt: skip
+        )
         self._batch.append((step, wanted))
         self._batch_bytes += size
         if len(self._batch) >= _TOGETHER or self._batch_bytes > _TOGETHER_BYTES:

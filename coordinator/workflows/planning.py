@@ -273,9 +273,7 @@ class _Planner:
         if any((job := self._known.jobs.get(name)) and job.returns for name in action.after_any):
             return WAITING
         if None not in after and None not in after_any and len({*after, *after_any}) <= MAX_PARENTS:
-            self._submit(
-                action, action.id, after=tuple(filter(None, after)), after_any=tuple(filter(None, after_any))
-            )  # fmt: skip
+            self._submit(action, action.id, after=tuple(filter(None, after)), after_any=tuple(filter(None, after_any)))
         return WAITING
 
     def _open(self, names: tuple[str, ...]) -> Iterator[str | None]:

@@ -36,12 +36,24 @@ class PoolHost(ArtifactHost):
         self._cluster, self._maker, self._workflow = cluster, maker, workflow
         self._models, self._artifacts = cluster.models, cluster.store.artifacts
         self._steps: dict[str, Callable[[Given], Given]] = {
-            "model.source": self._source, "model.keep": self._keep, "model.at": self._at, "model.leave": self._leave,
-            "model.batch": self._batch, "batch.clear": self._clear, "download": self._placed, "copy": self._placed,
-            "move": self._moved, "serve": self._serve, "inference": self._inferred, "data.source": self._data_source,
-            "data.keep": self._data_keep, "data.at": self._data_at, "data_create": self._created,
-            "data_move": self._transferred, "data_transfer": self._transferred,
-        }  # fmt: skip
+            "model.source": self._source,
+            "model.keep": self._keep,
+            "model.at": self._at,
+            "model.leave": self._leave,
+            "model.batch": self._batch,
+            "batch.clear": self._clear,
+            "download": self._placed,
+            "copy": self._placed,
+            "move": self._moved,
+            "serve": self._serve,
+            "inference": self._inferred,
+            "data.source": self._data_source,
+            "data.keep": self._data_keep,
+            "data.at": self._data_at,
+            "data_create": self._created,
+            "data_move": self._transferred,
+            "data_transfer": self._transferred,
+        }
 
     def step(self, action_type: str, parameters: Given) -> Given:
         """Carry out a step of an action about models or data, and return what it gives."""
@@ -53,8 +65,9 @@ class PoolHost(ArtifactHost):
             there = self._artifacts.named(self._tenant, parameters["name"]) is not None
             self._clear(parameters)
             return Undone(ended=there)
-        place = places.read(parameters["device" if action_type == "serve" else "target_device"], (*_PLACES, "cpu"),
-                            any_host=True)  # fmt: skip
+        place = places.read(
+            parameters["device" if action_type == "serve" else "target_device"], (*_PLACES, "cpu"), any_host=True
+        )
         if place.kind not in places.COMPUTES:
             return Undone()
         name = placed.name_of(parameters["model_name"], place)
@@ -156,9 +169,13 @@ class PoolHost(ArtifactHost):
         how = {"max_tokens": given.get("max_tokens") or 200, "temperature": float(given.get("temperature", 0.2))}
         batch = make(files, **how)
         row = self._models.put_batch(
-            self._tenant, given["name"], model.artifact, self._trees.find(self._tenant, given["input_data"]),
-            {"batch.py": batch.program, "packages.txt": batch.packages}, self._actor,
-        )  # fmt: skip
+            self._tenant,
+            given["name"],
+            model.artifact,
+            self._trees.find(self._tenant, given["input_data"]),
+            {"batch.py": batch.program, "packages.txt": batch.packages},
+            self._actor,
+        )
         python = {"requirements": "packages.txt", "module": batch.module or None} if batch.packages else None
         return {"artifact": row.id, "command": ["python3", "batch.py", *batch.arguments], "python": python}
 
@@ -180,9 +197,7 @@ class PoolHost(ArtifactHost):
 
     def _data_keep(self, given: Given) -> Given:
         """Let a chunk's id point to what a program left."""
-        row = self._models.keep_folder(
-            self._tenant, given["chunk_id"], given["artifact"], given["folder"], self._actor
-        )  # fmt: skip
+        row = self._models.keep_folder(self._tenant, given["chunk_id"], given["artifact"], given["folder"], self._actor)
         return {"artifact": row.id}
 
     def _data_at(self, given: Given) -> Given:

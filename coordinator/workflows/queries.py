@@ -81,9 +81,10 @@ class WorkflowQueries:
         stored = self._store.job_fields(list(bad.values()), ("version",)) if bad else []
         versions = {key: version.decode() for key, (version,) in zip(bad, stored, strict=True) if version}
         return {
-            key: version for key, version in versions.items()
+            key: version
+            for key, version in versions.items()
             if version != str(registry.definition(whole.actions[retries.action_of(key)].type).model_version)
-        }  # fmt: skip
+        }
 
     def course(self, workflow: str, tenant: str | None) -> answers.Course:
         """Return a workflow with its actions. Errors as `one`."""
@@ -112,9 +113,12 @@ class WorkflowQueries:
         row = rows.action_row(action, plan, known, fields)
         self._explain([row])
         return {
-            **row, "parameters": action.parameters, "foreach": action.foreach,
-            "item_jobs": rows.item_rows(action, known), "result": record.result if record else None,
-        }  # fmt: skip
+            **row,
+            "parameters": action.parameters,
+            "foreach": action.foreach,
+            "item_jobs": rows.item_rows(action, known),
+            "result": record.result if record else None,
+        }
 
     def _explain(self, actions: Sequence[answers.Action]) -> None:
         """Add to the first of these that wait why their jobs do not run."""

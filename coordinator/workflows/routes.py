@@ -34,10 +34,11 @@ _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12,16}$"
 _TEXT = {"schema": {"type": "string"}}
 _BODY: dict[str, Any] = {
     "requestBody": {
-        "required": True, "description": "YAML 1.2 or JSON, at most 4 MiB: docs/workflows.md",
+        "required": True,
+        "description": "YAML 1.2 or JSON, at most 4 MiB: docs/workflows.md",
         "content": {"application/yaml": _TEXT, "application/json": {"schema": {"type": "object"}}},
     }
-}  # fmt: skip
+}
 _INVALID: dict[str, Any] = {
     "description": "The text is not valid",
     "content": http.problem_as(answers.Refused),
@@ -62,13 +63,17 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
     **http.answers(answers.Workflow, 202, others={"422": _INVALID}),
 )
 async def submit_workflow(
-    request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep, place: http.PlaceDep,
+    request: Request,
+    cluster: http.ClusterDep,
+    queries: Queries,
+    asker: http.AskerDep,
+    place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     notify: Annotated[
         str | None,
         Header(min_length=1, max_length=destinations.MAX_URL, description="As in the text, and overrules it."),
     ] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
         name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "", place)
@@ -101,9 +106,15 @@ def _validated(text: bytes) -> answers.Validation:
     except InvalidWorkflow as error:
         problems = [rows.complaint_row(one) for one in error.complaints]
         return {
-            "valid": False, "name": None, "actions": 0, "edges": 0, "layers": 0, "problems": problems, "notes": [],
+            "valid": False,
+            "name": None,
+            "actions": 0,
+            "edges": 0,
+            "layers": 0,
+            "problems": problems,
+            "notes": [],
             "more": error.more,
-        }  # fmt: skip
+        }
     return _described(valid)
 
 
@@ -114,17 +125,24 @@ def _described(valid: Valid) -> answers.Validation:
         depth[action.id] = 1 + max((depth[name] for name in (*action.dependencies, *action.after_any)), default=0)
     edges = sum(len(action.dependencies) + len(action.after_any) for action in actions.values())
     return {
-        "valid": True, "name": valid.document.name, "actions": len(actions), "edges": edges,
-        "layers": max(depth.values()), "problems": [], "more": 0, "notes": [],
-    }  # fmt: skip
+        "valid": True,
+        "name": valid.document.name,
+        "actions": len(actions),
+        "edges": edges,
+        "layers": max(depth.values()),
+        "problems": [],
+        "more": 0,
+        "notes": [],
+    }
 
 
 @routes.get("/workflows", **http.answers(answers.Workflows))
 def list_workflows(
-    queries: Queries, asker: http.AskerDep,
+    queries: Queries,
+    asker: http.AskerDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Response:  # fmt: skip
+) -> Response:
     """List workflows, newest first."""
     return shown(queries.page(asker.only_tenant, cursor, limit))
 
@@ -144,7 +162,7 @@ def get_action(workflow_id: WorkflowId, action_id: ActionId, queries: Queries, a
 @routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(answers.Workflow))
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
-) -> Response:  # fmt: skip
+) -> Response:
     """Cancel a workflow and its jobs that have not ended. 409 naming the state of one that has."""
     queries.one(workflow_id, asker.only_tenant)
     _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, asker.actor))
@@ -154,7 +172,7 @@ def cancel_workflow(
 @routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(answers.Retried))
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
-) -> Response:  # fmt: skip
+) -> Response:
     """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped.
 
     `notes` says which actions begin anew, since their jobs cannot go on.
@@ -195,7 +213,7 @@ def approve_action(
 @routes.delete("/workflows/{workflow_id}", status_code=204, dependencies=_STEERS)
 def delete_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
-) -> Response:  # fmt: skip
+) -> Response:
     """Forget a workflow that has ended. Its jobs stay until they are deleted or expire."""
     queries.one(workflow_id, asker.only_tenant)
     _check(workflow_id, "delete", cluster.store.workflows.delete(workflow_id, asker.actor))

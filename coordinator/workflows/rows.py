@@ -24,12 +24,20 @@ def workflow_row(stored: StoredWorkflow) -> answers.Workflow:
     """Return a workflow without its actions, as the leader saw it last."""
     counts = dict(stored.counts) or {WAITING: stored.total}
     return {
-        "workflow_id": stored.id, "tenant": stored.tenant, "name": stored.name, "description": stored.description,
-        "state": stored.state, "attempt": stored.attempt, "created": decoding.moment_ms(str(stored.created)),
-        "ended": decoding.moment_ms(str(stored.ended)) if stored.ended else None, "total": stored.total,
-        "counts": counts, "waiting_because": stored.waits or None, "error": stored.error or None,
+        "workflow_id": stored.id,
+        "tenant": stored.tenant,
+        "name": stored.name,
+        "description": stored.description,
+        "state": stored.state,
+        "attempt": stored.attempt,
+        "created": decoding.moment_ms(str(stored.created)),
+        "ended": decoding.moment_ms(str(stored.ended)) if stored.ended else None,
+        "total": stored.total,
+        "counts": counts,
+        "waiting_because": stored.waits or None,
+        "error": stored.error or None,
         "notify": destinations.shown(stored.notify) if stored.notify else None,
-    }  # fmt: skip
+    }
 
 
 def action_row(
@@ -44,12 +52,19 @@ def action_row(
         finished, of = engine.unfinished_items(known, action.id)
         items = answers.Items(done=finished, total=of)
     return {
-        "action_id": action.id, "action_type": action.type, "state": plan.states[action.id],
-        "dependencies": list(action.dependencies), "after_any": list(action.after_any),
-        "job_id": job.id if job else None, "waiting_because": None, "error": said or None, "started": _moment(started),
+        "action_id": action.id,
+        "action_type": action.type,
+        "state": plan.states[action.id],
+        "dependencies": list(action.dependencies),
+        "after_any": list(action.after_any),
+        "job_id": job.id if job else None,
+        "waiting_because": None,
+        "error": said or None,
+        "started": _moment(started),
         "ended": _moment(ended) or (decoding.moment_ms(str(record.ended)) if record and record.ended else None),
-        "progress": _progress(done, total), "items": items,
-    }  # fmt: skip
+        "progress": _progress(done, total),
+        "items": items,
+    }
 
 
 def item_rows(action: Action, known: Known) -> list[answers.Item]:

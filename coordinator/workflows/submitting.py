@@ -40,10 +40,16 @@ def submit(
     whole = accepted(text, asker, settings, notify)
     new = NewWorkflow(
         key=key,
-        digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
-        description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
-        notify=whole.notify, traceparent=place.text() if place else "", tracestate=place.state if place else "",
-    )  # fmt: skip
+        digest=hashlib.sha256(text).hexdigest(),
+        document=document.packed(whole),
+        name=whole.name,
+        description=whole.description,
+        total=len(whole.actions),
+        run=Maker.of(asker).runs_programs,
+        notify=whole.notify,
+        traceparent=place.text() if place else "",
+        tracestate=place.state if place else "",
+    )
     added = store.add(new, asker.actor)
     if isinstance(added, Over):
         raise _over(added, asker.tenant)

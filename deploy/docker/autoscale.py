@@ -78,9 +78,11 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
     drain = idle_first[: max(0, len(idle_first) - need)]
     stop = [each for each in leaving if each not in resume and rows[each]["state"] == "drained"]
     return Plan(
-        drain=[rows[each]["id"] for each in drain], resume=[rows[each]["id"] for each in resume], stop=stop,
+        drain=[rows[each]["id"] for each in drain],
+        resume=[rows[each]["id"] for each in resume],
+        stop=stop,
         containers=len(containers) + missing,
-    )  # fmt: skip
+    )
 
 
 def needed_of(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:

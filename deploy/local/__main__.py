@@ -59,9 +59,13 @@ def _parser() -> argparse.ArgumentParser:
 def _called(given: argparse.Namespace) -> int:
     if given.command == "run":
         wanted = commands.Wanted(
-            port=given.port, workers=given.workers, runner=given.runner, once=given.once, as_json=given.json,
+            port=given.port,
+            workers=given.workers,
+            runner=given.runner,
+            once=given.once,
+            as_json=given.json,
             samples=not given.no_samples,
-        )  # fmt: skip
+        )
         return commands.run(wanted)
     if given.command in ("stop", "status"):
         return commands.stop() if given.command == "stop" else commands.status()
@@ -84,18 +88,27 @@ def _about_hosts(given: argparse.Namespace) -> int:
         return inviting.close(given.close)
     if given.command == "invite":
         asked = inviting.Asked(
-            address=given.address, port=given.port, ttl=given.ttl, gpu=given.gpu, runner=given.runner,
+            address=given.address,
+            port=given.port,
+            ttl=given.ttl,
+            gpu=given.gpu,
+            runner=given.runner,
             labels=given.labels,
-        )  # fmt: skip
+        )
         return inviting.invite(asked)
     if given.command == "leave":
         return joining.leave(anyway=given.anyway)
     return joining.join(
         joining.Asked(
-            invitation=given.invitation, name=given.name, workers=given.workers, runner=given.runner,
-            gpus=joining.gpus() if given.gpu else 0, labels=given.labels, service=given.service,
+            invitation=given.invitation,
+            name=given.name,
+            workers=given.workers,
+            runner=given.runner,
+            gpus=joining.gpus() if given.gpu else 0,
+            labels=given.labels,
+            service=given.service,
         )
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from deploy.local.outcome import (
     Trouble,
     raise_stopped_on_signals,
     say,
-)  # fmt: skip
+)
 from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import STOP_SECONDS
 from jobs.network import exposure

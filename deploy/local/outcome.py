@@ -29,9 +29,10 @@ def of_file(error: OSError) -> Trouble:
         return Trouble(FAILED, f"the disk is full: {what}\n  Make room, see df -h, then run the same command again.")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Trouble(
-            FAILED, f"this user may not use the folder of this checkout: {what}\n"
-            "  Run it as the user who owns the folder, or clone the project into a folder of yours."
-        )  # fmt: skip
+            FAILED,
+            f"this user may not use the folder of this checkout: {what}\n"
+            "  Run it as the user who owns the folder, or clone the project into a folder of yours.",
+        )
     return Trouble(FAILED, f"this machine refuses: {what}\n  Logs, if there are any: .cluster/logs")
 
 

@@ -54,18 +54,26 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
     taken = Listeners.take(settings, port)
     lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
     return Shape(
-        redis_server=server, redis_port=taken.redis_port, port=taken.port, metrics_port=taken.metrics_port,
-        lanes=lanes, gpus=gpu_workers, runner=runner, pages=_pages(settings), listeners=taken,
-    )  # fmt: skip
+        redis_server=server,
+        redis_port=taken.redis_port,
+        port=taken.port,
+        metrics_port=taken.metrics_port,
+        lanes=lanes,
+        gpus=gpu_workers,
+        runner=runner,
+        pages=_pages(settings),
+        listeners=taken,
+    )
 
 
 def check_folder(settings: Settings, runner: bool) -> None:
     """Raise Trouble where programs could not enter the folder in which they are to run."""
     if runner and settings.program_uids() and not settings.runner_dir:
         raise Trouble(
-            USAGE, f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
-            " or another folder that every user may pass through"
-        )  # fmt: skip
+            USAGE,
+            f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
+            " or another folder that every user may pass through",
+        )
 
 
 def check_room(folder: Path) -> None:
@@ -73,9 +81,10 @@ def check_room(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE:
         raise Trouble(
-            FAILED, f"the disk of {folder} has {free >> 20} MiB left, and a cluster needs {LEAST_FREE >> 20} for its"
-            " jobs, logs and compiled kernels.\n  Make room, see df -h, then run the same command again."
-        )  # fmt: skip
+            FAILED,
+            f"the disk of {folder} has {free >> 20} MiB left, and a cluster needs {LEAST_FREE >> 20} for its"
+            " jobs, logs and compiled kernels.\n  Make room, see df -h, then run the same command again.",
+        )
 
 
 def _redis_server() -> str:

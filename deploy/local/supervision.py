@@ -95,13 +95,15 @@ _NO_KEY = {"SECRETS_KEY": ""}
 def _coordinator(shape: Shape) -> dict[str, str]:
     """Return the coordinator's own environment."""
     return {
-        "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
+        "NODE_TYPE": "coordinator",
+        "COORDINATOR_PORT": str(shape.port),
+        "METRICS_PORT": str(shape.metrics_port),
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
         # Whoever may submit has programs run here.
         **({"AUTH": "required"} if shape.runner else {}),
-    }  # fmt: skip
+    }
 
 
 def _cpu_worker(number: int, lanes: int) -> Program:
@@ -109,10 +111,13 @@ def _cpu_worker(number: int, lanes: int) -> Program:
         name=f"cpu-worker-{number}",
         command=(sys.executable, "-m", "cpu_worker"),
         environment={
-            "NODE_TYPE": "cpu-worker", "WORKER_ID": f"cpu-{number}", "WORKER_THREADS": str(lanes), "METRICS_PORT": "0",
+            "NODE_TYPE": "cpu-worker",
+            "WORKER_ID": f"cpu-{number}",
+            "WORKER_THREADS": str(lanes),
+            "METRICS_PORT": "0",
         },
         priority=30,
-    )  # fmt: skip
+    )
 
 
 def _gpu_worker(number: int) -> Program:
@@ -129,13 +134,20 @@ def _runner(shape: Shape, settings: Settings) -> Program:
     return Program(
         name="runner-1",
         command=(sys.executable, "-m", "deploy.local.runner"),
-        environment=_NO_KEY | {
-            "NODE_TYPE": "runner", "WORKER_ID": runner_token.NAME, "WORKER_API": local_url(settings, shape.port),
-            "RUNNER_DIR": settings.runner_dir or f"{LOCAL_FOLDER.name}/runner", "METRICS_PORT": "0",
-            "REDIS_URL": "", "CLUSTER_TOKEN": "", "METRICS_TOKEN": "", "WORKER_TOKEN": "",
+        environment=_NO_KEY
+        | {
+            "NODE_TYPE": "runner",
+            "WORKER_ID": runner_token.NAME,
+            "WORKER_API": local_url(settings, shape.port),
+            "RUNNER_DIR": settings.runner_dir or f"{LOCAL_FOLDER.name}/runner",
+            "METRICS_PORT": "0",
+            "REDIS_URL": "",
+            "CLUSTER_TOKEN": "",
+            "METRICS_TOKEN": "",
+            "WORKER_TOKEN": "",
         },
         priority=30,
-    )  # fmt: skip
+    )
 
 
 def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
@@ -195,11 +207,14 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
 
 def _section(program: Program, folder: str) -> str:
     return _PROGRAM.format(
-        name=program.name, priority=program.priority, folder=folder,
-        again="true" if program.last_code is None else "unexpected", ended=program.last_code or 0,
+        name=program.name,
+        priority=program.priority,
+        folder=folder,
+        again="true" if program.last_code is None else "unexpected",
+        ended=program.last_code or 0,
         command=_quoted(shlex.join(program.command)),
         environment=_quoted(",".join(f'{name}="{value}"' for name, value in program.environment.items())),
-    )  # fmt: skip
+    )
 
 
 def redis_url(shape: Shape, role: str, password: str) -> str:
@@ -250,10 +265,14 @@ def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[b
     """
     name = f"{LOCAL_FOLDER.name}/{configuration.name}"
     return subprocess.Popen(
-        run.command(sys.executable, "-m", "supervisor.supervisord", "-c", name), cwd=CHECKOUT,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
+        run.command(sys.executable, "-m", "supervisor.supervisord", "-c", name),
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         env=inherited(**variables),
-    )  # fmt: skip
+    )
 
 
 def end(supervisor: subprocess.Popen[bytes] | None, run: Run) -> None:

@@ -20,8 +20,9 @@ _NAME = "dask"
 #: Its processes answer questions for their health over HTTP, and no others.
 _HEALTH_ALONE = '["distributed.http.health"]'
 _ENVIRONMENT = {
-    "DASK_DISTRIBUTED__SCHEDULER__HTTP_ROUTES": _HEALTH_ALONE, "DASK_DISTRIBUTED__WORKER__HTTP_ROUTES": _HEALTH_ALONE,
-}  # fmt: skip
+    "DASK_DISTRIBUTED__SCHEDULER__HTTP_ROUTES": _HEALTH_ALONE,
+    "DASK_DISTRIBUTED__WORKER__HTTP_ROUTES": _HEALTH_ALONE,
+}
 
 
 class Parameters(BaseModel):
@@ -38,12 +39,15 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     if model is not None:
         raise errors.InvalidRequest("model: the engine dask has none; leave it out", field="model")
     words = [
-        "{python}", "-c", literal(text(_NAME, SERVER)), "--threads", str(parameters.threads),
-        "--memory", str(parameters.memory_mib),
-    ]  # fmt: skip
-    return Launch(
-        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="distributed", group=True
-    )  # fmt: skip
+        "{python}",
+        "-c",
+        literal(text(_NAME, SERVER)),
+        "--threads",
+        str(parameters.threads),
+        "--memory",
+        str(parameters.memory_mib),
+    ]
+    return Launch(command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="distributed", group=True)
 
 
 def credentials(key: str) -> tuple[str, str]:

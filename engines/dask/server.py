@@ -35,10 +35,18 @@ def certificate(key: str) -> tuple[str, str]:
     public = private.public_key()
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dask")])
     named = x509.SubjectKeyIdentifier.from_public_key(public)
-    usage = dict.fromkeys((
-        "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign", "encipher_only",
-        "decipher_only",
-    ), False)  # fmt: skip
+    usage = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
     made = (
         x509.CertificateBuilder(
             name, name, public, 1, datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
@@ -73,8 +81,11 @@ class Replica:
         self._lead += f":{os.environ['CLUSTER_LEAD_PORT']}"
         self.leads = os.environ["CLUSTER_LEAD_KEY"] == os.environ["CLUSTER_KEY"]
         signed, key = certificate(os.environ["CLUSTER_LEAD_KEY"])
-        sides = {f"tls_{side}_{what}": text for side in ("scheduler", "worker", "client")
-                 for what, text in (("cert", signed), ("key", key))}  # fmt: skip
+        sides = {
+            f"tls_{side}_{what}": text
+            for side in ("scheduler", "worker", "client")
+            for what, text in (("cert", signed), ("key", key))
+        }
         security: Any = Untyped
         self._security = security(tls_ca_file=signed, require_encryption=True, **sides)
         self._worker: Any = None
@@ -93,10 +104,15 @@ class Replica:
         else:
             self.address = (await self._asked_for("/address")).decode()
         self._worker = await Nanny(
-            self.address, **here, nthreads=self._asked.threads, memory_limit=self._asked.memory << 20,
-            name=os.environ["CLUSTER_JOB_ID"], local_directory=os.environ["HOME"],
-            dashboard_address=f"{self._host}:0", dashboard=False,
-        )  # fmt: skip
+            self.address,
+            **here,
+            nthreads=self._asked.threads,
+            memory_limit=self._asked.memory << 20,
+            name=os.environ["CLUSTER_JOB_ID"],
+            local_directory=os.environ["HOME"],
+            dashboard_address=f"{self._host}:0",
+            dashboard=False,
+        )
 
     @property
     def works(self) -> bool:

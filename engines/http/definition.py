@@ -19,15 +19,22 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[
-        list[Argument] | str, PlainValidator(fields.command),
-        WithJsonSchema({
-            "type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS,
-        }),
-    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")  # fmt: skip
+        list[Argument] | str,
+        PlainValidator(fields.command),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": program_arguments.SCHEMA,
+                "minItems": 1,
+                "maxItems": fields.MAX_WORDS,
+            }
+        ),
+    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")
     env: Annotated[
-        dict[str, str], PlainValidator(fields.environment),
+        dict[str, str],
+        PlainValidator(fields.environment),
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
-    ] = Field(default_factory=dict, description="Variables of its environment.")  # fmt: skip
+    ] = Field(default_factory=dict, description="Variables of its environment.")
     health: str = Field(
         "/health", min_length=1, max_length=256, description="The path that answers 2xx once it is ready."
     )

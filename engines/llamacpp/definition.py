@@ -43,11 +43,22 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one GGUF file is started."""
     path = _file(parameters.file, model)
     words = [
-        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(path),
-        "--alias", literal(model.name if model else path),
-        "--context", str(parameters.context), "--parallel", str(parameters.parallel),
-        "--threads", str(parameters.threads), "--gpu-layers", str(parameters.gpu_layers),
-    ]  # fmt: skip
+        "{python}",
+        "-c",
+        literal(text(_NAME, SERVER)),
+        "--model",
+        literal(path),
+        "--alias",
+        literal(model.name if model else path),
+        "--context",
+        str(parameters.context),
+        "--parallel",
+        str(parameters.parallel),
+        "--threads",
+        str(parameters.threads),
+        "--gpu-layers",
+        str(parameters.gpu_layers),
+    ]
     words += [f"--{name}" for name in ("embeddings", "reranking") if getattr(parameters, name)]
     return Launch(command=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
 

@@ -43,17 +43,33 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("transformers", parameters.folder, model)
     words = [
-        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(place),
-        "--name", literal(model.name if model else place),
-        "--dtype", parameters.dtype, "--context", str(parameters.context), "--parallel", str(parameters.parallel),
-        "--threads", str(parameters.threads), "--gpus", str(gpus),
-    ]  # fmt: skip
+        "{python}",
+        "-c",
+        literal(text(_NAME, SERVER)),
+        "--model",
+        literal(place),
+        "--name",
+        literal(model.name if model else place),
+        "--dtype",
+        parameters.dtype,
+        "--context",
+        str(parameters.context),
+        "--parallel",
+        str(parameters.parallel),
+        "--threads",
+        str(parameters.threads),
+        "--gpus",
+        str(gpus),
+    ]
     if parameters.trust_remote_code:
         words.append("--trust-remote-code")
     return Launch(
-        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="transformers",
+        command=words,
+        env=_ENVIRONMENT,
+        packages=text(_NAME, PACKAGES),
+        module="transformers",
         runs_models_code=parameters.trust_remote_code,
-    )  # fmt: skip
+    )
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:

@@ -28,9 +28,19 @@ MOST_BODY, MOST_STOPS, DEFAULT_TOKENS = 8 << 20, 16, 256
 CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
 #: What would change an answer and is not there: refused rather than passed over.
 LACKING = {
-    "n": 1, "best_of": 1, "logprobs": 0, "top_logprobs": 0, "echo": False, "suffix": "", "tools": [], "functions": [],
-    "logit_bias": {}, "presence_penalty": 0, "frequency_penalty": 0, "response_format": {"type": "text"},
-}  # fmt: skip
+    "n": 1,
+    "best_of": 1,
+    "logprobs": 0,
+    "top_logprobs": 0,
+    "echo": False,
+    "suffix": "",
+    "tools": [],
+    "functions": [],
+    "logit_bias": {},
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "response_format": {"type": "text"},
+}
 
 
 class Wrong(Exception):
@@ -94,7 +104,7 @@ class Served:
         self.tokenizer = AutoTokenizer.from_pretrained(asked.model, **local)
         self.model = AutoModelForCausalLM.from_pretrained(
             asked.model, use_safetensors=True, dtype=asked.dtype, **local, **place
-        )  # fmt: skip
+        )
         if asked.gpus == 1:
             self.model.to("cuda")
         self.model.eval()
@@ -130,9 +140,12 @@ class Served:
                 with self.turns, torch.inference_mode():
                     criteria = StoppingCriteriaList([ends])
                     self.model.generate(
-                        prompt, attention_mask=torch.ones_like(prompt), streamer=streamer, stopping_criteria=criteria,
+                        prompt,
+                        attention_mask=torch.ones_like(prompt),
+                        streamer=streamer,
+                        stopping_criteria=criteria,
                         **how,
-                    )  # fmt: skip
+                    )
             except Exception as error:
                 print(f"an answer failed: {error}", file=sys.stderr, flush=True)
                 streamer.failed = str(error) or type(error).__name__
@@ -288,9 +301,12 @@ class Answer(BaseHTTPRequestHandler):
             choice = {"text": text}
         sort = "text_completion" if not chats else "chat.completion.chunk" if delta else "chat.completion"
         return {
-            "id": f"{'chatcmpl' if chats else 'cmpl'}-{uuid.uuid4().hex}", "object": sort, "created": int(time.time()),
-            "model": self.served.name, "choices": [{"index": 0, **choice, "finish_reason": why, "logprobs": None}],
-        }  # fmt: skip
+            "id": f"{'chatcmpl' if chats else 'cmpl'}-{uuid.uuid4().hex}",
+            "object": sort,
+            "created": int(time.time()),
+            "model": self.served.name,
+            "choices": [{"index": 0, **choice, "finish_reason": why, "logprobs": None}],
+        }
 
     def begin_stream(self) -> None:
         self.send_response(200)

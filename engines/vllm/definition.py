@@ -53,20 +53,36 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("vllm", parameters.folder, model)
     words = [
-        "{python}", "-c", literal(text(_NAME, SERVER)), "--model", literal(place),
-        "--served-model-name", literal(model.name if model else place),
-        "--tensor-parallel-size", str(_tensor_parallel(parameters, gpus)),
-        "--pipeline-parallel-size", str(parameters.pipeline_parallel), "--dtype", parameters.dtype,
-        "--gpu-memory-utilization", f"{parameters.gpu_memory_utilization:g}", "--load-format", "safetensors",
-    ]  # fmt: skip
+        "{python}",
+        "-c",
+        literal(text(_NAME, SERVER)),
+        "--model",
+        literal(place),
+        "--served-model-name",
+        literal(model.name if model else place),
+        "--tensor-parallel-size",
+        str(_tensor_parallel(parameters, gpus)),
+        "--pipeline-parallel-size",
+        str(parameters.pipeline_parallel),
+        "--dtype",
+        parameters.dtype,
+        "--gpu-memory-utilization",
+        f"{parameters.gpu_memory_utilization:g}",
+        "--load-format",
+        "safetensors",
+    ]
     for flag, value in (("--max-model-len", parameters.context), ("--max-num-seqs", parameters.parallel)):
         words += [] if value is None else [flag, str(value)]
     if parameters.trust_remote_code:
         words.append("--trust-remote-code")
     return Launch(
-        command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="vllm", grace_seconds=20.0,
+        command=words,
+        env=_ENVIRONMENT,
+        packages=text(_NAME, PACKAGES),
+        module="vllm",
+        grace_seconds=20.0,
         runs_models_code=parameters.trust_remote_code,
-    )  # fmt: skip
+    )
 
 
 def abilities(parameters: Any, model: Model) -> Abilities:

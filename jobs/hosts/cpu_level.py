@@ -29,17 +29,36 @@ class Level:
 
 
 _V2 = (
-    "64bit", "cmov", "cx16", "cx8", "fxsr", "mmx", "popcnt", "sahf", "sse", "sse2", "sse3", "sse4.1", "sse4.2", "ssse3",
-)  # fmt: skip
+    "64bit",
+    "cmov",
+    "cx16",
+    "cx8",
+    "fxsr",
+    "mmx",
+    "popcnt",
+    "sahf",
+    "sse",
+    "sse2",
+    "sse3",
+    "sse4.1",
+    "sse4.2",
+    "ssse3",
+)
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi2")
 #: The lowest first.
 LEVELS = (Level("v2", "x86-64-v2", _V2), Level("avx2", "x86-64-v3", _AVX2), Level("avx512", "x86-64-v4", _AVX512))
 #: Names of the kernel's list where it has others than LLVM; those of no entry are not in its list.
 _KERNELS_NAMES = {
-    "64bit": "lm", "sahf": "lahf_lm", "sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "bmi": "bmi1",
-    "lzcnt": "abm", "avx512vbmi2": "avx512_vbmi2",
-}  # fmt: skip
+    "64bit": "lm",
+    "sahf": "lahf_lm",
+    "sse3": "pni",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "bmi": "bmi1",
+    "lzcnt": "abm",
+    "avx512vbmi2": "avx512_vbmi2",
+}
 
 
 def features(level: str) -> str:

@@ -41,24 +41,21 @@ HOST = (
     Figure(field="network_transmit_bytes_total", type=int, unit="bytes", metric=metrics.HOST_SENT, history="send"),
 )
 GPU = (
-    Figure(
-        field="utilization_ratio", type=float, unit="0..1", metric=metrics.GPU_UTILIZATION, history="utilization"
-    ),
+    Figure(field="utilization_ratio", type=float, unit="0..1", metric=metrics.GPU_UTILIZATION, history="utilization"),
     Figure(field="sm_active_ratio", type=float, unit="0..1", metric=metrics.GPU_SM_ACTIVE, history="sm_active"),
     Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY, history="memory"),
     Figure(field="memory_total_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY_TOTAL, history="memory_total"),
     Figure(
-        field="temperature_celsius", type=float, unit="degrees Celsius", metric=metrics.GPU_TEMPERATURE,
+        field="temperature_celsius",
+        type=float,
+        unit="degrees Celsius",
+        metric=metrics.GPU_TEMPERATURE,
         history="temperature",
     ),
     Figure(field="power_watts", type=float, unit="watts", metric=metrics.GPU_POWER, history="power"),
     Figure(field="energy_joules_total", type=float, unit="joules", metric=metrics.GPU_ENERGY),
     Figure(field="clock_sm_hertz", type=float, unit="hertz", metric=metrics.GPU_CLOCK, history="clock"),
     Figure(field="clock_memory_hertz", type=float, unit="hertz", metric=metrics.GPU_MEMORY_CLOCK),
-    Figure(
-        field="pcie_receive_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_RECEIVED
-    ),
-    Figure(
-        field="pcie_transmit_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_SENT
-    ),
-)  # fmt: skip
+    Figure(field="pcie_receive_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_RECEIVED),
+    Figure(field="pcie_transmit_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_SENT),
+)

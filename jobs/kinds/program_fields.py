@@ -207,9 +207,10 @@ class Requirements(BaseModel):
     memory_mib: Mebibytes | None = Field(None, description="Memory; a unit that takes more is killed.")
     host: Host | None = Field(None, description="The host that it must run on.")
     labels: Annotated[
-        list[str], PlainValidator(_labels),
+        list[str],
+        PlainValidator(_labels),
         WithJsonSchema({"type": "array", "items": TEXT, "maxItems": MAX_LABELS}),
-    ] = Field(default_factory=list, description="Labels of the runner, all of them.")  # fmt: skip
+    ] = Field(default_factory=list, description="Labels of the runner, all of them.")
 
     def stated(self) -> dict[str, Any]:
         """Return the needs that were stated, by name: equal needs are equal texts."""

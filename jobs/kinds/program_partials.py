@@ -55,9 +55,12 @@ def finished_units(partial: Partial, lo: int, hi: int) -> Iterator[FinishedUnit]
         for unit in range(max(lo, first), min(hi, _end(run))):
             at = unit - first
             yield FinishedUnit(
-                unit=unit, seconds=run["ms"][at] / _MS, attempts=run["attempts"][at], worker=run["worker"],
+                unit=unit,
+                seconds=run["ms"][at] / _MS,
+                attempts=run["attempts"][at],
+                worker=run["worker"],
                 value=values[at] if values else None,
-            )  # fmt: skip
+            )
 
 
 def result(partial: Partial) -> dict[str, Any]:

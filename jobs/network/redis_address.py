@@ -77,10 +77,13 @@ def sentinels(url: str) -> Sentinels:
     asked = own or {"sentinel_user": user, "sentinel_password": password}
     return Sentinels(
         hosts=tuple(_host(host) for host in hosts.split(",")),
-        service=service or options.get("service", ["mymaster"])[0], database=database,
-        user=user or None, password=password or None,
-        sentinel_user=asked.get("sentinel_user") or None, sentinel_password=asked.get("sentinel_password") or None,
-    )  # fmt: skip
+        service=service or options.get("service", ["mymaster"])[0],
+        database=database,
+        user=user or None,
+        password=password or None,
+        sentinel_user=asked.get("sentinel_user") or None,
+        sentinel_password=asked.get("sentinel_password") or None,
+    )
 
 
 def _host(text: str) -> tuple[str, int]:

@@ -80,7 +80,7 @@ class Artifacts(Part):
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Delete an artifact with its names and places: [ok]; else [missing]; [held, by whom]. Works in a full Redis.
 
         `beside_jobs`: what only jobs hold besides loses its names and places, and goes with the last of these jobs.
@@ -137,9 +137,13 @@ def _artifact(artifact_id: str, row: Mapping[bytes, bytes], holders: Sequence[by
         return None
     texts = sorted(holder.decode() for holder in holders)
     return Artifact(
-        id=artifact_id, bytes=int(row[b"bytes"]), files=int(row[b"files"]), created=int(row[b"created"]),
+        id=artifact_id,
+        bytes=int(row[b"bytes"]),
+        files=int(row[b"files"]),
+        created=int(row[b"created"]),
         names=tuple(text.removeprefix(_NAMED) for text in texts if text.startswith(_NAMED)),
         holders=tuple(text for text in texts if not text.startswith(_NAMED)),
-        manifest=row[b"manifest"].decode(), manifest_bytes=int(row[b"manifest_bytes"]),
+        manifest=row[b"manifest"].decode(),
+        manifest_bytes=int(row[b"manifest_bytes"]),
         is_model={b"1": True, b"0": False}.get(row.get(b"model", b"")),
-    )  # fmt: skip
+    )

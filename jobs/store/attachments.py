@@ -103,9 +103,15 @@ class Attachments(Part):
         state, code, reason, size, closed, worker, upto = (word.decode(errors="replace") for word in reply[:7])
         chunks = zip(reply[7::2], reply[8::2], strict=True)
         return Read(
-            state=state, exit=int(code) if code else None, reason=reason, size=size, closed=closed == "1",
-            worker=worker, upto=int(upto), chunks=tuple(Chunk(stream.decode(), data) for stream, data in chunks),
-        )  # fmt: skip
+            state=state,
+            exit=int(code) if code else None,
+            reason=reason,
+            size=size,
+            closed=closed == "1",
+            worker=worker,
+            upto=int(upto),
+            chunks=tuple(Chunk(stream.decode(), data) for stream, data in chunks),
+        )
 
     def asked_by(self, attachment: str, owner: str) -> Asked | None:
         """Return where one belongs that this asker asked for."""

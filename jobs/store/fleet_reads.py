@@ -76,9 +76,12 @@ class FleetReads(Part):
         pipe.zrangebyscore(keys.NODES, lately_ms, "+inf")
         (seconds, micros), drains, known, living, latest = skipped.replies(pipe)
         return Heartbeats(
-            workers=known or (), living=frozenset(living or ()), latest=frozenset(latest or ()), drains=drains,
+            workers=known or (),
+            living=frozenset(living or ()),
+            latest=frozenset(latest or ()),
+            drains=drains,
             now_ms=seconds * 1000 + micros / 1000,
-        )  # fmt: skip
+        )
 
     def living(self) -> list[bytes]:
         """Return the names of the workers that live."""

@@ -143,9 +143,15 @@ class Profiles(Part):
         (new, id); else (exists, name), (full, most), (live, most) or (own, most), (missing, tenant).
         """
         fields = {
-            "tenant": profile.tenant, "name": profile.name, "hz": profile.hz, "hosts": ",".join(profile.hosts),
-            "job": profile.job, "seconds": seconds, "by_tenant": profile.actor[0], "by_token": profile.actor[1],
-        }  # fmt: skip
+            "tenant": profile.tenant,
+            "name": profile.name,
+            "hz": profile.hz,
+            "hosts": ",".join(profile.hosts),
+            "job": profile.job,
+            "seconds": seconds,
+            "by_tenant": profile.actor[0],
+            "by_token": profile.actor[1],
+        }
         limits = (MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES)
         flat = [word for pair in fields.items() for word in pair]
         how, what = self._scripts.kept_words("start_profile", profile.profile_id, *limits, *profile.actor, *flat)
@@ -204,15 +210,17 @@ class Profiles(Part):
             "report_profile", profile_id, worker, CLAIM_MS, CLAIM_MS, MAX_RECORDINGS, len(devices), *devices, *rows
         )
         return Reported(
-            state=state.decode(), now=int(now), devices=tuple(one.decode() for one in granted),
+            state=state.decode(),
+            now=int(now),
+            devices=tuple(one.decode() for one in granted),
             wanted={name.decode(): what.decode() for name, what in told},
-        )  # fmt: skip
+        )
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
         """Bring a part of a recording: stored; wait, while there are too many; gone: nobody wants it; size."""
         reply: bytes = self._scripts.run(
             "add_profile_part", profile_id, worker, recording, number, PARTS_AT_ONCE, PARTS_OF_ALL, data
-        )  # fmt: skip
+        )
         return reply.decode()
 
     # -- the leader's -----------------------------------------------------------------------------------------------
@@ -286,25 +294,38 @@ def _order(profile_id: str, text: str) -> Order | None:
 
 def _profile(profile_id: str, known: Mapping[str, str]) -> Profile:
     return Profile(
-        profile_id=profile_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
-        actor=Actor(known.get("by_tenant", ""), known.get("by_token", "")), state=known.get("state", ""),
-        hz=_number(known.get("hz", "")), hosts=_split(known.get("hosts", "")), job=known.get("job", ""),
-        created=_number(known.get("created", "")), until=_number(known.get("until", "")),
-        ended=_number(known.get("ended", "")), collecting=_number(known.get("collecting", "")),
-        artifact=known.get("artifact", ""), trouble=known.get("trouble", ""),
-    )  # fmt: skip
+        profile_id=profile_id,
+        tenant=known.get("tenant", ""),
+        name=known.get("name", ""),
+        actor=Actor(known.get("by_tenant", ""), known.get("by_token", "")),
+        state=known.get("state", ""),
+        hz=_number(known.get("hz", "")),
+        hosts=_split(known.get("hosts", "")),
+        job=known.get("job", ""),
+        created=_number(known.get("created", "")),
+        until=_number(known.get("until", "")),
+        ended=_number(known.get("ended", "")),
+        collecting=_number(known.get("collecting", "")),
+        artifact=known.get("artifact", ""),
+        trouble=known.get("trouble", ""),
+    )
 
 
 def _recordings(stored: Mapping[str, str]) -> list[KnownRecording]:
     return [
         KnownRecording(
-            name=name, worker=stored.get(f"{name}|by", ""), row=_row(text), heard=_number(stored.get(f"{name}|at", "")),
-            size=_number(stored.get(f"{name}|size", "")), sha=stored.get(f"{name}|sha", ""),
-            whole=_is_whole(stored, name), end=stored.get(f"{name}|end", ""),
+            name=name,
+            worker=stored.get(f"{name}|by", ""),
+            row=_row(text),
+            heard=_number(stored.get(f"{name}|at", "")),
+            size=_number(stored.get(f"{name}|size", "")),
+            sha=stored.get(f"{name}|sha", ""),
+            whole=_is_whole(stored, name),
+            end=stored.get(f"{name}|end", ""),
         )
         for name, text in sorted(stored.items())
         if "|" not in name
-    ]  # fmt: skip
+    ]
 
 
 def _is_whole(stored: Mapping[str, str], name: str) -> bool:

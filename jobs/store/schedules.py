@@ -68,13 +68,21 @@ class Schedules(Part):
         (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
         """
         fields = {
-            "tenant": schedule.tenant, "name": schedule.name, "token": schedule.token,
-            "runs_programs": int(schedule.runs_programs), "job": schedule.job,
-            "workflow": schedule.workflow, "every": schedule.every,
-            "cron": schedule.cron, "timezone": schedule.timezone, "overlap": int(schedule.overlap),
-            "catch_up": schedule.catch_up, "created": schedule.created, "next": schedule.next,
+            "tenant": schedule.tenant,
+            "name": schedule.name,
+            "token": schedule.token,
+            "runs_programs": int(schedule.runs_programs),
+            "job": schedule.job,
+            "workflow": schedule.workflow,
+            "every": schedule.every,
+            "cron": schedule.cron,
+            "timezone": schedule.timezone,
+            "overlap": int(schedule.overlap),
+            "catch_up": schedule.catch_up,
+            "created": schedule.created,
+            "next": schedule.next,
             "artifacts": ",".join(artifacts),
-        }  # fmt: skip
+        }
         flat = [word for pair in fields.items() for word in pair]
         how, what = self._scripts.kept_words("add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat)
         return how, what
@@ -120,9 +128,7 @@ class Schedules(Part):
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
         """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""
-        return bool(
-            self._scripts.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed)
-        )  # fmt: skip
+        return bool(self._scripts.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
 
     def note(self, schedule_id: str, firing: int, outcome: str, job: str, said: str) -> None:
         """Note what became of a claimed run: submitted, skipped or failed."""
@@ -171,12 +177,28 @@ def _schedule(schedule_id: str, words: list[bytes]) -> Schedule:
         return int(text) if (text := known.get(name, "")).isdigit() else 0
 
     return Schedule(
-        schedule_id=schedule_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
-        token=known.get("token", ""), runs_programs=known.get("runs_programs") == "1", job=known.get("job", ""),
-        every=number("every"), cron=known.get("cron", ""), timezone=known.get("timezone", "UTC"),
-        overlap=known.get("overlap") == "1", catch_up=known.get("catch_up", "last"), created=number("created"),
-        paused=known.get("paused") == "1", next=number("next"), firing=number("firing"), last=number("last"),
-        workflow=known.get("workflow", ""), by_hand_until=int(known.get("hand", "").rpartition("|")[2] or 0),
-        last_job=known.get("last_job", ""), said=known.get("said", ""), submitted=number("submitted"),
-        skipped=number("skipped"), missed=number("missed"), failed=number("failed"),
-    )  # fmt: skip
+        schedule_id=schedule_id,
+        tenant=known.get("tenant", ""),
+        name=known.get("name", ""),
+        token=known.get("token", ""),
+        runs_programs=known.get("runs_programs") == "1",
+        job=known.get("job", ""),
+        every=number("every"),
+        cron=known.get("cron", ""),
+        timezone=known.get("timezone", "UTC"),
+        overlap=known.get("overlap") == "1",
+        catch_up=known.get("catch_up", "last"),
+        created=number("created"),
+        paused=known.get("paused") == "1",
+        next=number("next"),
+        firing=number("firing"),
+        last=number("last"),
+        workflow=known.get("workflow", ""),
+        by_hand_until=int(known.get("hand", "").rpartition("|")[2] or 0),
+        last_job=known.get("last_job", ""),
+        said=known.get("said", ""),
+        submitted=number("submitted"),
+        skipped=number("skipped"),
+        missed=number("missed"),
+        failed=number("failed"),
+    )

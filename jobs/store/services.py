@@ -161,10 +161,16 @@ class Services(Part):
         (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
         """
         fields = {
-            "tenant": service.tenant, "name": service.name, "engine": service.engine, "token": service.token,
-            "job": service.job, "asked": service.asked, "artifact": service.artifact, "replicas": service.replicas,
+            "tenant": service.tenant,
+            "name": service.name,
+            "engine": service.engine,
+            "token": service.token,
+            "job": service.job,
+            "asked": service.asked,
+            "artifact": service.artifact,
+            "replicas": service.replicas,
             "stopped": 0,
-        }  # fmt: skip
+        }
         flat = [word for pair in fields.items() for word in pair]
         how, what = self._scripts.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
         return how, what
@@ -293,9 +299,15 @@ class Services(Part):
             word
             for (tenant, model, service), asked in counts.items()
             for word in (
-                tenant, model, asked.requests, asked.prompt, asked.answer, service, json.dumps(asked.figures),
+                tenant,
+                model,
+                asked.requests,
+                asked.prompt,
+                asked.answer,
+                service,
+                json.dumps(asked.figures),
             )
-        ]  # fmt: skip
+        ]
         return bool(self._scripts.run("count_inference", coordinator, number, *flat))
 
     # -- reads ------------------------------------------------------------------------------------------------------
@@ -355,9 +367,11 @@ class Services(Part):
             command
             for job in jobs
             for command in (
-                ("HGET", keys.job(job), "state"), ("HGETALL", keys.replica(job)), ("HVALS", keys.replica_busy(job)),
+                ("HGET", keys.job(job), "state"),
+                ("HGETALL", keys.replica(job)),
+                ("HVALS", keys.replica_busy(job)),
             )
-        ]  # fmt: skip
+        ]
         replies = self._scripts.read(*commands) if commands else []
         return {
             job: (_text(state), _report(_known(report)), sum(map(int, busy)))
@@ -368,9 +382,15 @@ class Services(Part):
 def seen_as(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
     """Return a replica with what is known of its job."""
     return Replica(
-        number=replica.number, job_id=replica.job_id, generation=replica.generation, since=replica.since,
-        stopping=replica.stopping, job_state=state, report=report, busy=busy,
-    )  # fmt: skip
+        number=replica.number,
+        job_id=replica.job_id,
+        generation=replica.generation,
+        since=replica.since,
+        stopping=replica.stopping,
+        job_state=state,
+        report=report,
+        busy=busy,
+    )
 
 
 def _lately(service: Service, known: Mapping[str, str], now: int) -> Lately:
@@ -398,32 +418,54 @@ def _number(known: Mapping[str, str], name: str) -> int:
 
 def _service(service_id: str, known: Mapping[str, str], demand: int) -> Service:
     return Service(
-        service_id=service_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
-        engine=known.get("engine", ""), token=known.get("token", ""), job=known.get("job", "{}"),
-        asked=known.get("asked", "{}"), artifact=known.get("artifact", ""), replicas=_number(known, "replicas"),
-        stopped=known.get("stopped") == "1", deleted=known.get("deleted") == "1",
-        generation=_number(known, "generation"), created=_number(known, "created"), next=_number(known, "next"),
-        failures=_number(known, "failures"), retry_at=_number(known, "retry_at"), said=known.get("said", ""),
-        died=known.get("died", ""), asked_at=_number(known, "asked_at"), needed_at=_number(known, "needed_at"),
-        demand=demand, leads=_number(known, f"leads:{known.get('generation', '')}"),
-    )  # fmt: skip
+        service_id=service_id,
+        tenant=known.get("tenant", ""),
+        name=known.get("name", ""),
+        engine=known.get("engine", ""),
+        token=known.get("token", ""),
+        job=known.get("job", "{}"),
+        asked=known.get("asked", "{}"),
+        artifact=known.get("artifact", ""),
+        replicas=_number(known, "replicas"),
+        stopped=known.get("stopped") == "1",
+        deleted=known.get("deleted") == "1",
+        generation=_number(known, "generation"),
+        created=_number(known, "created"),
+        next=_number(known, "next"),
+        failures=_number(known, "failures"),
+        retry_at=_number(known, "retry_at"),
+        said=known.get("said", ""),
+        died=known.get("died", ""),
+        asked_at=_number(known, "asked_at"),
+        needed_at=_number(known, "needed_at"),
+        demand=demand,
+        leads=_number(known, f"leads:{known.get('generation', '')}"),
+    )
 
 
 def _replica(service_id: str, number: str, text: str) -> Replica:
     generation, since, stopping = (int(word) for word in text.split("|"))
     return Replica(
-        number=int(number), job_id=job_id(service_id, int(number)), generation=generation, since=since,
+        number=int(number),
+        job_id=job_id(service_id, int(number)),
+        generation=generation,
+        since=since,
         stopping=stopping,
-    )  # fmt: skip
+    )
 
 
 def _report(known: Mapping[str, str]) -> Report | None:
     if not known.get("state"):
         return None
     return Report(
-        state=known["state"], why=known.get("why", ""), since=_number(known, "since"),
-        address=known.get("address", ""), port=_number(known, "port"), key=known.get("key", ""),
-        worker=known.get("worker", ""), host=known.get("host", ""),
+        state=known["state"],
+        why=known.get("why", ""),
+        since=_number(known, "since"),
+        address=known.get("address", ""),
+        port=_number(known, "port"),
+        key=known.get("key", ""),
+        worker=known.get("worker", ""),
+        host=known.get("host", ""),
         memory_bytes=_number(known, "memory_bytes") if "memory_bytes" in known else None,
         devices=tuple(filter(None, known["devices"].split(";"))) if "devices" in known else None,
-    )  # fmt: skip
+    )

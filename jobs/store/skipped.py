@@ -17,8 +17,19 @@ Stored = TypeVar("Stored")
 Read = TypeVar("Read")
 #: The sorts of entry that can be skipped: values of the metric's label.
 SORTS = (
-    "job", "worker", "event", "span", "sample", "alert", "mark", "figure", "index", "audit", "output", "attachment",
-)  # fmt: skip
+    "job",
+    "worker",
+    "event",
+    "span",
+    "sample",
+    "alert",
+    "mark",
+    "figure",
+    "index",
+    "audit",
+    "output",
+    "attachment",
+)
 #: At most this many names are remembered as logged.
 _REMEMBERED = 10_000
 

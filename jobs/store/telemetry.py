@@ -101,9 +101,11 @@ class Telemetry(Part):
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
         """Return Redis' time in seconds, the last `blocks` blocks and the samples after them, all at one moment."""
         (now, _), samples, stored = skipped.replies_at_once(
-            self._scripts, ("TIME",), ("LRANGE", keys.HISTORY_NOW, "0", "-1"),
+            self._scripts,
+            ("TIME",),
+            ("LRANGE", keys.HISTORY_NOW, "0", "-1"),
             ("LRANGE", keys.HISTORY, str(-blocks), "-1"),
-        )  # fmt: skip
+        )
         return int(now), list(stored or ()), list(samples or ())
 
     # -- alerts -----------------------------------------------------------------------------------------------------

@@ -164,9 +164,20 @@ def _delivery(delivery_id: str, words: Sequence[bytes]) -> Delivery:
         return int(text) if (text := known.get(name, "")).isdigit() else 0
 
     return Delivery(
-        delivery_id=delivery_id, tenant=known.get("tenant", ""), url=known.get("url", ""), type=known.get("type", ""),
-        job=known.get("job", ""), kind=known.get("kind", ""), error=known.get("error", ""),
-        state=known.get("state", ""), created=number("created"), ended=number("ended"), due=0,
-        attempts=number("attempts"), said=known.get("said", ""), workflow=known.get("workflow", ""),
-        name=known.get("name", ""), generation=number("generation"),
-    )  # fmt: skip
+        delivery_id=delivery_id,
+        tenant=known.get("tenant", ""),
+        url=known.get("url", ""),
+        type=known.get("type", ""),
+        job=known.get("job", ""),
+        kind=known.get("kind", ""),
+        error=known.get("error", ""),
+        state=known.get("state", ""),
+        created=number("created"),
+        ended=number("ended"),
+        due=0,
+        attempts=number("attempts"),
+        said=known.get("said", ""),
+        workflow=known.get("workflow", ""),
+        name=known.get("name", ""),
+        generation=number("generation"),
+    )

@@ -149,8 +149,15 @@ class Workflows(Part):
     def _added(self, workflow: str, new: NewWorkflow, actor: Actor) -> list[str]:
         document = zlib.compress(json.dumps(new.document, separators=(",", ":")).encode())
         fields: tuple[str | int, ...] = (
-            "name", new.name, "description", new.description, "total", new.total, "run", int(new.run),
-        )  # fmt: skip
+            "name",
+            new.name,
+            "description",
+            new.description,
+            "total",
+            new.total,
+            "run",
+            int(new.run),
+        )
         fields += ("notify", new.notify) if new.notify else ()
         fields += ("traceparent", new.traceparent) if new.traceparent else ()
         fields += ("tracestate", new.tracestate) if new.tracestate else ()
@@ -208,11 +215,12 @@ class Workflows(Part):
             return None
         final = fields.get(b"final")
         return Course(
-            workflow=stored, jobs={name.decode(): job.decode() for name, job in jobs.items()},
+            workflow=stored,
+            jobs={name.decode(): job.decode() for name, job in jobs.items()},
             records={name.decode(): json.loads(text) for name, text in records.items()},
             retries=frozenset(name.decode() for name in retries),
             final=json.loads(zlib.decompress(final)) if final else {},
-        )  # fmt: skip
+        )
 
     def document(self, workflow: str) -> tuple[Any, int] | None:
         """Return a workflow's actions, as `add` was given them, and their bytes as JSON; None where there are none."""
@@ -274,11 +282,12 @@ class Workflows(Part):
         rows = [row for row in skipped.replies(pipe) if row and row[0]] if ids else []
         return [
             Glance(
-                state=state.decode(errors="replace"), counts=json.loads(counts or "{}"),
+                state=state.decode(errors="replace"),
+                counts=json.loads(counts or "{}"),
                 changed=int(changed or created or 0),
             )
             for state, counts, changed, created in rows
-        ]  # fmt: skip
+        ]
 
     def publish(self, figures: Mapping[str, int]) -> None:
         """Store counts of workflows for whoever shows them."""
@@ -290,9 +299,14 @@ class Workflows(Part):
         return bool(self._scripts.kept("record_action", workflow, attempt, key, text))
 
     def settle(
-        self, seen: StoredWorkflow, state: str, ttl_seconds: int, jobs: Sequence[tuple[str, str]] = (), /,
+        self,
+        seen: StoredWorkflow,
+        state: str,
+        ttl_seconds: int,
+        jobs: Sequence[tuple[str, str]] = (),
+        /,
         **fields: str | bytes,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Note the state that a workflow has now, with other fields; False: its state is another meanwhile.
 
         `jobs`: some of its jobs with the states from which that follows; False where one has another meanwhile.
@@ -332,9 +346,11 @@ def _done_job(replies: Iterator[Any], units: int) -> DoneJob:
     state, result = next(replies), next(replies)
     accumulator, artifacts = (next(replies), next(replies)) if units else (None, None)
     return DoneJob(
-        state=(state or b"").decode(errors="replace"), result=result or b"", accumulator=accumulator or b"",
+        state=(state or b"").decode(errors="replace"),
+        result=result or b"",
+        accumulator=accumulator or b"",
         artifacts=artifacts or [None] * units,
-    )  # fmt: skip
+    )
 
 
 def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
@@ -342,10 +358,21 @@ def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow 
         return None
     texts = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
     return StoredWorkflow(
-        id=workflow, tenant=texts["tenant"], token=texts.get("token", ""), run=texts.get("run") == "1",
-        name=texts.get("name", ""), description=texts.get("description", ""), state=texts["state"],
-        attempt=int(texts["attempt"]), total=int(texts["total"]), created=int(texts["created"]),
-        ended=int(texts.get("ended", 0)), counts=json.loads(texts.get("counts", "{}")), waits=texts.get("waits", ""),
-        error=texts.get("error", ""), notify=texts.get("notify", ""), traceparent=texts.get("traceparent", ""),
+        id=workflow,
+        tenant=texts["tenant"],
+        token=texts.get("token", ""),
+        run=texts.get("run") == "1",
+        name=texts.get("name", ""),
+        description=texts.get("description", ""),
+        state=texts["state"],
+        attempt=int(texts["attempt"]),
+        total=int(texts["total"]),
+        created=int(texts["created"]),
+        ended=int(texts.get("ended", 0)),
+        counts=json.loads(texts.get("counts", "{}")),
+        waits=texts.get("waits", ""),
+        error=texts.get("error", ""),
+        notify=texts.get("notify", ""),
+        traceparent=texts.get("traceparent", ""),
         tracestate=texts.get("tracestate", ""),
-    )  # fmt: skip
+    )

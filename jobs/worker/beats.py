@@ -33,9 +33,15 @@ class Beats(threading.Thread):
     """
 
     def __init__(
-        self, store: LeaseStore, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
-        heard: Callable[[], None] = lambda: None, asked: Callable[[Heard], None] = lambda heard: None,
-    ) -> None:  # fmt: skip
+        self,
+        store: LeaseStore,
+        server: Server,
+        born: str,
+        row: Callable[[], Row],
+        name_taken: Callable[[], None],
+        heard: Callable[[], None] = lambda: None,
+        asked: Callable[[Heard], None] = lambda heard: None,
+    ) -> None:
         super().__init__(name="beats", daemon=True)
         self._store = store
         self._server = server

@@ -47,10 +47,18 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict, *,
-        kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
-        asked: Callable[[Heard], None] = lambda heard: None, sampled: Sampled | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings,
+        device: Device,
+        lanes: int,
+        more: Callable[[], Row] = dict,
+        *,
+        kinds: Mapping[str, int] | None = None,
+        room: Room | None = None,
+        shutdown_seconds: float = SHUTDOWN_SECONDS,
+        asked: Callable[[Heard], None] = lambda heard: None,
+        sampled: Sampled | None = None,
+    ) -> None:
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
         self.kinds = registry.versions() if kinds is None else kinds
         self.room, self.shutdown_seconds, self.asked = room, shutdown_seconds, asked
@@ -91,20 +99,28 @@ class Worker:
         job = server.slot.facts.job_id if server and server.slot else ""
         rates: Mapping[str, float] = dict(server.rates) if server else {}
         return {
-            "device": self.device, "state": state, "lanes": self.lanes, "busy_lanes": busy, "job": job,
+            "device": self.device,
+            "state": state,
+            "lanes": self.lanes,
+            "busy_lanes": busy,
+            "job": job,
             "kinds": json.dumps(dict(self.kinds)),
             "labels": labels.joined(self.settings.host_labels()),
-            "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
+            "pid": os.getpid(),
+            "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}),
-            **({"refused": self._refusals()} if self.refused else {}), **self.host.figures(), **self.more(),
+            **({"refused": self._refusals()} if self.refused else {}),
+            **self.host.figures(),
+            **self.more(),
             **self.host.clock.told(),  # last: it is sent now
-        }  # fmt: skip
+        }
 
     def _refusals(self) -> str:
         return "; ".join(f"{kind}: {why}" for kind, why in sorted(self.refused.items()))
 
-    def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
-            meter: Meter | None = None) -> int:  # fmt: skip
+    def run(
+        self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None], meter: Meter | None = None
+    ) -> int:
         """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
         self.name, self.born = link.worker, links.wait_for_birth(link.store)
         with links.on_signals(self._stop):

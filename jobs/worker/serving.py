@@ -36,9 +36,16 @@ class Server:
     """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
 
     def __init__(
-        self, store: LeaseStore, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
-        kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
-    ) -> None:  # fmt: skip
+        self,
+        store: LeaseStore,
+        worker: str,
+        device: Device,
+        lanes: Sequence[Lane],
+        meter: Meter | None = None,
+        kinds: Mapping[str, int] | None = None,
+        room: Room | None = None,
+        shutdown_seconds: float = SHUTDOWN_SECONDS,
+    ) -> None:
         self.store = store
         #: The version of each kind's model that the lanes compute.
         self.kinds = registry.versions() if kinds is None else kinds
@@ -119,9 +126,14 @@ class Server:
         # Of one job a worker computes with all its lanes soon; small jobs, which no runner takes, with the idle ones.
         lanes = self._room.width(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
-            self.worker, self.listened, popped=popped, lanes=lanes, take=take, kinds=kinds,
+            self.worker,
+            self.listened,
+            popped=popped,
+            lanes=lanes,
+            take=take,
+            kinds=kinds,
             offer=self._room.offer(),
-        )  # fmt: skip
+        )
 
     def _sit_out(self) -> None:
         """Wait while drained: popping bells, a drained worker would ring and pop the same one for ever."""

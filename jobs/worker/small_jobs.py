@@ -93,8 +93,12 @@ def finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors
             charged += device_ms
             finished.append(
                 Finished(
-                    job_id=fact.job_id, token=token, result=result.result, marks=result.marks,
-                    ms=round(result.seconds * 1000), device_ms=device_ms,
+                    job_id=fact.job_id,
+                    token=token,
+                    result=result.result,
+                    marks=result.marks,
+                    ms=round(result.seconds * 1000),
+                    device_ms=device_ms,
                 )
-            )  # fmt: skip
+            )
     state.persist(lambda: state.store.leases.done1_all(finished, worker=state.worker, device=state.device))

@@ -115,12 +115,16 @@ class Turns:
         token, want = lease_tokens.new(), self._room.want(slot.facts, rate)
         return self._state.persist(
             lambda: self._store.leases.lease(
-                slot.facts.job_id, token, want=want, least=min(rate.least(), want),
-                worker=self._state.worker, lane=f"{self._state.worker}/{lane.name}",
+                slot.facts.job_id,
+                token,
+                want=want,
+                least=min(rate.least(), want),
+                worker=self._state.worker,
+                lane=f"{self._state.worker}/{lane.name}",
                 rate=rate.rate if rate.measured else 0.0,
                 higher=slot.higher if slot.granted else (),
             )
-        )  # fmt: skip
+        )
 
     def _linger(self, slot: Slot, seconds: float) -> None:
         """Stay near while nothing else waits, until the slot closes: the job's end may have made others ready."""
@@ -169,11 +173,19 @@ class Turns:
         speed = 0.0 if device is Device.RUNNER else rate.rate / facts.nominal_rate
         return self._state.persist(
             lambda: self._store.leases.commit(
-                facts.job_id, grant.token, computed.upto, encoded, ms=round(computed.seconds * 1000),
-                worker=self._state.worker, device=device, pace=speed,
-                device_ms=round(share.seconds * 1000) if device is Device.GPU else 0, joules=share.joules, lo=lo,
+                facts.job_id,
+                grant.token,
+                computed.upto,
+                encoded,
+                ms=round(computed.seconds * 1000),
+                worker=self._state.worker,
+                device=device,
+                pace=speed,
+                device_ms=round(share.seconds * 1000) if device is Device.GPU else 0,
+                joules=share.joules,
+                lo=lo,
             )
-        )  # fmt: skip
+        )
 
     def _go_on_after(self, committed: Committed | None, lane: Lane, slot: Slot) -> None:
         if committed is None or not committed.merged:

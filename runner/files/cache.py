@@ -64,8 +64,9 @@ class FileCache:
             if wanted and (needed := self._bytes(shas)) > self._capacity:
                 log.warning(
                     "the files of one job have %d bytes, and CACHE_BYTES is %d: other jobs' files are fetched again",
-                    needed, self._capacity,
-                )  # fmt: skip
+                    needed,
+                    self._capacity,
+                )
 
     def _bytes(self, shas: Sequence[str]) -> int:
         with self._lock:

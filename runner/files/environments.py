@@ -52,9 +52,16 @@ class Environments:
         self._users: Counter[Path] = Counter()
 
     def take(
-        self, requirements: Path, tenant: str, *, home: Path, environment: dict[str, str], uid: int | None, run: Runs,
+        self,
+        requirements: Path,
+        tenant: str,
+        *,
+        home: Path,
+        environment: dict[str, str],
+        uid: int | None,
+        run: Runs,
         stopped: Callable[[], bool],
-    ) -> Path:  # fmt: skip
+    ) -> Path:
         """Return the folder of an environment with these packages, which stays until it is given back.
 
         Raises NotBuilt, Stopped, OSError. Tenants never share one: what runs in it may change it where slots have no
@@ -147,10 +154,13 @@ class Environments:
         ):
             ended = run(
                 Order(
-                    argv=argv, folder=like.folder, environment=like.environment, uid=like.uid,
+                    argv=argv,
+                    folder=like.folder,
+                    environment=like.environment,
+                    uid=like.uid,
                     timeout_seconds=BUILD_SECONDS,
                 )
-            )  # fmt: skip
+            )
             if ended is None:
                 clear(place)
                 raise Stopped

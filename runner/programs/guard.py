@@ -172,10 +172,13 @@ class Watch:
         """Describe the end. Call it once nothing is left."""
         code = os.waitstatus_to_exitcode(self._status or 0)
         return Ended(
-            code=code if code >= 0 else 128 - code, reason=self._reason, left_behind=self._left_behind,
-            seconds=time.monotonic() - self._started, cpu_seconds=self._cpu_seconds,
+            code=code if code >= 0 else 128 - code,
+            reason=self._reason,
+            left_behind=self._left_behind,
+            seconds=time.monotonic() - self._started,
+            cpu_seconds=self._cpu_seconds,
             max_rss_bytes=self._max_rss_bytes,
-        )  # fmt: skip
+        )
 
 
 class Guard:
@@ -261,9 +264,12 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
     found = _found(order)
     # Without code of ours between fork and exec, the fork copies no memory: 1 ms less.
     return subprocess.Popen(
-        [_SETPRIV, "--pdeathsig", "KILL", "--", found, *order.argv[1:]], cwd=order.folder, env=order.environment,
-        start_new_session=True, **pipes,
-    )  # fmt: skip
+        [_SETPRIV, "--pdeathsig", "KILL", "--", found, *order.argv[1:]],
+        cwd=order.folder,
+        env=order.environment,
+        start_new_session=True,
+        **pipes,
+    )
 
 
 def _forked(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -281,11 +287,16 @@ def _forked(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))
 
     return subprocess.Popen(
-        order.argv, cwd=order.folder, env=order.environment, start_new_session=True, user=order.uid, group=order.uid,
+        order.argv,
+        cwd=order.folder,
+        env=order.environment,
+        start_new_session=True,
+        user=order.uid,
+        group=order.uid,
         extra_groups=None if order.uid is None else [],
         preexec_fn=prepare,  # noqa: PLW1509  # it is unsafe in processes with threads
         **pipes,
-    )  # fmt: skip
+    )
 
 
 def _found(order: Order) -> str:

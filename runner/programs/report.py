@@ -35,9 +35,12 @@ def failure(ended: Ended, tail: str, timeout_seconds: float) -> Failure | None:
         return None
     reason = "not started" if ended.error else ended.reason
     return Failure(
-        error=_words(ended, timeout_seconds), exit=ended.code, reason=reason,
-        seconds=round(ended.seconds, 3), tail=tail,
-    )  # fmt: skip
+        error=_words(ended, timeout_seconds),
+        exit=ended.code,
+        reason=reason,
+        seconds=round(ended.seconds, 3),
+        tail=tail,
+    )
 
 
 def disk_full(ended: Ended, tail: str, workspace: str = "") -> Failure:
@@ -76,10 +79,17 @@ def _status(code: int) -> str:
 def row(failure: Failure, *, unit: int, attempt: int, worker: str, host: str) -> str:
     """Return a failure as it is kept, at most MAX_ROW bytes of JSON: its tail is cut from the front."""
     fields: dict[str, Any] = {
-        "unit": unit, "exit": failure.exit, "reason": failure.reason, "seconds": failure.seconds, "attempt": attempt,
-        "worker": worker, "host": host, "at": round(time.time(), 3), "error": failure.error[:MAX_ERROR],
+        "unit": unit,
+        "exit": failure.exit,
+        "reason": failure.reason,
+        "seconds": failure.seconds,
+        "attempt": attempt,
+        "worker": worker,
+        "host": host,
+        "at": round(time.time(), 3),
+        "error": failure.error[:MAX_ERROR],
         "tail": failure.tail,
-    }  # fmt: skip
+    }
     while len(text := json.dumps(fields, separators=(",", ":"))) > MAX_ROW:
         fields["tail"] = fields["tail"][len(fields["tail"]) // 4 + 1 :]
     return text

@@ -175,9 +175,7 @@ class Shell(threading.Thread):
             if feeding.ident is not None:
                 feeding.join()
 
-    def _run(
-        self, order: Order, plumbing: Plumbing, threads: Sequence[threading.Thread]
-    ) -> tuple[int | None, str]:  # fmt: skip
+    def _run(self, order: Order, plumbing: Plumbing, threads: Sequence[threading.Thread]) -> tuple[int | None, str]:
         """Run the shell until nothing of it lives; its exit code where it ended by itself, and why it ended."""
         with self._lock:
             if self._why:
@@ -301,6 +299,12 @@ def _order(program: Order, about: dict[str, Any]) -> Order:
         more["HISTFILE"] = "/dev/null"
         command = [next((shell for shell in _SHELLS if Path(shell).exists()), _SHELLS[-1])]
     return replace(
-        program, argv=list(command), environment={**program.environment, **more}, timeout_seconds=0.0,
-        stop_signal_seconds=0.0, processes=MOST_PROCESSES, attached=True, terminal=bool(terminal),
-    )  # fmt: skip
+        program,
+        argv=list(command),
+        environment={**program.environment, **more},
+        timeout_seconds=0.0,
+        stop_signal_seconds=0.0,
+        processes=MOST_PROCESSES,
+        attached=True,
+        terminal=bool(terminal),
+    )

@@ -70,10 +70,13 @@ class Slot:
         with theirs, _guards_change:
             # Its environment holds no secret of the runner's.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())], pass_fds=[theirs.fileno()],
-                cwd="/", env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath}, stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", GUARD, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-Z at the runner's terminal would stop it, and not its program
-            )  # fmt: skip
+            )
             _guards.add(self._process.pid)
         self.restarts += 1
 
@@ -83,9 +86,12 @@ class Slot:
         return self._process.pid
 
     def run(
-        self, order: Order, sink: Callable[[int, bytes], None], look: Callable[[], float | None] = lambda: None,
+        self,
+        order: Order,
+        sink: Callable[[int, bytes], None],
+        look: Callable[[], float | None] = lambda: None,
         until: Callable[[], float] = lambda: math.inf,
-    ) -> Ended:  # fmt: skip
+    ) -> Ended:
         """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr.
 
         `look` is asked several times a second; where it answers seconds of grace, the program is stopped. `until` is
@@ -107,9 +113,13 @@ class Slot:
         return self._run(order, Drain([], lambda *_: None), descriptors, look, until)
 
     def _run(
-        self, order: Order, drain: Drain, descriptors: Sequence[int], look: Callable[[], float | None],
+        self,
+        order: Order,
+        drain: Drain,
+        descriptors: Sequence[int],
+        look: Callable[[], float | None],
         until: Callable[[], float],
-    ) -> Ended:  # fmt: skip
+    ) -> Ended:
         try:
             self._send(replace(order, until=_finite(until())), descriptors)
             return self._attend(order, drain, look, until)

@@ -123,9 +123,17 @@ class Links:
         """Connect to a coordinator; False for one to which there is a tunnel."""
         url, headers, trust = self._api.opening(PATH)
         socket = await connect(
-            url, additional_headers=headers, ssl=trust, compression=None, max_size=MAX_MESSAGE, proxy=None,
-            open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=_PONG_SECONDS, close_timeout=1,
-        )  # fmt: skip
+            url,
+            additional_headers=headers,
+            ssl=trust,
+            compression=None,
+            max_size=MAX_MESSAGE,
+            proxy=None,
+            open_timeout=_OPEN_SECONDS,
+            ping_interval=BEAT_SECONDS,
+            ping_timeout=_PONG_SECONDS,
+            close_timeout=1,
+        )
         try:
             name = str(json.loads(await asyncio.wait_for(socket.recv(), _PONG_SECONDS))["coordinator"])
         except (ValueError, KeyError, TypeError) as error:

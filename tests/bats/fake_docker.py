@@ -132,14 +132,21 @@ class Engine:
         for path in (self.where / "secrets" / name for name in secrets):
             secrets[path.name] = path.read_text() if path.is_file() else ""
         healthy = "-" if service in UNCHECKED else self.state["health"].get(service, "healthy")
-        self.containers.append({
-            "id": f"{self.state['made']:012x}{self.state['made']:052x}", "project": self.project,
-            "service": service, "number": number,
-            "folder": str(self.where), "state": "running" if started else "created", "health": healthy,
-            "hash": self.hash(service), "image": self.image(service),
-            "secrets": secrets,
-            "ports": [int(self.setting(*port)) for port in PORTS.get(service, [])],
-        })  # fmt: skip
+        self.containers.append(
+            {
+                "id": f"{self.state['made']:012x}{self.state['made']:052x}",
+                "project": self.project,
+                "service": service,
+                "number": number,
+                "folder": str(self.where),
+                "state": "running" if started else "created",
+                "health": healthy,
+                "hash": self.hash(service),
+                "image": self.image(service),
+                "secrets": secrets,
+                "ports": [int(self.setting(*port)) for port in PORTS.get(service, [])],
+            }
+        )
         if service == "redis":
             self.state["volumes"] = sorted({*self.state["volumes"], "redis-data"})
 
@@ -218,16 +225,23 @@ class Engine:
 
     def shown(self, one: dict[str, Any], wanted: str) -> str:
         labels = {
-            "project": one["project"], "service": one["service"], "container-number": str(one["number"]),
-            "config-hash": one["hash"], "project.working_dir": one["folder"],
-        }  # fmt: skip
+            "project": one["project"],
+            "service": one["service"],
+            "container-number": str(one["number"]),
+            "config-hash": one["hash"],
+            "project.working_dir": one["folder"],
+        }
         text = re.sub(r'\{\{[^{}]* "com\.docker\.compose\.([a-z._-]+)"\}\}', lambda m: labels[m[1]], wanted)
         text = re.sub(r"\{\{if \.State\.Health\}\}.*?\{\{end\}\}", one["health"], text)
         values = {
-            ".Names": f"{one['project']}-{one['service']}-{one['number']}", ".Status": one["state"], ".ID": one["id"],
-            ".State.Status": one["state"], ".Image": one["image"], ".Config.Image": f"threads/{one['service']}:1",
+            ".Names": f"{one['project']}-{one['service']}-{one['number']}",
+            ".Status": one["state"],
+            ".ID": one["id"],
+            ".State.Status": one["state"],
+            ".Image": one["image"],
+            ".Config.Image": f"threads/{one['service']}:1",
             ".Config.User": "999:999",
-        }  # fmt: skip
+        }
         return re.sub(r"\{\{(\.[A-Za-z.]+)\}\}", lambda m: values[m[1]], text)
 
     def inspected(self, one: dict[str, Any], wanted: str) -> str:
@@ -254,9 +268,10 @@ class Engine:
 
     def info(self, words: list[str]) -> str:
         return {
-            "{{.NCPU}}": str(self.state["ncpu"]), "{{.DockerRootDir}}": self.state["root"],
+            "{{.NCPU}}": str(self.state["ncpu"]),
+            "{{.DockerRootDir}}": self.state["root"],
             "{{json .Runtimes}}": json.dumps({name: {} for name in self.state["runtimes"]}),
-        }.get(words[-1], "")  # fmt: skip
+        }.get(words[-1], "")
 
     def execute(self, words: list[str]) -> str:
         words = [word for word in words if word != "-i"]
@@ -321,21 +336,49 @@ class Engine:
             return "\n".join(shown.replace("{{.Name}}", f"{self.project}_{name}") for name in self.state["volumes"])
         if verb == "logs":
             return self.state["logs"]
-        named = {"version": lambda _: self.state["engine"], "info": self.info, "ps": self.ps, "exec": self.execute,
-                 "run": self.run, "compose": self.compose}  # fmt: skip
+        named = {
+            "version": lambda _: self.state["engine"],
+            "info": self.info,
+            "ps": self.ps,
+            "exec": self.execute,
+            "run": self.run,
+            "compose": self.compose,
+        }
         return named[verb](rest) if verb in named else ""
 
 
 def start_state() -> dict[str, Any]:
     return {
-        "engine": "26.1.0", "compose": "2.26.1", "ncpu": 8, "runtimes": ["runc"], "root": "/",
-        "services": list(SERVICES), "hashes": {}, "images": {}, "health": {},
-        "containers": [], "volumes": [], "made": 0, "refuse": [], "swallow": False, "logs": "a line of a log",
-        "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
-        "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
-        "need": 1, "busy": [], "draining": [],
-        "tokens": {}, "before_token": [], "audit": "", "audit_answer": "put back", "loaded_audit": "",
-    }  # fmt: skip
+        "engine": "26.1.0",
+        "compose": "2.26.1",
+        "ncpu": 8,
+        "runtimes": ["runc"],
+        "root": "/",
+        "services": list(SERVICES),
+        "hashes": {},
+        "images": {},
+        "health": {},
+        "containers": [],
+        "volumes": [],
+        "made": 0,
+        "refuse": [],
+        "swallow": False,
+        "logs": "a line of a log",
+        "figures": "p95 of the API 12 ms",
+        "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
+        "dump": "REDIS0011 a dump",
+        "facts": "",
+        "broken_dump": False,
+        "loaded": "",
+        "need": 1,
+        "busy": [],
+        "draining": [],
+        "tokens": {},
+        "before_token": [],
+        "audit": "",
+        "audit_answer": "put back",
+        "loaded_audit": "",
+    }
 
 
 def answer(folder: Path, where: Path, variables: dict[str, str], words: list[str], given: str) -> tuple[int, str, str]:

@@ -54,9 +54,16 @@ DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 FLAGS = [
-    "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-watchdog",
-]  # fmt: skip
+    "--no-sandbox",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-gpu-watchdog",
+]
 #: GL is software here, and a page is put together without it for half the work.
 WITHOUT_GL = "--disable-gpu-compositing"
 

@@ -22,8 +22,16 @@ EXAMPLES = {"collatz": {}, "thread": {}, "command": {"command": ["echo", "unit {
 
 def kind_row(name: str, example: dict[str, Any]) -> dict[str, Any]:
     """Return a row of GET /api/job-types."""
-    return {"type": name, "summary": f"All that {name} does.", "model_version": 1, "schema": {}, "example": example,
-            "devices": ["cpu"], "questions": {}, "binaries": {}}  # fmt: skip
+    return {
+        "type": name,
+        "summary": f"All that {name} does.",
+        "model_version": 1,
+        "schema": {},
+        "example": example,
+        "devices": ["cpu"],
+        "questions": {},
+        "binaries": {},
+    }
 
 
 def moment(seconds: float) -> str:
@@ -37,49 +45,102 @@ def job(name: str, state: str = "running", kind: str = "collatz", age: float = 6
     waits = state in ("queued", "blocked")
     over = state in ("done", "failed", "cancelled")
     return {
-        "job_id": name, "tenant": "default", "type": kind, "title": TITLES.get(kind, kind), "state": state,
-        "priority": "normal", "device": "any", "queue": "any.normal", "parameters": {"start_number": 1}, "notes": [],
-        "created": moment(now - age), "started": None if waits else moment(now - age + 1),
-        "ended": moment(now - 2) if over else None, "seconds": None if waits else age - 1, "progress": 0.42,
-        "done": 4_200_000, "total": 10_000_000, "rate": SPEEDS.get(kind) if runs else None,
-        "eta_seconds": 75.0 if runs else None, "waiting_because": None, "error": None,
-        "usage": {"lane_seconds": 512.0, "leases": 31, "expired_leases": 0, "workers": {}}, **more,
-    }  # fmt: skip
+        "job_id": name,
+        "tenant": "default",
+        "type": kind,
+        "title": TITLES.get(kind, kind),
+        "state": state,
+        "priority": "normal",
+        "device": "any",
+        "queue": "any.normal",
+        "parameters": {"start_number": 1},
+        "notes": [],
+        "created": moment(now - age),
+        "started": None if waits else moment(now - age + 1),
+        "ended": moment(now - 2) if over else None,
+        "seconds": None if waits else age - 1,
+        "progress": 0.42,
+        "done": 4_200_000,
+        "total": 10_000_000,
+        "rate": SPEEDS.get(kind) if runs else None,
+        "eta_seconds": 75.0 if runs else None,
+        "waiting_because": None,
+        "error": None,
+        "usage": {"lane_seconds": 512.0, "leases": 31, "expired_leases": 0, "workers": {}},
+        **more,
+    }
 
 
 def worker(name: str, state: str = "busy", device: str = "cpu", **more: Any) -> dict[str, Any]:
     """Return a row of a worker with four lanes, as the snapshot has it."""
     live = state not in ("lost", "stopped")
     return {
-        "id": name, "device": device, "state": state, "live": live, "lanes": 4,
-        "busy_lanes": 4 if state == "busy" else 0, "job": None, "host": "host-1", "network": "0",
-        "draining": state in ("draining", "drained"), "seen_seconds_ago": 0.4 if live else 75.0, "cpu_ratio": 0.35,
-        "rates": {}, "memory_used_bytes": 9 << 30, "memory_total_bytes": 64 << 30, "gpus": [], **more,
-    }  # fmt: skip
+        "id": name,
+        "device": device,
+        "state": state,
+        "live": live,
+        "lanes": 4,
+        "busy_lanes": 4 if state == "busy" else 0,
+        "job": None,
+        "host": "host-1",
+        "network": "0",
+        "draining": state in ("draining", "drained"),
+        "seen_seconds_ago": 0.4 if live else 75.0,
+        "cpu_ratio": 0.35,
+        "rates": {},
+        "memory_used_bytes": 9 << 30,
+        "memory_total_bytes": 64 << 30,
+        "gpus": [],
+        **more,
+    }
 
 
 def host(name: str, workers: list[str], **more: Any) -> dict[str, Any]:
     """Return a row of GET /api/hosts."""
     return {
-        "host": name, "live": True, "workers": workers, "lanes": 8, "busy_lanes": 4, "draining": False,
-        "seen_seconds_ago": 0.4, "cpus": 8, "cpu_ratio": 0.5, "load1": 3.9, "memory_used_bytes": 9 << 30,
-        "memory_total_bytes": 64 << 30, "network_receive_bytes_per_second": 1.5e6,
-        "network_transmit_bytes_per_second": 2e4, "gpus": [], "devices": [], "labels": ["ssd", "trusted"],
-        "given_labels": [], "cards": [],
+        "host": name,
+        "live": True,
+        "workers": workers,
+        "lanes": 8,
+        "busy_lanes": 4,
+        "draining": False,
+        "seen_seconds_ago": 0.4,
+        "cpus": 8,
+        "cpu_ratio": 0.5,
+        "load1": 3.9,
+        "memory_used_bytes": 9 << 30,
+        "memory_total_bytes": 64 << 30,
+        "network_receive_bytes_per_second": 1.5e6,
+        "network_transmit_bytes_per_second": 2e4,
+        "gpus": [],
+        "devices": [],
+        "labels": ["ssd", "trusted"],
+        "given_labels": [],
+        "cards": [],
         "disks": [{"disk": "8:1", "places": ["data", "temporary"], "free_bytes": 80 << 30, "total_bytes": 500 << 30}],
-        "versions": {"threads_cluster": ["0.17.0"], "python": ["3.11.9"]}, "clock_offset_seconds": 0.012, "score": 48.8,
+        "versions": {"threads_cluster": ["0.17.0"], "python": ["3.11.9"]},
+        "clock_offset_seconds": 0.012,
+        "score": 48.8,
         **more,
-    }  # fmt: skip
+    }
 
 
 def span(lane: int, name: str | None, start: float, end: float | None = None, **more: Any) -> dict[str, Any]:
     """Return a span of work from `start` to `end` seconds ago, or to now; of several small jobs for no name."""
     now = time.time()
     return {
-        "lane": lane, "job_id": name, "type": "collatz", "jobs": 1 if name else 9, "start": now - start,
-        "end": now if end is None else now - end, "busy_seconds": 1.0, "units": 1000, "leases": 3, "open": end is None,
+        "lane": lane,
+        "job_id": name,
+        "type": "collatz",
+        "jobs": 1 if name else 9,
+        "start": now - start,
+        "end": now if end is None else now - end,
+        "busy_seconds": 1.0,
+        "units": 1000,
+        "leases": 3,
+        "open": end is None,
         **more,
-    }  # fmt: skip
+    }
 
 
 class Fleet(Programs):
@@ -125,20 +186,30 @@ class Fleet(Programs):
         states = [row["state"] for row in self.jobs.values()]
         counts = {state: states.count(state) for state in ("queued", "running", "done", "failed", "cancelled")}
         return {
-            "version": "0.17.0", "cluster_size": len(self.workers), "desired_workers": {"cpu": 2},
+            "version": "0.17.0",
+            "cluster_size": len(self.workers),
+            "desired_workers": {"cpu": 2},
             "lanes": sum(row["lanes"] for row in live),
             "workers": {"live": len(live), "ready": len(live), "cpu": {}, "gpu": {}, "runner": {}},
-            "jobs": counts, "queues": {}, "oldest_wait_seconds": 0.0,
+            "jobs": counts,
+            "queues": {},
+            "oldest_wait_seconds": 0.0,
             "units_per_second": {row["type"]: row["rate"] for row in self.jobs.values() if row["rate"]},
-        }  # fmt: skip
+        }
 
     def snapshot(self) -> dict[str, Any]:
         self._begins = len(self._frames)
         return {
-            "jobs": [*self.jobs.values()], "cursor": None, "stream": "1-0", "time": time.time(),
-            "status": self.status(), "queues": self.queues, "workers": [*self.workers.values()],
-            "gpus": [], "alerts": [],
-        }  # fmt: skip
+            "jobs": [*self.jobs.values()],
+            "cursor": None,
+            "stream": "1-0",
+            "time": time.time(),
+            "status": self.status(),
+            "queues": self.queues,
+            "workers": [*self.workers.values()],
+            "gpus": [],
+            "alerts": [],
+        }
 
     def stream(self) -> dict[str, Any]:
         now = time.time()
@@ -148,18 +219,27 @@ class Fleet(Programs):
             if lane["worker"] in self.silent:
                 lane["silent_since"] = self.silent[lane["worker"]]
         spans = [each | ({"end": now} if each["open"] else {}) for each in self.spans]
-        return {"from": now - 600, "to": now, "complete_since": now - 3600, "resolution_seconds": 0,
-                "lanes": lanes if spans else [], "spans": spans}  # fmt: skip
+        return {
+            "from": now - 600,
+            "to": now,
+            "complete_since": now - 3600,
+            "resolution_seconds": 0,
+            "lanes": lanes if spans else [],
+            "spans": spans,
+        }
 
     def history(self) -> dict[str, Any]:
         now = int(time.time())
         points = max([len(values) for values in self.series.values()], default=1)
         step = max(1, 600 // points)
         return {
-            "from": now - 600, "to": now, "step_seconds": step, "names": [*self.series],
+            "from": now - 600,
+            "to": now,
+            "step_seconds": step,
+            "names": [*self.series],
             "times": [now - 600 + step * place for place in range(points)],
             "series": {name: {"min": each, "mean": each, "max": each} for name, each in self.series.items()},
-        }  # fmt: skip
+        }
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         if path == "/api/job-types":
@@ -179,8 +259,15 @@ class Fleet(Programs):
             if rest == ["events"]:
                 return self.state_of(name), {"Content-Type": "text/event-stream"}
             if rest:
-                return {"job_id": name, "result": {}, "parents": [], "children": [], "children_count": 0,
-                        "skipped": [], "skipped_count": 0}, {}  # fmt: skip
+                return {
+                    "job_id": name,
+                    "result": {},
+                    "parents": [],
+                    "children": [],
+                    "children_count": 0,
+                    "skipped": [],
+                    "skipped_count": 0,
+                }, {}
             return self.jobs[name], {}
         return super().answer(path, query)
 
@@ -206,14 +293,28 @@ def busy() -> Fleet:
     jobs = [
         job("5c7b3fb0a1d24e6f", age=240, progress=0.62),
         job("81d2c3b4a5968778", kind="thread", age=90),
-        job("0aa1b2c3d4e5f607", age=200, rate=None, eta_seconds=None,
-            waiting_because="3 jobs are before it in the queue any.normal"),
-        job("77e6d5c4b3a29180", "queued", age=30,
-            waiting_because="every worker is busy; it is next in the queue any.normal"),
+        job(
+            "0aa1b2c3d4e5f607",
+            age=200,
+            rate=None,
+            eta_seconds=None,
+            waiting_because="3 jobs are before it in the queue any.normal",
+        ),
+        job(
+            "77e6d5c4b3a29180",
+            "queued",
+            age=30,
+            waiting_because="every worker is busy; it is next in the queue any.normal",
+        ),
         job("1f2e3d4c5b6a7988", "done", age=500, progress=1.0),
-        job("99aabbccddeeff00", "failed", "thread", age=400,
-            error="parameters.cores: is 1 to 1024; got 4096; the unit 17 of 2,000 raised it again after 4 attempts"),
-    ]  # fmt: skip
+        job(
+            "99aabbccddeeff00",
+            "failed",
+            "thread",
+            age=400,
+            error="parameters.cores: is 1 to 1024; got 4096; the unit 17 of 2,000 raised it again after 4 attempts",
+        ),
+    ]
     workers = [
         worker("cpu-1", job="5c7b3fb0a1d24e6f"),
         worker("cpu-2", job="81d2c3b4a5968778", busy_lanes=3),
@@ -236,7 +337,9 @@ def busy() -> Fleet:
     wave = [0.3 + 0.7 * abs((place % 20) - 10) / 10 for place in range(60)]
     fleet.series = {
         **{f"units.{kind}": [speed * each for each in wave] for kind, speed in SPEEDS.items()},
-        "jobs.running": [round(3 * each) for each in wave], "jobs.queued": [round(4 * each) for each in wave],
-        "lanes.busy": [round(8 * each) for each in wave], "lanes.total": [12.0] * 60,
-    }  # fmt: skip
+        "jobs.running": [round(3 * each) for each in wave],
+        "jobs.queued": [round(4 * each) for each in wave],
+        "lanes.busy": [round(8 * each) for each in wave],
+        "lanes.total": [12.0] * 60,
+    }
     return fleet

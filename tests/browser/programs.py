@@ -51,27 +51,44 @@ class Programs:
         ends = all(state in ("done", "dead") for state in self.states)
         state = ("failed" if "dead" in self.states else "done") if ends else "running"
         return {
-            "job_id": JOB, "tenant": "default", "type": "command", "state": state, "priority": "normal",
-            "device": "runner", "queue": "runner.normal", "notes": [], "waiting_because": None,
+            "job_id": JOB,
+            "tenant": "default",
+            "type": "command",
+            "state": state,
+            "priority": "normal",
+            "device": "runner",
+            "queue": "runner.normal",
+            "notes": [],
+            "waiting_because": None,
             "parameters": {"command": ["./simulate", "--seed", "{unit}"], "count": total, "env": {}, "retries": None},
-            "created": "2026-11-22T10:00:00.000Z", "started": "2026-11-22T10:00:01.000Z",
-            "ended": "2026-11-22T10:03:00.000Z" if ends else None, "seconds": 179.0, "progress": done / total,
-            "done": done, "total": total, "rate": None if ends else 12.5, "eta_seconds": None if ends else 40.0,
+            "created": "2026-11-22T10:00:00.000Z",
+            "started": "2026-11-22T10:00:01.000Z",
+            "ended": "2026-11-22T10:03:00.000Z" if ends else None,
+            "seconds": 179.0,
+            "progress": done / total,
+            "done": done,
+            "total": total,
+            "rate": None if ends else 12.5,
+            "eta_seconds": None if ends else 40.0,
             "error": f"{self.states.count('dead')} of {total} units failed" if state == "failed" else None,
             "usage": {"lane_seconds": 512.0, "leases": 31, "expired_leases": 0, "workers": {}},
-        }  # fmt: skip
+        }
 
     def unit(self, unit: int) -> dict[str, Any]:
         state = self.states[unit]
         ran, dead = state in ("done", "dead"), state == "dead"
         return {
-            "unit": unit, "state": state, "exit": (137 if dead else 0) if ran else None,
-            "reason": "timeout" if dead else None, "seconds": 1.25 + unit % 7 if ran else None,
-            "attempts": (4 if dead else 1) if ran else None, "worker": "runner-1" if state != "waiting" else None,
+            "unit": unit,
+            "state": state,
+            "exit": (137 if dead else 0) if ran else None,
+            "reason": "timeout" if dead else None,
+            "seconds": 1.25 + unit % 7 if ran else None,
+            "attempts": (4 if dead else 1) if ran else None,
+            "worker": "runner-1" if state != "waiting" else None,
             "value": {"loss": unit / 100} if state == "done" else None,
             "error": "ran for 60 s, its timeout; SIGKILL after 10 s of grace" if dead else None,
             "artifact": "a" * 64 if ran and self.outputs else None,
-        }  # fmt: skip
+        }
 
     def units(self, start: int, limit: int, state: str) -> dict[str, Any]:
         numbers = [number for number in range(start, len(self.states)) if state in ("", self.states[number])][:limit]
@@ -89,16 +106,29 @@ class Programs:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "jobs": [self.job()], "cursor": None, "stream": "1-0", "time": time.time(), "status": self.status(),
-            "queues": [], "workers": [runner()], "gpus": [], "alerts": [],
-        }  # fmt: skip
+            "jobs": [self.job()],
+            "cursor": None,
+            "stream": "1-0",
+            "time": time.time(),
+            "status": self.status(),
+            "queues": [],
+            "workers": [runner()],
+            "gpus": [],
+            "alerts": [],
+        }
 
     def status(self) -> dict[str, Any]:
         return {
-            "version": "0.16.0", "cluster_size": None, "desired_workers": {"cpu": 1}, "lanes": 8,
-            "workers": {"live": 1, "ready": 1, "cpu": {}, "gpu": {}}, "jobs": {"running": 1}, "queues": {},
-            "oldest_wait_seconds": 0.0, "units_per_second": {"command": 12.5},
-        }  # fmt: skip
+            "version": "0.16.0",
+            "cluster_size": None,
+            "desired_workers": {"cpu": 1},
+            "lanes": 8,
+            "workers": {"live": 1, "ready": 1, "cpu": {}, "gpu": {}},
+            "jobs": {"running": 1},
+            "queues": {},
+            "oldest_wait_seconds": 0.0,
+            "units_per_second": {"command": 12.5},
+        }
 
     def manifest(self) -> bytes:
         rows = [["f", path, len(data), hashlib.sha256(data).hexdigest()] for path, data in sorted(self.outputs.items())]
@@ -136,36 +166,84 @@ class Programs:
             return self.units(int(query["from"]), int(query["limit"]), query.get("state", "")), {}
         if path.startswith("/api/files/"):
             return {hashlib.sha256(data).hexdigest(): data for data in self.outputs.values()}[path[11:]], {}
-        kind = {"type": "command", "summary": "Any program, with its files.", "model_version": 1,
-                "schema": self.schema, "example": {"command": ["echo", "unit {unit}"], "count": 3},
-                "questions": {}, "binaries": {}}  # fmt: skip
+        kind = {
+            "type": "command",
+            "summary": "Any program, with its files.",
+            "model_version": 1,
+            "schema": self.schema,
+            "example": {"command": ["echo", "unit {unit}"], "count": 3},
+            "questions": {},
+            "binaries": {},
+        }
         result = {"units": len(self.states), "seconds": {"sum": 12.5, "median": 1.25}, "attempts": len(self.states)}
         return {
-            f"/api/jobs/{JOB}/result": lambda: {"job_id": JOB, "type": "command", "partial": False, "units": 1,
-                                                "total": 1, "result": result},
-            "/api/jobs": lambda: {"jobs": [self.job()], "cursor": None}, "/api/snapshot": self.snapshot,
+            f"/api/jobs/{JOB}/result": lambda: {
+                "job_id": JOB,
+                "type": "command",
+                "partial": False,
+                "units": 1,
+                "total": 1,
+                "result": result,
+            },
+            "/api/jobs": lambda: {"jobs": [self.job()], "cursor": None},
+            "/api/snapshot": self.snapshot,
             "/api/workflows": lambda: {"workflows": [], "cursor": None},
-            "/api/status": self.status, f"/api/jobs/{JOB}": self.job,
-            f"/api/jobs/{JOB}/unit-states": self.runs, f"/api/artifacts/{'a' * 64}/manifest": self.manifest,
-            "/api/artifacts": lambda: {"artifacts": self.artifacts}, "/api/job-types": lambda: {"kinds": [kind]},
-            "/api/session": lambda: {"tenant": "default", "token_id": None, "token_name": None, "scopes": ["admin"],
-                                     "by_cookie": False, "token_needed": False},
-            "/api/stream": lambda: {"from": 0, "to": 600, "lanes": [], "spans": [], "resolution_seconds": 0,
-                                    "complete_since": 0},
-        }[path](), {}  # fmt: skip
+            "/api/status": self.status,
+            f"/api/jobs/{JOB}": self.job,
+            f"/api/jobs/{JOB}/unit-states": self.runs,
+            f"/api/artifacts/{'a' * 64}/manifest": self.manifest,
+            "/api/artifacts": lambda: {"artifacts": self.artifacts},
+            "/api/job-types": lambda: {"kinds": [kind]},
+            "/api/session": lambda: {
+                "tenant": "default",
+                "token_id": None,
+                "token_name": None,
+                "scopes": ["admin"],
+                "by_cookie": False,
+                "token_needed": False,
+            },
+            "/api/stream": lambda: {
+                "from": 0,
+                "to": 600,
+                "lanes": [],
+                "spans": [],
+                "resolution_seconds": 0,
+                "complete_since": 0,
+            },
+        }[path](), {}
 
 
 def runner() -> dict[str, Any]:
     gpu = {"name": "NVIDIA H200", "memory_mib": 143_771, "compute_capability": "9.0"}
     return {
-        "id": "runner-1", "device": "runner", "state": "busy", "live": True, "lanes": 8, "busy_lanes": 3, "job": JOB,
-        "host": "host-1", "network": "0", "draining": False, "seen_seconds_ago": 0.4, "cpu_ratio": 0.35,
-        "rates": {"command": 1.5}, "memory_used_bytes": 9 << 30, "memory_total_bytes": 64 << 30, "gpus": [],
-        "offer": {"cpus": 8, "memory_mib": 65_536, "gpus": [gpu, gpu], "host": "host-1", "labels": ["ssd", "zone-a"],
-                  "tenant": ""},
-        "isolation": "uid", "running": [[JOB, 4], [JOB, 5], [JOB, 9]],
+        "id": "runner-1",
+        "device": "runner",
+        "state": "busy",
+        "live": True,
+        "lanes": 8,
+        "busy_lanes": 3,
+        "job": JOB,
+        "host": "host-1",
+        "network": "0",
+        "draining": False,
+        "seen_seconds_ago": 0.4,
+        "cpu_ratio": 0.35,
+        "rates": {"command": 1.5},
+        "memory_used_bytes": 9 << 30,
+        "memory_total_bytes": 64 << 30,
+        "gpus": [],
+        "offer": {
+            "cpus": 8,
+            "memory_mib": 65_536,
+            "gpus": [gpu, gpu],
+            "host": "host-1",
+            "labels": ["ssd", "zone-a"],
+            "tenant": "",
+        },
+        "isolation": "uid",
+        "running": [[JOB, 4], [JOB, 5], [JOB, 9]],
         "cordoned": "5 programs of 3 jobs failed at once; look at its disk",
-    }  # fmt: skip
+    }
 
 
 class Server(ThreadingHTTPServer):
@@ -263,8 +341,13 @@ class Handler(BaseHTTPRequestHandler):
         sent = offset = 0
         while self.server.programs.states[unit] == "running":
             for stream, data in self.server.programs.live.get(unit, [])[sent:]:
-                said = {"unit": unit, "attempt": 1, "offset": offset, "stream": stream,
-                        "data": base64.b64encode(data).decode()}  # fmt: skip
+                said = {
+                    "unit": unit,
+                    "attempt": 1,
+                    "offset": offset,
+                    "stream": stream,
+                    "data": base64.b64encode(data).decode(),
+                }
                 sent, offset = sent + 1, offset + len(data)
                 yield f"event: output\ndata: {json.dumps(said)}\n\n"
             with self.server.programs.changed:

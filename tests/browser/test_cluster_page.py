@@ -341,10 +341,15 @@ def gpus(pages: Live) -> Iterator[None]:
         while not ended.wait(0.5):
             for number, used in enumerate((0.93, 0.0)):
                 gpu = {
-                    "uuid": f"GPU-{number}", "index": number, "name": "Test GPU", "utilization_ratio": used,
-                    "memory_used_bytes": (3 + 40 * number) << 30, "memory_total_bytes": 80 << 30,
-                    "temperature_celsius": 61.0 - 20 * number, "power_watts": 540.0 if used else 71.0,
-                }  # fmt: skip
+                    "uuid": f"GPU-{number}",
+                    "index": number,
+                    "name": "Test GPU",
+                    "utilization_ratio": used,
+                    "memory_used_bytes": (3 + 40 * number) << 30,
+                    "memory_total_bytes": 80 << 30,
+                    "temperature_celsius": 61.0 - 20 * number,
+                    "power_watts": 540.0 if used else 71.0,
+                }
                 facts: dict[str, Any] = {
                     "device": "gpu",
                     "state": "busy",

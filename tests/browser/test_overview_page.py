@@ -175,9 +175,16 @@ def test_hosts_say_what_differs_and_what_nobody_knows(open_address: Open, stack:
     fleet.hosts = [
         host("desk", ["cpu-1", "cpu-2"]),
         host(bold, ["cpu-3"], clock_offset_seconds=3600.0, versions={"threads_cluster": ["0.16.0"]}, labels=[]),
-        host("cellar", ["cpu-4"], live=False, clock_offset_seconds=None, versions={},
-             network_receive_bytes_per_second=None, **nothing),
-    ]  # fmt: skip
+        host(
+            "cellar",
+            ["cpu-4"],
+            live=False,
+            clock_offset_seconds=None,
+            versions={},
+            network_receive_bytes_per_second=None,
+            **nothing,
+        ),
+    ]
     page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=hosts")
     rows = page.get_by_role("region", name="Hosts").locator("tbody tr")
     expect(rows).to_have_count(3)
@@ -241,9 +248,21 @@ class Crashing(Fleet):
     """A service whose only replica has died, and begins again in ten minutes."""
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
-        row = {"name": "chat", "state": "crashing", "engine": "http", "model": "", "replicas": 1, "ready": 0,
-               "requests": 0, "failures": 1, "last_failure": "exit code 1", "next_start": self.next_start,
-               "running": [], "last_dead_job_id": None, "last_minute": LAST_MINUTE}  # fmt: skip
+        row = {
+            "name": "chat",
+            "state": "crashing",
+            "engine": "http",
+            "model": "",
+            "replicas": 1,
+            "ready": 0,
+            "requests": 0,
+            "failures": 1,
+            "last_failure": "exit code 1",
+            "next_start": self.next_start,
+            "running": [],
+            "last_dead_job_id": None,
+            "last_minute": LAST_MINUTE,
+        }
         answers = {"/api/services": {"services": [row]}, "/api/services/chat": row}
         return (answers[path], {}) if path in answers else super().answer(path, query)
 
@@ -375,10 +394,19 @@ def test_one_of_each_is_written_in_the_singular(open_address: Open, stack: ExitS
 
 
 ALERT = {
-    "type": "alert", "id": "no-worker gpu.normal", "rule": "no-worker", "subject": "gpu.normal", "severity": "critical",
-    "state": "firing", "since": moment(0), "until": None, "value": 1, "threshold": 0, "unit": "jobs",
+    "type": "alert",
+    "id": "no-worker gpu.normal",
+    "rule": "no-worker",
+    "subject": "gpu.normal",
+    "severity": "critical",
+    "state": "firing",
+    "since": moment(0),
+    "until": None,
+    "value": 1,
+    "threshold": 0,
+    "unit": "jobs",
     "text": "1 job waits",
-}  # fmt: skip
+}
 UNIT: dict[str, Any] = {"done": 1, "total": 1, "progress": 1.0}
 
 

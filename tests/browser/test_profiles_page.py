@@ -14,9 +14,15 @@ from tests.browser.conftest import DIST, PHONE, Open, shot, violations
 from tests.browser.programs import Programs, served
 
 HEAD = {
-    "profile": 1, "id": "a" * 16, "host": "attic", "hz": 10, "cores": 4, "devices": ["host:attic"],
-    "wall": 1795312800.0, "offset": 0,
-}  # fmt: skip
+    "profile": 1,
+    "id": "a" * 16,
+    "host": "attic",
+    "hz": 10,
+    "cores": 4,
+    "devices": ["host:attic"],
+    "wall": 1795312800.0,
+    "offset": 0,
+}
 
 
 def recorded(**head: Any) -> bytes:
@@ -57,15 +63,36 @@ class Profiling(Programs):
 
 def row(name: str, hz: int, seconds: int) -> dict[str, Any]:
     recording = {
-        "name": "attic-cpu-1.1", "worker": "attic-cpu-1", "host": "attic", "devices": ["host:attic"],
-        "state": "recording", "samples": 601, "missed": 2, "seconds": 60.0, "bytes": 20_480, "cpu_seconds": 0.3,
+        "name": "attic-cpu-1.1",
+        "worker": "attic-cpu-1",
+        "host": "attic",
+        "devices": ["host:attic"],
+        "state": "recording",
+        "samples": 601,
+        "missed": 2,
+        "seconds": 60.0,
+        "bytes": 20_480,
+        "cpu_seconds": 0.3,
         "ended": None,
-    }  # fmt: skip
+    }
     return {
-        "name": name, "id": "0" * 16, "tenant": "default", "state": "recording", "hz": hz, "hosts": [], "job_id": None,
-        "created": "2026-11-23T10:00:00.000Z", "ends": "2026-11-23T11:00:00.000Z", "ended": None, "artifact_id": None,
-        "trouble": None, "samples": 601, "missed": 2, "bytes": 20_480, "recordings": [recording],
-    }  # fmt: skip
+        "name": name,
+        "id": "0" * 16,
+        "tenant": "default",
+        "state": "recording",
+        "hz": hz,
+        "hosts": [],
+        "job_id": None,
+        "created": "2026-11-23T10:00:00.000Z",
+        "ends": "2026-11-23T11:00:00.000Z",
+        "ended": None,
+        "artifact_id": None,
+        "trouble": None,
+        "samples": 601,
+        "missed": 2,
+        "bytes": 20_480,
+        "recordings": [recording],
+    }
 
 
 @pytest.fixture

@@ -16,9 +16,15 @@ from tests.browser.programs import JOB, Programs, served
 
 ADDRESS = f"/kinds.html#kind=command&job={JOB}"
 ARTIFACT = {
-    "artifact_id": "4f0c7be1a1a3" + "0" * 52, "tenant": "default", "names": ["simulate"], "files": 3000,
-    "bytes": 13_489_500, "manifest_bytes": 268_000, "created": "2026-11-22T09:00:00.000Z", "held_by": [],
-}  # fmt: skip
+    "artifact_id": "4f0c7be1a1a3" + "0" * 52,
+    "tenant": "default",
+    "names": ["simulate"],
+    "files": 3000,
+    "bytes": 13_489_500,
+    "manifest_bytes": 268_000,
+    "created": "2026-11-22T09:00:00.000Z",
+    "held_by": [],
+}
 
 Serve = Callable[[int], tuple[Programs, str]]
 
@@ -109,9 +115,12 @@ def test_the_form_of_a_program_and_its_log_while_it_runs(open_address: Open, ser
     sent = programs.submitted[-1]
     assert sent["type"] == "command" and "device" not in sent
     assert json.loads(json.dumps(sent["parameters"])) == {
-        "command": ["./simulate", "--seed", "{item}"], "items": [1, "b c", {"x": 2}], "env": {"A": "1", "B": "x=y"},
-        "files": ARTIFACT["artifact_id"], "requirements": {"gpus": 2},
-    }  # fmt: skip
+        "command": ["./simulate", "--seed", "{item}"],
+        "items": [1, "b c", {"x": 2}],
+        "env": {"A": "1", "B": "x=y"},
+        "files": ARTIFACT["artifact_id"],
+        "requirements": {"gpus": 2},
+    }
     page.get_by_role("link", name="Open in Kinds").click()
     page.get_by_role("button", name="Log of unit 0").click()
     expect(page.get_by_role("log")).to_contain_text("slow disk")

@@ -30,8 +30,13 @@ from tests.integration.live import Live, until
 DESK = {"width": 1440, "height": 900}
 #: A small program whose replicas differ by much; 12 threads and 4 steals in its replica 0 are checked against the API.
 PROGRAM = {
-    "thread_count": 40, "max_depth": 5, "replicas": 300, "cores": 8, "seed": 1, "scheduler": "work_stealing",
-}  # fmt: skip
+    "thread_count": 40,
+    "max_depth": 5,
+    "replicas": 300,
+    "cores": 8,
+    "seed": 1,
+    "scheduler": "work_stealing",
+}
 
 
 @pytest.fixture(scope="module")
@@ -321,10 +326,19 @@ def test_quantiles_and_neighbours(desk: Page, pages: Live, job: str) -> None:
 
 def test_a_deadlock_is_shown(open_page: Open, pages: Live) -> None:
     spawn = {"distribution": "binomial", "children": 3, "probability": 0.5}
-    held = pages.submit("thread", {
-        "scheduler": "fifo", "join": "block", "cores": 12, "thread_count": 8, "max_depth": 3, "spawn": spawn,
-        "replicas": 200, "seed": 1,
-    })  # fmt: skip
+    held = pages.submit(
+        "thread",
+        {
+            "scheduler": "fifo",
+            "join": "block",
+            "cores": 12,
+            "thread_count": 8,
+            "max_depth": 3,
+            "spawn": spawn,
+            "replicas": 200,
+            "seed": 1,
+        },
+    )
     result = pages.result(held)["cells"][0]
     page = open_page(f"/#job={held}", viewport=DESK)
     loaded(page, 0)

@@ -13,9 +13,19 @@ WORKFLOW = "6a1f04c2b7d94e10"
 def action(name: str, *dependencies: str, kind: str = "command", **more: Any) -> dict[str, Any]:
     """Return a row of an action that waits, as GET /api/workflows/ID has it."""
     return {
-        "action_id": name, "action_type": kind, "state": "waiting", "dependencies": list(dependencies), "after_any": [],
-        "job_id": None, "error": None, "started": None, "ended": None, "progress": None, "items": None, **more,
-    }  # fmt: skip
+        "action_id": name,
+        "action_type": kind,
+        "state": "waiting",
+        "dependencies": list(dependencies),
+        "after_any": [],
+        "job_id": None,
+        "error": None,
+        "started": None,
+        "ended": None,
+        "progress": None,
+        "items": None,
+        **more,
+    }
 
 
 def release() -> list[dict[str, Any]]:
@@ -49,12 +59,27 @@ NIGHTLY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 
 def schedule(name: str, **more: Any) -> dict[str, Any]:
     """Return a row of a schedule, as GET /api/schedules has it."""
     return {
-        "name": name, "id": "4f0c7be1", "tenant": "default", "type": "collatz", "every_seconds": None,
-        "cron": "0 3 * * *", "timezone": "Europe/Berlin", "overlap": False, "catch_up": "last", "state": "active",
-        "created": "2026-11-01T00:00:00Z", "next_run": "2036-11-23T02:00:00Z", "last_run": "2026-11-22T02:00:00Z",
-        "last_job_id": "s-4f0c7be1-1795312800", "last_outcome": "submitted", "submitted": 21, "skipped": 0,
-        "missed": 1, "failed": 0, **more,
-    }  # fmt: skip
+        "name": name,
+        "id": "4f0c7be1",
+        "tenant": "default",
+        "type": "collatz",
+        "every_seconds": None,
+        "cron": "0 3 * * *",
+        "timezone": "Europe/Berlin",
+        "overlap": False,
+        "catch_up": "last",
+        "state": "active",
+        "created": "2026-11-01T00:00:00Z",
+        "next_run": "2036-11-23T02:00:00Z",
+        "last_run": "2026-11-22T02:00:00Z",
+        "last_job_id": "s-4f0c7be1-1795312800",
+        "last_outcome": "submitted",
+        "submitted": 21,
+        "skipped": 0,
+        "missed": 1,
+        "failed": 0,
+        **more,
+    }
 
 
 class Workflows(Programs):
@@ -89,11 +114,19 @@ class Workflows(Programs):
 
     def row(self) -> dict[str, Any]:
         return {
-            "workflow_id": WORKFLOW, "name": "nightly release", "state": self.state, "tenant": "default",
-            "description": "Train, compare, publish.", "waiting_because": None, "error": None, "attempt": 1,
-            "created": "2026-11-22T09:59:58.000Z", "ended": self.ended, "total": len(self.actions),
+            "workflow_id": WORKFLOW,
+            "name": "nightly release",
+            "state": self.state,
+            "tenant": "default",
+            "description": "Train, compare, publish.",
+            "waiting_because": None,
+            "error": None,
+            "attempt": 1,
+            "created": "2026-11-22T09:59:58.000Z",
+            "ended": self.ended,
+            "total": len(self.actions),
             "counts": Counter(each["state"] for each in self.actions.values()),
-        }  # fmt: skip
+        }
 
     def event(self) -> dict[str, Any]:
         return {"type": "workflow", "workflow": WORKFLOW, "state": self.state, "tenant": "default"}
@@ -126,8 +159,15 @@ class Workflows(Programs):
         if path == "/api/workflows/validate":
             wrong = [{"line": 4, "column": 5, "action": "train", "field": "dependencies", "detail": "no action fetch"}]
             valid = "fetch]" not in body
-            return 200, {"valid": valid, "name": "two", "actions": 2, "edges": 1, "layers": 2,
-                         "problems": [] if valid else wrong, "notes": []}  # fmt: skip
+            return 200, {
+                "valid": valid,
+                "name": "two",
+                "actions": 2,
+                "edges": 1,
+                "layers": 2,
+                "problems": [] if valid else wrong,
+                "notes": [],
+            }
         if path.startswith("/api/schedules/"):
             self.schedules[0]["state"] = "paused" if path.endswith("/pause") else "active"
             return 200, self.schedules[0]

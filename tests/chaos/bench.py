@@ -39,9 +39,12 @@ def another_clock(offset: int) -> dict[str, str]:
     """The environment of a Python process whose clock is ahead by so many seconds; how time passes stays as it is."""
     path = ":".join(map(str, (Path(__file__).parent / "clock", TOP / "tests" / "kinds", TOP)))
     return {
-        "LD_PRELOAD": faketime() or "", "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1", "PYTHONPATH": path,
-    }  # fmt: skip
+        "LD_PRELOAD": faketime() or "",
+        "FAKETIME": f"{offset:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": path,
+    }
 
 
 class Bench(Live):
@@ -52,8 +55,10 @@ class Bench(Live):
         server = server_of(version)
         assert server, f"there is no Redis {version} here"
         marked: dict[str, Any] = {
-            MARK: self.mark, "CLUSTER_TOKEN": TOKEN, "ARTIFACT_URL": f"file://{folder / 'artifacts'}",
-        }  # fmt: skip
+            MARK: self.mark,
+            "CLUSTER_TOKEN": TOKEN,
+            "ARTIFACT_URL": f"file://{folder / 'artifacts'}",
+        }
         super().__init__(folder, workers=workers, lanes=1, coordinators=2, redis_server=server, **marked)
         self.data = folder / "data"
         self.data.mkdir()

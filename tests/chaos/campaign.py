@@ -46,10 +46,13 @@ class Tally:
         for why, count in self.skipped.items():
             yield f"  skipped: {why} ({count})"
         counts = {
-            "seeds": self.seeds, "faults": sum(self.struck.values()), "calls repeated": self.repeated,
-            "jobs": self.jobs, "lost with the log and submitted again": self.submitted_again,
+            "seeds": self.seeds,
+            "faults": sum(self.struck.values()),
+            "calls repeated": self.repeated,
+            "jobs": self.jobs,
+            "lost with the log and submitted again": self.submitted_again,
             **{heading: len(sentences) for heading, sentences in self.findings.told.items()},
-        }  # fmt: skip
+        }
         width = max(map(len, counts))
         yield from (f"{name:{width}} {count:7}" for name, count in counts.items())
 

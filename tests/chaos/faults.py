@@ -133,9 +133,17 @@ def wrong_clock(bench: Bench, fault: Fault) -> Struck:
 
 
 STRIKES: dict[str, Strike] = {
-    "kill": _down(signal.SIGKILL), "terminate": _down(signal.SIGTERM), "stop": stop, "kill-child": kill_child,
-    "stop-child": stop_child, "cut-log": cut_log, **{mode: _network(mode) for mode in MODES if mode},
-    "disk-full": disk_full, "memory-full": memory_full, "forget-functions": forget_functions,
+    "kill": _down(signal.SIGKILL),
+    "terminate": _down(signal.SIGTERM),
+    "stop": stop,
+    "kill-child": kill_child,
+    "stop-child": stop_child,
+    "cut-log": cut_log,
+    **{mode: _network(mode) for mode in MODES if mode},
+    "disk-full": disk_full,
+    "memory-full": memory_full,
+    "forget-functions": forget_functions,
     "cut-clients": cut_clients,
-    "delete-bells": delete_bells, "wrong-clock": wrong_clock,
-}  # fmt: skip
+    "delete-bells": delete_bells,
+    "wrong-clock": wrong_clock,
+}

@@ -17,7 +17,10 @@ RUNNERS = ("runner-0",)
 PROCESSES = (*WORKERS, *COORDINATORS, *RUNNERS, "redis")
 FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "kill": {
-        "kill": PROCESSES, "terminate": PROCESSES, "stop": PROCESSES, "kill-child": (*WORKERS, *RUNNERS),
+        "kill": PROCESSES,
+        "terminate": PROCESSES,
+        "stop": PROCESSES,
+        "kill-child": (*WORKERS, *RUNNERS),
         "stop-child": WORKERS,
         "cut-log": ("redis",),
     },
@@ -26,7 +29,7 @@ FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
         **dict.fromkeys(("disk-full", "memory-full", "forget-functions", "cut-clients", "delete-bells"), ("redis",)),
         "wrong-clock": WORKERS,
     },
-}  # fmt: skip
+}
 #: Faults begin within this many seconds of a round, jobs a little earlier.
 WINDOW_SECONDS = 12.0
 FAULTS_A_ROUND = 5
@@ -78,8 +81,10 @@ def make(seed: int, families: Sequence[str] = (), rounds: int = 1) -> Plan:
     """The plan of a seed. More rounds leave the first ones as they are."""
     chosen = tuple(families) or tuple(FAMILIES)
     version, workers = VERSIONS[seed % 2], 2 + seed // 2 % 2
-    played = tuple(_round(Random(f"round {seed} {','.join(chosen)} {number}"), chosen, workers, f"{seed}-{number}")
-                   for number in range(rounds))  # fmt: skip
+    played = tuple(
+        _round(Random(f"round {seed} {','.join(chosen)} {number}"), chosen, workers, f"{seed}-{number}")
+        for number in range(rounds)
+    )
     return Plan(seed=seed, families=chosen, version=version, workers=workers, rounds=played)
 
 
@@ -94,6 +99,9 @@ def _faults(draw: Random, families: Sequence[str], workers: int) -> Iterator[Fau
     for kind, parts in draw.sample(there, min(FAULTS_A_ROUND, len(there))):
         present = [part for part in parts if not part.startswith("worker") or int(part[-1]) < workers]
         yield Fault(
-            kind=kind, part=draw.choice(present), at=round(draw.uniform(1.0, WINDOW_SECONDS), 2),
-            seconds=round(draw.uniform(*_LASTS.get(kind, (0.2, 3.0))), 2), amount=round(draw.random(), 2),
-        )  # fmt: skip
+            kind=kind,
+            part=draw.choice(present),
+            at=round(draw.uniform(1.0, WINDOW_SECONDS), 2),
+            seconds=round(draw.uniform(*_LASTS.get(kind, (0.2, 3.0))), 2),
+            amount=round(draw.random(), 2),
+        )

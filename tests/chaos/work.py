@@ -45,11 +45,12 @@ PROGRAMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     (
         "command",
         {
-            "command": f"sleep 0.02; test $((CLUSTER_UNIT % 5 + CLUSTER_ATTEMPT)) -gt 1 && {_GIVES}", "count": 40,
+            "command": f"sleep 0.02; test $((CLUSTER_UNIT % 5 + CLUSTER_ATTEMPT)) -gt 1 && {_GIVES}",
+            "count": 40,
             "retries": {"initial_delay_seconds": 0.1},
         },
     ),
-)  # fmt: skip
+)
 #: What a client does to some jobs: verb by verb, seconds after the one before.
 STEERING = (("pause", "resume"), ("cancel", "retry"), ("pause", "cancel", "retry"))
 
@@ -74,9 +75,11 @@ class Job:
 
     def body(self) -> dict[str, Any]:
         return {
-            "type": self.kind, "parameters": dict(self.parameters), "priority": self.priority,
+            "type": self.kind,
+            "parameters": dict(self.parameters),
+            "priority": self.priority,
             "idempotency_key": self.key,
-        }  # fmt: skip
+        }
 
 
 def draw_jobs(
@@ -86,12 +89,15 @@ def draw_jobs(
     picked = draw.sample(SPLIT, split) + draw.sample(PROGRAMS, programs) + [draw.choice(SMALL) for _ in range(small)]
     return tuple(
         Job(
-            key=f"chaos-{name}-{number}", kind=kind, parameters=parameters, at=round(draw.uniform(0.0, seconds), 2),
+            key=f"chaos-{name}-{number}",
+            kind=kind,
+            parameters=parameters,
+            at=round(draw.uniform(0.0, seconds), 2),
             priority=draw.choice(("high", "normal", "normal", "low")),
             steering=_steering(draw, number < split + programs),
         )
         for number, (kind, parameters) in enumerate(picked)
-    )  # fmt: skip
+    )
 
 
 def _steering(draw: Random, split: bool) -> tuple[tuple[float, str], ...]:

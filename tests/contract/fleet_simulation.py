@@ -130,9 +130,13 @@ class Fleet:
             if lane.grant is not None:
                 continue
             answer = self.bench.lease(
-                worker.job, LEASE_MS, worker.name, lane=lane.name, rate=RATE * 1000,
+                worker.job,
+                LEASE_MS,
+                worker.name,
+                lane=lane.name,
+                rate=RATE * 1000,
                 higher=worker.higher if worker.granted else (),
-            )  # fmt: skip
+            )
             if isinstance(answer, Grant):
                 lane.grant, lane.job, worker.granted = answer, worker.job, True
                 lane.ms = int((answer.hi - answer.lo) / RATE)

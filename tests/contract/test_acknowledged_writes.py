@@ -177,9 +177,13 @@ class Sentinel:
 
     def __init__(self, port: int) -> None:
         self._state = {
-            "ip": "127.0.0.1", "port": port, "is_master": True, "is_sdown": False, "is_odown": False,
+            "ip": "127.0.0.1",
+            "port": port,
+            "is_master": True,
+            "is_sdown": False,
+            "is_odown": False,
             "num-other-sentinels": 2,
-        }  # fmt: skip
+        }
 
     def sentinel_masters(self) -> dict[str, Any]:
         return {"main": self._state}

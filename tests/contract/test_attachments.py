@@ -135,9 +135,7 @@ def test_nobody_but_its_asker_and_its_lease_reads_writes_or_ends_it(bench: Bench
     for who in ("", "x", "v/t"):
         assert not store.end("a", who, None, "left")
     assert store.read("b", "out", OWNER, 0) is None and read(bench).state == "running"
-    assert bench.store.attachments.ask(
-        "a", tenant="default", job="j", unit=3, owner="another", about={}
-    ) == "other"  # fmt: skip
+    assert bench.store.attachments.ask("a", tenant="default", job="j", unit=3, owner="another", about={}) == "other"
 
 
 def test_only_a_lease_of_its_unit_begins_it_and_one_alone(bench: Bench) -> None:
@@ -259,8 +257,9 @@ class Asker:
         token = served.token(name, *scopes, tenant=tenant)
         self.http = fetch.client(
             base_url=f"http://127.0.0.1:{served.place.port}/api/jobs/{job}/attachments/",
-            headers={"Authorization": f"Bearer {token}"}, timeout=60,
-        )  # fmt: skip
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        )
         self.id = secrets.token_hex(16)
 
     def ask(self, unit: int = 3, name: str = "", **more: Any) -> httpx.Response:
@@ -292,8 +291,14 @@ def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, aske
     about = calls.take(*place, 3)
     assert about == {"command": None, "terminal": {"rows": 24, "columns": 80, "name": "vt100"}}
     assert asker.read().json() | {"chunks": []} == {
-        "state": "running", "exit": None, "reason": "", "worker": "r", "unit_state": "", "upto": 0, "chunks": [],
-    }  # fmt: skip
+        "state": "running",
+        "exit": None,
+        "reason": "",
+        "worker": "r",
+        "unit_state": "",
+        "upto": 0,
+        "chunks": [],
+    }
     assert asker.write(0, b"ls\r", rows=50, columns=100).json() == {"state": "running", "upto": 3}
     typed = calls.read(*place, 0)
     assert (typed.data, typed.upto, typed.size, typed.over) == (b"ls\r", 3, "50 100", False)
@@ -351,9 +356,13 @@ def test_rights(served: Served, store: Store, asker: Asker) -> None:
     running(served, store)
     assert asker.ask().status_code == 200
     for scopes, tenant, status in (
-        (("read", "submit"), "default", 403), (("operate",), "default", 403), (("run", "read"), "other", 404),
-        (("run", "operate"), "other", 403), (("admin",), "other", 403), (("worker",), "default", 403),
-    ):  # fmt: skip
+        (("read", "submit"), "default", 403),
+        (("operate",), "default", 403),
+        (("run", "read"), "other", 404),
+        (("run", "operate"), "other", 403),
+        (("admin",), "other", 403),
+        (("worker",), "default", 403),
+    ):
         foreign = Asker(served, *scopes, name="-".join(scopes), tenant=tenant)
         with closing(foreign.http):
             assert foreign.ask().status_code == status, (scopes, tenant)
@@ -392,8 +401,9 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, asker: A
 
     submit(store, "k", kind="sum", queue="any.normal")
     for job, unit, status, words in (
-        ("none", 0, 404, "no job none"), ("k", 0, 404, "jobs of kind sum run no programs"),
-    ):  # fmt: skip
+        ("none", 0, 404, "no job none"),
+        ("k", 0, 404, "jobs of kind sum run no programs"),
+    ):
         stranger = Asker(served, "run", name=job, job=job)
         with closing(stranger.http):
             assert words in why(stranger.ask(unit), status)
@@ -403,13 +413,19 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, asker: A
     assert asker.ask(9).json()["unit_state"] == "waiting"
     terminal = {"rows": 24, "columns": 80}
     for body, field in (
-        ({"unit": -1}, "unit"), ({"unit": "3"}, "unit"), ({}, "unit"), ({"unit": 0, "more": 1}, "more"),
-        ({"unit": 0, "command": []}, "command"), ({"unit": 0, "command": [""]}, "command"),
-        ({"unit": 0, "command": ["a\0b"]}, "command"), ({"unit": 0, "command": ["x"] * 1001}, "command"),
-        ({"unit": 0, "command": ["x" * 40_000]}, "command"), ({"unit": 0, "terminal": {}}, "terminal"),
+        ({"unit": -1}, "unit"),
+        ({"unit": "3"}, "unit"),
+        ({}, "unit"),
+        ({"unit": 0, "more": 1}, "more"),
+        ({"unit": 0, "command": []}, "command"),
+        ({"unit": 0, "command": [""]}, "command"),
+        ({"unit": 0, "command": ["a\0b"]}, "command"),
+        ({"unit": 0, "command": ["x"] * 1001}, "command"),
+        ({"unit": 0, "command": ["x" * 40_000]}, "command"),
+        ({"unit": 0, "terminal": {}}, "terminal"),
         ({"unit": 0, "terminal": terminal | {"rows": 0}}, "terminal"),
         ({"unit": 0, "terminal": terminal | {"name": "a b"}}, "terminal"),
-    ):  # fmt: skip
+    ):
         answer = asker.http.put(secrets.token_hex(16), json=body)
         assert field in why(answer, 422), body
     assert why(asker.ask(name="A" * 32), 422)

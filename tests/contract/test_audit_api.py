@@ -98,8 +98,9 @@ def test_usage_of_all_tenants_is_an_admins(any_redis_url: str, bench: Bench, mon
     api = Api(any_redis_url)
     rows = api.get("/api/usage").json()["usage"]
     assert [(row["tenant"], row["day"], row["lane_seconds"]) for row in rows] == [
-        ("default", "2023-11-14", {"cpu": 0.5}), ("physics", "2023-11-14", {"cpu": 0.5})
-    ]  # fmt: skip
+        ("default", "2023-11-14", {"cpu": 0.5}),
+        ("physics", "2023-11-14", {"cpu": 0.5}),
+    ]
     assert [row["tenant"] for row in api.get("/api/usage?tenant=physics").json()["usage"]] == ["physics"]
     queries = UsageQueries(bench.store.usage)
     reader = Asker(tenant="physics", token="abc", scopes=frozenset({Scope.READ}))

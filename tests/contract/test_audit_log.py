@@ -49,9 +49,14 @@ def test_each_change_leaves_one_entry_and_a_repeated_call_none(bench: Bench) -> 
         jobs.delete("a", ANN)
         assert jobs.delete("a", ANN) == ["missing"]
     once = [
-        ("submit", "a", "queued"), ("pause", "a", "paused"), ("resume", "a", "queued"), ("cancel", "a", "cancelled"),
-        ("retry", "a", "queued"), ("cancel", "a", "cancelled"), ("delete", "a", "cancelled"),
-    ]  # fmt: skip
+        ("submit", "a", "queued"),
+        ("pause", "a", "paused"),
+        ("resume", "a", "queued"),
+        ("cancel", "a", "cancelled"),
+        ("retry", "a", "queued"),
+        ("cancel", "a", "cancelled"),
+        ("delete", "a", "cancelled"),
+    ]
     assert actions(log) == once * 2
     assert {(one["tenant"], one["token"]) for one in entries(log)} == {("default", ""), ("physics", "abc")}
     assert [one["seq"] for one in entries(log)] == list(range(1, 15))
@@ -81,8 +86,10 @@ def test_a_tenant_is_logged_when_it_changes(bench: Bench) -> None:
     for _ in range(2):
         bench.store.tenants.remove("physics", ANN)
     assert [one["outcome"] for one in entries(bench.store.audit_log)] == [
-        "weight 2, max_lanes 0, max_jobs 0", "weight 3, max_lanes 0, max_jobs 0", "removed"
-    ]  # fmt: skip
+        "weight 2, max_lanes 0, max_jobs 0",
+        "weight 3, max_lanes 0, max_jobs 0",
+        "removed",
+    ]
 
 
 def test_names_that_json_escapes_stay_one_line(bench: Bench) -> None:

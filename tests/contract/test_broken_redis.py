@@ -24,25 +24,84 @@ from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
 #: Strings that are no number, no text, no JSON, no range, or too much of one.
 NONSENSE = [
-    b"", b"x", b"\xff\xfe\x00", b"-1", b"nan", b"inf", b"1e400", b"18446744073709551616", b"{", b"[" * 2000, b"NaN",
-    b"null", b"[1,2]", b'{"id": 1}', b"0:0", b"9:1:0:0", b"a|b|c|d", b"use|x", b"0.5", b"9" * 5000,
-]  # fmt: skip
+    b"",
+    b"x",
+    b"\xff\xfe\x00",
+    b"-1",
+    b"nan",
+    b"inf",
+    b"1e400",
+    b"18446744073709551616",
+    b"{",
+    b"[" * 2000,
+    b"NaN",
+    b"null",
+    b"[1,2]",
+    b'{"id": 1}',
+    b"0:0",
+    b"9:1:0:0",
+    b"a|b|c|d",
+    b"use|x",
+    b"0.5",
+    b"9" * 5000,
+]
 #: Keys that there may be besides those that there are.
 NAMES = [
-    *(f"ct:{name}" for name in (
-        "later", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
-        "events", "load", "seq", "sweep:running", "sweep:gpu.normal", "leader", "span", "spans", "history",
-        "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "damaged",
-        "worker:w", "worker:x", "mark:collatz:verified", "idem:anyone:k",
-    )),
+    *(
+        f"ct:{name}"
+        for name in (
+            "later",
+            "jobs",
+            "expiry",
+            "slots",
+            "slotjob",
+            "workers",
+            "workers:cpu",
+            "workers:gpu",
+            "nodes",
+            "events",
+            "load",
+            "seq",
+            "sweep:running",
+            "sweep:gpu.normal",
+            "leader",
+            "span",
+            "spans",
+            "history",
+            "history:now",
+            "alerts",
+            "pace",
+            "units",
+            "outcomes",
+            "ended",
+            "waits",
+            "durations",
+            "broken",
+            "damaged",
+            "worker:w",
+            "worker:x",
+            "mark:collatz:verified",
+            "idem:anyone:k",
+        )
+    ),
     *(f"ct:in:{state}" for state in ("queued", "running", "finishing", "done", "failed", "cancelled", "paused")),
     *(f"ct:pending:{queue}" for queue in queues.ALL),
-    *(f"rq:queue:{queue}" for queue in queues.ALL), "rq:queues", "rq:workers",
-]  # fmt: skip
+    *(f"rq:queue:{queue}" for queue in queues.ALL),
+    "rq:queues",
+    "rq:workers",
+]
 LISTINGS = [
-    "/api/jobs", "/api/jobs?state=running", "/api/jobs?state=failed", "/api/snapshot", "/api/status", "/api/workers",
-    "/api/history", "/api/stream", "/api/job-types", "/ready",
-]  # fmt: skip
+    "/api/jobs",
+    "/api/jobs?state=running",
+    "/api/jobs?state=failed",
+    "/api/snapshot",
+    "/api/status",
+    "/api/workers",
+    "/api/history",
+    "/api/stream",
+    "/api/job-types",
+    "/ready",
+]
 
 
 class Vandal:
@@ -66,10 +125,13 @@ class Vandal:
         one, other = self.random.choices(NONSENSE, k=2)
         self.client.delete(key)
         make: list[Any] = [
-            lambda: self.client.set(key, one), lambda: self.client.rpush(key, one, other),
-            lambda: self.client.sadd(key, one, other), lambda: self.client.hset(key, one, other),
-            lambda: self.client.zadd(key, {one: 1.5}), lambda: self.client.xadd(key, {one: other}),
-        ]  # fmt: skip
+            lambda: self.client.set(key, one),
+            lambda: self.client.rpush(key, one, other),
+            lambda: self.client.sadd(key, one, other),
+            lambda: self.client.hset(key, one, other),
+            lambda: self.client.zadd(key, {one: 1.5}),
+            lambda: self.client.xadd(key, {one: other}),
+        ]
         self.random.choice(make)()
 
     def meddle(self, key: str) -> None:
@@ -102,8 +164,10 @@ class Lane:
             found = self.store.slots.next("w", queues.ALL)
             if isinstance(found, Taken):
                 rows = zip(found.facts, found.jobs, strict=True)
-                done = [leases.Finished(job_id=job, token=token, result=encode(total_of(0, facts.total)), ms=1)
-                        for facts, (job, token) in rows]  # fmt: skip
+                done = [
+                    leases.Finished(job_id=job, token=token, result=encode(total_of(0, facts.total)), ms=1)
+                    for facts, (job, token) in rows
+                ]
                 self.store.leases.done1_all(done, worker="w", device="cpu")
             elif isinstance(found, Held):
                 self.serve(found.job_id)

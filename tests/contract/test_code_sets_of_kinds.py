@@ -19,9 +19,15 @@ from tests import kernels
 
 #: Work stealing and global queues are two compiled functions.
 PARAMETERS: dict[str, Any] = {
-    "seed": 28, "replicas": 8, "thread_count": 30, "max_depth": 5, "scheduler": ["work_stealing", "fifo"],
-    "cores": [5, 17], "join_cost_us": 0.5, "steal_cost_us": 5,
-}  # fmt: skip
+    "seed": 28,
+    "replicas": 8,
+    "thread_count": 30,
+    "max_depth": 5,
+    "scheduler": ["work_stealing", "fifo"],
+    "cores": [5, 17],
+    "join_cost_us": 0.5,
+    "steal_cost_us": 5,
+}
 #: Program that starts like a worker's child, without the known answers, and prints a partial. With an argument N, it is
 #: killed just before it completes the N-th file of the cache.
 PROGRAM = """

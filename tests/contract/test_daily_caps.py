@@ -254,9 +254,15 @@ def spend_gpu(bench: Bench, job: str, ms: int) -> None:
     grant = bench.grant(job, 1, worker="g")
     bench.jobs[job].committed.append((grant.lo, grant.hi))
     bench.store.leases.commit(
-        job, grant.token, grant.hi, b'{"sum": %d, "count": 1}' % grant.lo, ms=ms, worker="g", device=Device.GPU,
+        job,
+        grant.token,
+        grant.hi,
+        b'{"sum": %d, "count": 1}' % grant.lo,
+        ms=ms,
+        worker="g",
+        device=Device.GPU,
         device_ms=ms,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -328,9 +334,15 @@ def test_a_result_that_is_missing_needs_no_gpu_seconds(gpu: Bench) -> None:
     lease = gpu.grant(job, 10, worker="g")
     gpu.jobs[job].committed.append((lease.lo, lease.hi))
     gpu.store.leases.commit(
-        job, lease.token, lease.hi, encode(total_of(lease.lo, lease.hi)), ms=1500, worker="g", device=Device.GPU,
+        job,
+        lease.token,
+        lease.hi,
+        encode(total_of(lease.lo, lease.hi)),
+        ms=1500,
+        worker="g",
+        device=Device.GPU,
         device_ms=1500,
-    )  # fmt: skip
+    )
     gpu.store.slots.leave("g")
     assert gpu.hold("h", GPU) == job and gpu.lease(job, worker="h") == "finishing" and gpu.finish(job)
     gpu.store.slots.leave("h")
@@ -403,9 +415,14 @@ class Storage:
 
     def _submit(self) -> None:
         new = new_job(
-            self.bench.new_id(), 3, "any.normal", tenant=self.dice.choice("ab"), small=True,
-            spec={"text": self._text(500)}, ttl_seconds=60,
-        )  # fmt: skip
+            self.bench.new_id(),
+            3,
+            "any.normal",
+            tenant=self.dice.choice("ab"),
+            small=True,
+            spec={"text": self._text(500)},
+            ttl_seconds=60,
+        )
         [answer] = self.bench.store.jobs.submit([new])
         self.refused += [answer] if isinstance(answer, Over) else []
 

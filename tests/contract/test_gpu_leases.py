@@ -37,9 +37,12 @@ def test_shares_of_a_device_add_up_in_the_job(bench: Bench) -> None:
         )
     used = {name.decode(): value for name, value in client.hgetall(f"ct:job:{job}").items() if name[:4] == b"use|"}
     assert used == {
-        "use|gpu|g|units": b"6", "use|gpu|g|ms": b"210", "use|gpu|g|leases": b"3", "use|gpu|g|device_ms": b"120",
+        "use|gpu|g|units": b"6",
+        "use|gpu|g|ms": b"210",
+        "use|gpu|g|leases": b"3",
+        "use|gpu|g|device_ms": b"120",
         "use|gpu|g|mj": b"1750",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(("queue", "bells"), [("gpu.normal", 3), ("cpu.normal", 0), ("any.normal", 4)])

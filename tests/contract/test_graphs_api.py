@@ -128,10 +128,12 @@ def test_who_is_waited_for_is_not_deleted(api: Api) -> None:
         ({"after": ["a"], "after_any": ["a"]}, 422, "after_any", "is in after, too"),
         (
             {"after": [f"j{number}" for number in range(600)], "after_any": [f"k{number}" for number in range(600)]},
-            422, "after_any", "at most 1000",
+            422,
+            "after_any",
+            "at most 1000",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_waited_for_is_refused(
     api: Api, bench: Bench, fields: dict[str, Any], status: int, field: str, said: str
 ) -> None:

@@ -120,11 +120,16 @@ def test_bytes_that_are_not_those_of_their_hash_are_noticed(served: Served, stor
 # -- whose lease ------------------------------------------------------------------------------------------------------
 
 CALLS: list[tuple[str, str, Any]] = [
-    ("GET", "manifest", None), ("GET", f"files/{'0' * 64}", None), ("POST", "file-bundle", {"hashes": ["0" * 64]}),
-    ("POST", "missing-files", {"hashes": ["0" * 64]}), ("PUT", "file-bundle", b"[]\n"),
-    ("PUT", f"files/{'0' * 64}/parts/0?size=1", b"x"), ("POST", f"files/{'0' * 64}/complete", None),
-    ("POST", "artifacts?units=0", manifest_of()), ("POST", "secrets", {"lease": "t"}),
-]  # fmt: skip
+    ("GET", "manifest", None),
+    ("GET", f"files/{'0' * 64}", None),
+    ("POST", "file-bundle", {"hashes": ["0" * 64]}),
+    ("POST", "missing-files", {"hashes": ["0" * 64]}),
+    ("PUT", "file-bundle", b"[]\n"),
+    ("PUT", f"files/{'0' * 64}/parts/0?size=1", b"x"),
+    ("POST", f"files/{'0' * 64}/complete", None),
+    ("POST", "artifacts?units=0", manifest_of()),
+    ("POST", "secrets", {"lease": "t"}),
+]
 
 
 def asked(served: Served, token: str, method: str, path: str, body: Any, job: str = "j") -> httpx.Response:
@@ -154,9 +159,11 @@ def test_only_the_holder_of_a_living_lease_is_answered(served: Served, store: St
     runner = running(served, store)
     for one in CALLS:
         for token, job, status in (
-            (served.token("other"), "j", 409), (served.token("u", "read", "submit", "run"), "j", 403), ("", "j", 401),
+            (served.token("other"), "j", 409),
+            (served.token("u", "read", "submit", "run"), "j", 403),
+            ("", "j", 401),
             (runner.api.api.bearer, "k", 409),
-        ):  # fmt: skip
+        ):
             answer = asked(served, token, *one, job=job)
             assert answer.status_code == status, (one, answer.text)
             assert status != 409 or answer.json()["field"] == "lease"

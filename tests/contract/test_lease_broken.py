@@ -34,12 +34,35 @@ BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
 }
 #: Keys of all jobs and what may be found there.
 FLEET = [
-    "ct:pending:any.normal", "ct:later", "ct:expiry", "ct:slots", "ct:slotjob", "ct:jobs",
-    "ct:in:queued", "ct:in:running", "ct:in:done", "ct:load", "ct:seq", "ct:sweep:running", "ct:leader",
-    "ct:events", "ct:span", "ct:spans", "ct:outcomes", "ct:units", "ct:submitted", "ct:ended", "ct:waits",
-    "ct:durations", "ct:pace",
-    "ct:broken", "rq:queue:any.normal", "ct:worker:w", "ct:mark:sum:m", "ct:idem:a:k",
-]  # fmt: skip
+    "ct:pending:any.normal",
+    "ct:later",
+    "ct:expiry",
+    "ct:slots",
+    "ct:slotjob",
+    "ct:jobs",
+    "ct:in:queued",
+    "ct:in:running",
+    "ct:in:done",
+    "ct:load",
+    "ct:seq",
+    "ct:sweep:running",
+    "ct:leader",
+    "ct:events",
+    "ct:span",
+    "ct:spans",
+    "ct:outcomes",
+    "ct:units",
+    "ct:submitted",
+    "ct:ended",
+    "ct:waits",
+    "ct:durations",
+    "ct:pace",
+    "ct:broken",
+    "rq:queue:any.normal",
+    "ct:worker:w",
+    "ct:mark:sum:m",
+    "ct:idem:a:k",
+]
 
 
 def told(bench: Bench, job: str, field: str = "state") -> str:
@@ -150,10 +173,18 @@ def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench,
 
 @pytest.mark.parametrize(
     ("name", "field"),
-    [("ct:outcomes", "committed"), ("ct:units", "sum|cpu"), ("ct:pace", "sum||cpu"), ("ct:slotjob", "x"),
-     ("ct:span", "honest"), ("ct:waits", "any.normal|count"), ("ct:ended", "sum|done"), ("ct:submitted", "sum"),
-     ("ct:load", "any.normal")],
-)  # fmt: skip
+    [
+        ("ct:outcomes", "committed"),
+        ("ct:units", "sum|cpu"),
+        ("ct:pace", "sum||cpu"),
+        ("ct:slotjob", "x"),
+        ("ct:span", "honest"),
+        ("ct:waits", "any.normal|count"),
+        ("ct:ended", "sum|done"),
+        ("ct:submitted", "sum"),
+        ("ct:load", "any.normal"),
+    ],
+)
 def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) -> None:
     bench.client.hset(name, field, b"\xffnonsense")
     job = bench.submit(10)

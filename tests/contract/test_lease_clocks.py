@@ -199,9 +199,14 @@ def test_a_coordinator_whose_own_clock_is_wrong_shows_what_the_others_show(
         store.fleet.heartbeat("w", "1", {"device": "cpu", "lanes": "1"})
         now = int(store.clock.now() * 1000)
         fields = {
-            "state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1,
+            "state": "running",
+            "started": now - 10_000,
+            "rate": 5,
+            "mark_at": now,
+            "done": 1,
+            "cursor": 1,
             "holders": 1,
-        }  # fmt: skip
+        }
         store.client.hset("ct:job:runs", mapping=fields)
         return api.get(path, token).json()
 

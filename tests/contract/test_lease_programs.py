@@ -71,10 +71,14 @@ def test_any_never_means_a_runner(bench: Bench) -> None:
 
 def _requirements(pick: random.Random) -> dict[str, Any]:
     some: dict[str, list[Any]] = {
-        "gpus": [1, 2, 4], "gpu_memory_mib": [1, 40_000, 40_001], "compute_capability": ["7.5", "8.0", "9.0", "10.0"],
-        "cpus": [0.5, 1, 8, 8.5], "memory_mib": [1, 16_000, 16_001], "host": ["amber", "basalt"],
+        "gpus": [1, 2, 4],
+        "gpu_memory_mib": [1, 40_000, 40_001],
+        "compute_capability": ["7.5", "8.0", "9.0", "10.0"],
+        "cpus": [0.5, 1, 8, 8.5],
+        "memory_mib": [1, 16_000, 16_001],
+        "host": ["amber", "basalt"],
         "labels": [["ssd"], ["eu", "ssd"], ["eu"]],
-    }  # fmt: skip
+    }
     return {name: pick.choice(values) for name, values in some.items() if pick.random() < 0.3}
 
 
@@ -84,9 +88,13 @@ def _offer(pick: random.Random) -> dict[str, Any]:
         for _ in range(pick.choice([0, 1, 2, 4]))
     ]
     return {
-        "cpus": pick.choice([0, 0.5, 8, 64]), "memory_mib": pick.choice([0, 16_000, 64_000]), "gpus": gpus,
-        "host": pick.choice(["amber", "basalt", ""]), "labels": pick.choice([[], ["ssd"], ["ssd", "eu"]]), "tenant": "",
-    }  # fmt: skip
+        "cpus": pick.choice([0, 0.5, 8, 64]),
+        "memory_mib": pick.choice([0, 16_000, 64_000]),
+        "gpus": gpus,
+        "host": pick.choice(["amber", "basalt", ""]),
+        "labels": pick.choice([[], ["ssd"], ["ssd", "eu"]]),
+        "tenant": "",
+    }
 
 
 def test_redis_and_python_agree_on_what_fits(bench: Bench) -> None:

@@ -42,10 +42,12 @@ QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low", "ru
 #: What programs need, and GPUs that a runner has free.
 NEEDS = st.sampled_from([None, {"gpus": 1}, {"gpus": 4}])
 FREE_GPUS = st.sampled_from([0, 1, 4])
-PARENTS = st.fixed_dictionaries({
-    "after": st.one_of(st.just([]), st.lists(PICK, max_size=3)),
-    "after_any": st.one_of(st.just([]), st.lists(PICK, max_size=2)),
-})  # fmt: skip
+PARENTS = st.fixed_dictionaries(
+    {
+        "after": st.one_of(st.just([]), st.lists(PICK, max_size=3)),
+        "after_any": st.one_of(st.just([]), st.lists(PICK, max_size=2)),
+    }
+)
 SHARE = st.sampled_from([1, 2, 2, 3, 10])
 DELAYS = st.sampled_from([1, 250, 1000, scripts.LEASE_TTL_MS, scripts.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
@@ -92,9 +94,13 @@ class LeaseMachine(RuleBasedStateMachine):
                 self.finish_everything()
 
     @initialize(
-        totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), steady=st.booleans(),
-        shared=st.booleans(), ages=st.booleans(), units=st.sampled_from([0, 3, 50]),
-    )  # fmt: skip
+        totals=st.lists(TOTALS, min_size=2, max_size=2),
+        want=st.integers(1, 3),
+        steady=st.booleans(),
+        shared=st.booleans(),
+        ages=st.booleans(),
+        units=st.sampled_from([0, 3, 50]),
+    )
     def a_fleet_at_work(self, totals: list[int], want: int, steady: bool, shared: bool, ages: bool, units: int) -> None:
         """`shared`: several tenants, one with caps, both with daily ones of `units`. `ages`: jobs get old."""
         self.steady = steady
@@ -162,11 +168,20 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.seen.jobs) < MOST_JOBS)
     @rule(
-        total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
-        small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
-        max_running=st.sampled_from([0, 0, 0, 1, 2]), timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
-        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(), needs=NEEDS, parents=PARENTS,
-    )  # fmt: skip
+        total=TOTALS,
+        queue=QUEUES,
+        grain=st.sampled_from([1, 1, 3, 2**20]),
+        offset=st.integers(0, 2),
+        small=st.booleans(),
+        key=st.sampled_from(["", "", "a", "b"]),
+        digest=st.sampled_from(["x", "y"]),
+        max_running=st.sampled_from([0, 0, 0, 1, 2]),
+        timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
+        tenant=st.sampled_from(["default", "a", "b", "b"]),
+        hold=st.booleans(),
+        needs=NEEDS,
+        parents=PARENTS,
+    )
     def submit(
         self,
         queue: str,
@@ -295,9 +310,14 @@ class LeaseMachine(RuleBasedStateMachine):
     # -- workers ----------------------------------------------------------------------------------------------------
 
     @rule(
-        pick=PICK, popped=st.booleans(), lanes=st.integers(1, 3), take=st.sampled_from([0, 1, 8]),
-        version=st.sampled_from([None, 1, 1, 2]), gpus=FREE_GPUS, only=st.sampled_from(["", "", "a"]),
-    )  # fmt: skip
+        pick=PICK,
+        popped=st.booleans(),
+        lanes=st.integers(1, 3),
+        take=st.sampled_from([0, 1, 8]),
+        version=st.sampled_from([None, 1, 1, 2]),
+        gpus=FREE_GPUS,
+        only=st.sampled_from(["", "", "a"]),
+    )
     def next(self, pick: int, popped: bool, lanes: int, take: int, version: int | None, gpus: int, only: str) -> None:
         """Jobs are of version 1. `only`: the only tenant whose programs a runner may take."""
         kinds = version and {"sum": version}
@@ -307,9 +327,14 @@ class LeaseMachine(RuleBasedStateMachine):
         is_runner = worker.listened[0].startswith("runner.")
         bell = self.bench.pop(worker.listened) if popped else ""
         found = self.bench.next(
-            worker.name, worker.listened, popped=bell, lanes=lanes, take=take, kinds=kinds,
+            worker.name,
+            worker.listened,
+            popped=bell,
+            lanes=lanes,
+            take=take,
+            kinds=kinds,
             offer=offer if is_runner else None,
-        )  # fmt: skip
+        )
         worker.job = found.job_id if isinstance(found, Held) else ""
         after = self.look()
         assert version != 2 or isinstance(found, str)

@@ -67,8 +67,9 @@ def open_ranges(view: JobView) -> list[tuple[int, int]]:
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(
     fates=st.lists(st.tuples(st.sampled_from(ENDS), st.integers(1, 3)), min_size=4, max_size=30),
-    later=st.lists(st.sampled_from([*ENDS[:-1], "", "", "other"]), max_size=20), seed=st.integers(0, 99),
-)  # fmt: skip
+    later=st.lists(st.sampled_from([*ENDS[:-1], "", "", "other"]), max_size=20),
+    seed=st.integers(0, 99),
+)
 def test_nothing_is_lost_between_its_calls(
     redis_url: str, fates: list[tuple[str, int]], later: list[str], seed: int
 ) -> None:

@@ -119,9 +119,13 @@ def test_why_a_job_waits_is_true_at_each_moment(bench: Bench) -> None:
     bench.store.tenants.put(Tenant(name="b", weight=3, max_jobs=2))
     for number in range(12):
         bench.submit(
-            3000 + 500 * number, queue=["any.normal", "cpu.normal", "any.low", "any.high"][number % 4],
-            tenant="ab"[number % 2], hold=True, estimate_ms=3000, max_running=number % 3,
-        )  # fmt: skip
+            3000 + 500 * number,
+            queue=["any.normal", "cpu.normal", "any.low", "any.high"][number % 4],
+            tenant="ab"[number % 2],
+            hold=True,
+            estimate_ms=3000,
+            max_running=number % 3,
+        )
     bench.submit(10, queue="gpu.normal")
     bench.submit(10, version=2)
     paused = bench.submit(ENDLESS, queue="any.low", estimate_ms=ENDLESS)
@@ -152,9 +156,18 @@ def test_why_a_job_waits_is_true_at_each_moment(bench: Bench) -> None:
 
 
 KINDS = (
-    "max_jobs", "max_lanes", "max_running", "no live worker serves", "computes version", "paused", "higher priority",
-    "given less", "every worker is busy", "last leases", "before it",
-)  # fmt: skip
+    "max_jobs",
+    "max_lanes",
+    "max_running",
+    "no live worker serves",
+    "computes version",
+    "paused",
+    "higher priority",
+    "given less",
+    "every worker is busy",
+    "last leases",
+    "before it",
+)
 
 
 def _kind(reason: str) -> str:

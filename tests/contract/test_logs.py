@@ -139,9 +139,15 @@ def test_a_log_that_changes_streams_at_every_byte_is_read_whole(
 ) -> None:
     size = 300_000
     rows = [[at, 1] for at in range(0, size, 2)]
-    left(running(served, store), tmp_path, {
-        "logs/3": b"eo" * (size // 2), "logs/3.streams": json.dumps(rows, separators=(",", ":")).encode(),
-    }, 3)  # fmt: skip
+    left(
+        running(served, store),
+        tmp_path,
+        {
+            "logs/3": b"eo" * (size // 2),
+            "logs/3.streams": json.dumps(rows, separators=(",", ":")).encode(),
+        },
+        3,
+    )
     for stream, letter in (("stdout", b"o"), ("stderr", b"e")):
         data = b""
         while len(data) < size // 2:
@@ -232,9 +238,18 @@ def test_what_a_unit_writes_is_heard_at_once_and_to_its_end(
     with following(reader) as follower:
         assert runner.files("j").output(3, 1, 0, [("o", b"one\n"), ("e", b"tw\xff\n")])
         run = hashlib.sha256(b"r/t").hexdigest()[:8]
-        assert follower.next() == ("output", {
-            "unit": 3, "attempt": 1, "run": run, "offset": 0, "stream": "stdout", "text": "one\n", "data": "b25lCg==",
-        })  # fmt: skip
+        assert follower.next() == (
+            "output",
+            {
+                "unit": 3,
+                "attempt": 1,
+                "run": run,
+                "offset": 0,
+                "stream": "stdout",
+                "text": "one\n",
+                "data": "b25lCg==",
+            },
+        )
         name, row = follower.next()
         assert (name, row["offset"], row["stream"], row["text"]) == ("output", 4, "stderr", "tw\ufffd\n")
         assert not say(runner, b"of another unit", unit=4)
@@ -326,8 +341,11 @@ def test_a_runner_that_lies_about_the_offset_harms_nobody(served: Served, store:
         assert say(runner, b"back", 8)
         events = [follower.next() for _ in range(4)]
     assert [(name, row.get("text"), row.get("offset", row.get("bytes"))) for name, row in events] == [
-        ("output", "abcdef", 0), ("output", "gh", 6), ("dropped", None, 2**50 - 8), ("output", "far", 2**50),
-    ]  # fmt: skip
+        ("output", "abcdef", 0),
+        ("output", "gh", 6),
+        ("dropped", None, 2**50 - 8),
+        ("output", "far", 2**50),
+    ]
 
 
 def test_streams_that_alternate_at_every_byte_are_heard(served: Served, store: Store, reader: httpx.Client) -> None:
@@ -344,10 +362,17 @@ def test_what_is_no_output_is_refused(served: Served, store: Store, reader: http
     good = {"lease": "t", "unit": 3, "attempt": 1, "offset": 0, "chunks": [["o", "YQ=="]]}
     assert call("jobs/j/output", good) == {"follow": False}
     for name, value in (
-        ("unit", -1), ("unit", 2**53 + 1), ("attempt", 0), ("offset", -1), ("chunks", [["x", "YQ=="]]),
-        ("chunks", [["o", "no base64"]]), ("chunks", [["o"]]), ("chunks", [["o", "YQ=="]] * 1001),
-        ("lease", "other/t"), ("more", 1),
-    ):  # fmt: skip
+        ("unit", -1),
+        ("unit", 2**53 + 1),
+        ("attempt", 0),
+        ("offset", -1),
+        ("chunks", [["x", "YQ=="]]),
+        ("chunks", [["o", "no base64"]]),
+        ("chunks", [["o"]]),
+        ("chunks", [["o", "YQ=="]] * 1001),
+        ("lease", "other/t"),
+        ("more", 1),
+    ):
         with pytest.raises(CoordinatorRejects, match=r"\(422\)"):
             call("jobs/j/output", {**good, name: value})
     with pytest.raises(CoordinatorRejects, match=r"\(413\)"):

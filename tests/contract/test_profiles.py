@@ -19,9 +19,18 @@ MINE = Recording(name="w-1.1", host="h", devices=("host:h",))
 
 def profile(profile_id: str = ID, name: str = "night", tenant: str = "default", **more: Any) -> Profile:
     fields: dict[str, Any] = {
-        "state": "recording", "hz": 10, "hosts": (), "job": "", "created": 0, "until": 0, "ended": 0,
-        "collecting": 0, "artifact": "", "trouble": "", "actor": Actor(),
-    }  # fmt: skip
+        "state": "recording",
+        "hz": 10,
+        "hosts": (),
+        "job": "",
+        "created": 0,
+        "until": 0,
+        "ended": 0,
+        "collecting": 0,
+        "artifact": "",
+        "trouble": "",
+        "actor": Actor(),
+    }
     return Profile(profile_id=profile_id, name=name, tenant=tenant, **(fields | more))
 
 

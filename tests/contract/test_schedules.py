@@ -40,10 +40,20 @@ class Board:
 
     def add(self, every: int = 60, **more: Any) -> Schedule:
         given = {
-            "schedule_id": "a1", "tenant": "default", "name": "it", "token": "t", "runs_programs": False,
-            "job": json.dumps(JOB), "every": every, "cron": "", "timezone": "UTC", "overlap": False,
-            "catch_up": "last", "created": NOW, **more,
-        }  # fmt: skip
+            "schedule_id": "a1",
+            "tenant": "default",
+            "name": "it",
+            "token": "t",
+            "runs_programs": False,
+            "job": json.dumps(JOB),
+            "every": every,
+            "cron": "",
+            "timezone": "UTC",
+            "overlap": False,
+            "catch_up": "last",
+            "created": NOW,
+            **more,
+        }
         made = Schedule(**given, next=times(Schedule(**given)).after(NOW) or 0)
         assert self.store.schedules.add(made) == ("new", made.schedule_id)
         return made
@@ -141,9 +151,15 @@ def test_a_run_is_left_out_while_the_last_job_goes_on_unless_they_may_overlap(bo
     assert board.store.schedules.of_tenant("default")[0].submitted == 2
 
 
-@pytest.mark.parametrize(("catch_up", "late", "made", "missed"), [
-    ("last", 330, [300], 4), ("none", 330, [300], 4), ("last", 3599, [3540], 58), ("none", 3599 + 62, [3660], 60),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("catch_up", "late", "made", "missed"),
+    [
+        ("last", 330, [300], 4),
+        ("none", 330, [300], 4),
+        ("last", 3599, [3540], 58),
+        ("none", 3599 + 62, [3660], 60),
+    ],
+)
 def test_what_was_missed_is_counted_and_at_most_its_last_is_made_up_for(
     board: Board, catch_up: str, late: int, made: list[int], missed: int
 ) -> None:
@@ -163,10 +179,14 @@ def test_without_catching_up_a_late_run_is_none(board: Board) -> None:
     assert board.jobs() == [7200] and mine.next - NOW == other.next - NOW == 3 * 3600
 
 
-@pytest.mark.parametrize(("job", "settings", "why"), [
-    ({"type": "nothing", "parameters": {}}, {}, "nothing"), ({"type": "collatz", "parameters": {"x": 1}}, {}, "x"),
-    (JOB, {"max_queued": 1}, "MAX_QUEUED"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("job", "settings", "why"),
+    [
+        ({"type": "nothing", "parameters": {}}, {}, "nothing"),
+        ({"type": "collatz", "parameters": {"x": 1}}, {}, "x"),
+        (JOB, {"max_queued": 1}, "MAX_QUEUED"),
+    ],
+)
 def test_a_job_that_is_refused_is_told_and_the_schedule_goes_on(
     bench: Bench, job: dict[str, Any], settings: dict[str, Any], why: str
 ) -> None:
@@ -225,9 +245,19 @@ def test_a_schedule_ends_with_its_tenant(board: Board) -> None:
     board.pass_to(60)
     assert board.jobs() == [] and board.store.schedules.of_tenant("a") == []
     made = Schedule(
-        schedule_id="c3", tenant="a", name="x", token="", runs_programs=False, job="{}", every=60, cron="",
-        timezone="UTC", overlap=False, catch_up="last", created=NOW,
-    )  # fmt: skip
+        schedule_id="c3",
+        tenant="a",
+        name="x",
+        token="",
+        runs_programs=False,
+        job="{}",
+        every=60,
+        cron="",
+        timezone="UTC",
+        overlap=False,
+        catch_up="last",
+        created=NOW,
+    )
     assert board.store.schedules.add(made) == ("missing", "a")
 
 

@@ -52,14 +52,18 @@ SPAWNS = st.one_of(
     st.builds(lambda k: {"distribution": "fixed", "children": k}, st.integers(0, 2)),
     st.builds(
         lambda k, q, shape: {"distribution": "binomial", "children": k, "probability": q / k, "shape": shape},
-        st.integers(1, 6), st.sampled_from([0, 0.3, 0.8, 1]), SHAPES,
+        st.integers(1, 6),
+        st.sampled_from([0, 0.3, 0.8, 1]),
+        SHAPES,
     ),
     st.builds(
         lambda law, mean, shape: {"distribution": law, "mean": mean, "shape": shape},
-        st.sampled_from(["geometric", "poisson"]), st.sampled_from([0, 0.7, 1.3]), SHAPES,
+        st.sampled_from(["geometric", "poisson"]),
+        st.sampled_from([0, 0.7, 1.3]),
+        SHAPES,
     ),
     st.just({"distribution": "pmf", "probabilities": [0.4, 0.3, 0, 0.3]}),
-)  # fmt: skip
+)
 WORKS = st.sampled_from(
     [
         {"distribution": "fixed", "mean_us": 0.001},
@@ -396,8 +400,9 @@ def test_deadlocks_are_counted_apart() -> None:
 
 
 def test_when_every_replica_deadlocks_there_is_nothing_else() -> None:
-    plan = planned(join="block", scheduler="lifo", cores=2, thread_count=2, max_depth=1, replicas=7,
-                   spawn=law("fixed", children=1))  # fmt: skip
+    plan = planned(
+        join="block", scheduler="lifo", cores=2, thread_count=2, max_depth=1, replicas=7, spawn=law("fixed", children=1)
+    )
     found = json.loads(json.dumps(result(plan), allow_nan=False))["cells"][0]
     assert found["outcomes"] == {"completed": 0, "deadlocked": 7, "capped": 0}
     assert (found["metrics"], found["latency"], found["theory"], found["threads_by_depth"]) == ({}, {}, [], [])
@@ -455,9 +460,17 @@ def test_large_sums_travel_as_decimal_strings_and_refusals_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("level", "freedom", "expected"),
-    [(0.95, 1, 12.7062047), (0.95, 2, 4.30265273), (0.99, 7, 3.49948330), (0.95, 10, 2.22813885),
-     (0.9999, 1, 6366.19767), (0.95, 60, 2.00029782), (0.5, 3, 0.76489233), (0.95, 10**7, 1.95996422)],
-)  # fmt: skip
+    [
+        (0.95, 1, 12.7062047),
+        (0.95, 2, 4.30265273),
+        (0.99, 7, 3.49948330),
+        (0.95, 10, 2.22813885),
+        (0.9999, 1, 6366.19767),
+        (0.95, 60, 2.00029782),
+        (0.5, 3, 0.76489233),
+        (0.95, 10**7, 1.95996422),
+    ],
+)
 def test_students_quantiles(level: float, freedom: int, expected: float) -> None:
     assert estimates.student(level, freedom) == pytest.approx(expected, rel=1e-7)
 
@@ -535,7 +548,7 @@ BAD_OBJECTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"arrival": {"process": "poisson", "rate_per_ms": 0}}, ("arrival", "poisson", "rate_per_ms"), "0.0001..1000000"),
     ({"trace": {"replica": 4}, "replicas": 4}, ("trace",), "below 4"),
     ({"trace": {"replica": 0, "max_events": 250_001}}, ("trace", "max_events"), "1..250000"),
-]  # fmt: skip
+]
 
 
 def refusal(parameters: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
@@ -568,21 +581,37 @@ def test_bad_objects_and_rules_between_fields_are_refused(parameters: Any, loc: 
 @pytest.mark.parametrize(
     ("parameters", "field", "words"),
     [
-        ({"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=1e5)}, "quantum_us",
-         "mean work 100000 us is 1e+05 slices of 1 us; at most 10000"),
-        ({"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=9e3), "thread_count": 100_000},
-         "quantum_us", "expected 4.11e+09 slices per replica (457051 threads of 9e+03 slices of 1 us); at most 1e+09"),
-        ({"scheduler": ["fifo", "round_robin"], "max_threads": 4_194_304, "max_depth": 14,
-          "work": law("fixed", mean_us=1)},
-         "max_threads", "a replica may need 805210560 bytes (4194304 threads); at most 536870912"),
+        (
+            {"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=1e5)},
+            "quantum_us",
+            "mean work 100000 us is 1e+05 slices of 1 us; at most 10000",
+        ),
+        (
+            {"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=9e3), "thread_count": 100_000},
+            "quantum_us",
+            "expected 4.11e+09 slices per replica (457051 threads of 9e+03 slices of 1 us); at most 1e+09",
+        ),
+        (
+            {
+                "scheduler": ["fifo", "round_robin"],
+                "max_threads": 4_194_304,
+                "max_depth": 14,
+                "work": law("fixed", mean_us=1),
+            },
+            "max_threads",
+            "a replica may need 805210560 bytes (4194304 threads); at most 536870912",
+        ),
         ({"arrival": poisson(1e-4), "thread_count": 1_000_000, "max_depth": 0}, "work", "2^56 ns"),
-        ({"spawn": law("fixed", children=2), "max_depth": 17}, "max_threads",
-         "expected 2.62e+08 threads per replica (1000 roots, mean 2 children, depth 17) exceeds max_threads 1000000"),
+        (
+            {"spawn": law("fixed", children=2), "max_depth": 17},
+            "max_threads",
+            "expected 2.62e+08 threads per replica (1000 roots, mean 2 children, depth 17) exceeds max_threads 1000000",
+        ),
         ({"spawn": law("fixed", children=64), "max_depth": 64}, "max_threads", "limit 4194304"),
         ({"replicas": 2**24, "thread_count": 100_000}, "replicas", "core-hours"),
         ({"max_threads": 4_194_304, "work": law("exponential", mean_us=1e6)}, "work", "2^56 ns"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_run_is_refused_when_planned(parameters: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
         planned(**parameters)

@@ -26,19 +26,28 @@ def model(dice: random.Random, scheduler: str) -> dict[str, Any]:
         "max_depth": dice.randint(0, 5),
         "cores": dice.choice([1, 2, 3, 4, 8, 17]),
         "replicas": 2,
-        "spawn": dice.choice([
-            law("fixed", children=1), law("binomial", children=2, probability=0.6), law("geometric", mean=1.1),
-            law("poisson", mean=1.4, shape="linear"), law("pmf", probabilities=[0.4, 0.3, 0, 0.3]),
-        ]),
-        "work": dice.choice([
-            law("fixed", mean_us=3), law("uniform", min_us=1, max_us=9), law("exponential", mean_us=5),
-        ]),
+        "spawn": dice.choice(
+            [
+                law("fixed", children=1),
+                law("binomial", children=2, probability=0.6),
+                law("geometric", mean=1.1),
+                law("poisson", mean=1.4, shape="linear"),
+                law("pmf", probabilities=[0.4, 0.3, 0, 0.3]),
+            ]
+        ),
+        "work": dice.choice(
+            [
+                law("fixed", mean_us=3),
+                law("uniform", min_us=1, max_us=9),
+                law("exponential", mean_us=5),
+            ]
+        ),
         "dispatch_cost_us": dice.choice([0, 0.5, 1]),
         "spawn_cost_us": dice.choice([0, 0.1]),
         "steal_cost_us": dice.choice([0.25, 1]),
         "join_cost_us": 0 if join == "none" else dice.choice([0, 0.3]),
         "arrival": dice.choice([{"process": "batch"}, poisson(dice.choice([50, 500]), dice.randrange(roots))]),
-    }  # fmt: skip
+    }
     return shape | ({"quantum_us": dice.choice([1, 2.5])} if scheduler == "round_robin" else {})
 
 

@@ -45,8 +45,15 @@ def test_01_one_core_takes_all_work_and_all_costs(join: str, join_cost: float) -
     """p = 1: T = sum W + N dispatch + (N - R) spawn + J join, every policy; round_robin: + dispatch for each slice but
     a thread's first. J = continuations.
     """
-    plan = planned(cores=1, scheduler=list(POLICIES), quantum_us=30, join=join, join_cost_us=join_cost,
-                   thread_count=20, replicas=40)  # fmt: skip
+    plan = planned(
+        cores=1,
+        scheduler=list(POLICIES),
+        quantum_us=30,
+        join=join,
+        join_cost_us=join_cost,
+        thread_count=20,
+        replicas=40,
+    )
     found = replicas(plan)
     for number, row in enumerate(found):
         joins = found[number % 40]["switches"] - row["threads"]
@@ -70,8 +77,17 @@ def test_02_enough_cores_take_the_span(join: str, arrival: dict[str, Any]) -> No
     """p >= N, fifo and lifo: T_p = span. 64 cores, 62 threads."""
     spawn = law("fixed", children=2)
     cost = 0 if join == "none" else 0.5
-    plan = planned(cores=64, scheduler=["fifo", "lifo"], join=join, join_cost_us=cost, spawn=spawn, thread_count=2,
-                   max_depth=4, replicas=100, arrival=arrival)  # fmt: skip
+    plan = planned(
+        cores=64,
+        scheduler=["fifo", "lifo"],
+        join=join,
+        join_cost_us=cost,
+        spawn=spawn,
+        thread_count=2,
+        max_depth=4,
+        replicas=100,
+        arrival=arrival,
+    )
     for row in replicas(plan):
         assert row["threads"] == 62
         assert row["makespan_ns"] == row["span_ns"] > row["span_work_ns"]
@@ -275,8 +291,9 @@ def test_10_time_is_conserved(scheduler: str, arrival: dict[str, Any]) -> None:
 @pytest.mark.parametrize("join", ["none", "suspend"])
 def test_11_the_tree_does_not_depend_on_the_schedule(join: str) -> None:
     """T1', N, depths and span are the same under every policy on any number of cores."""
-    plan = planned(cores=[1, 2, 8, 64], scheduler=list(POLICIES), quantum_us=50, join=join, thread_count=40,
-                   replicas=50)  # fmt: skip
+    plan = planned(
+        cores=[1, 2, 8, 64], scheduler=list(POLICIES), quantum_us=50, join=join, thread_count=40, replicas=50
+    )
     cells = computed(plan)["cells"]
     assert len(cells) == 16
     for name in ("work_ns", "overhead_ns", "span_ns", "span_work_ns", "threads", "max_depth_reached"):
@@ -354,8 +371,9 @@ def test_15_mmc_tails() -> None:
     assert looks > 100
 
 
-@pytest.mark.parametrize("work", [law("exponential", mean_us=100), law("fixed", mean_us=100)],
-                         ids=lambda work: work["distribution"])  # fmt: skip
+@pytest.mark.parametrize(
+    "work", [law("exponential", mean_us=100), law("fixed", mean_us=100)], ids=lambda work: work["distribution"]
+)
 def test_16_short_turns_share_the_core(work: dict[str, Any]) -> None:
     """M/G/1-PS: mean sojourn S/(1 - rho), whatever the law of the work."""
     load = 0.7
@@ -401,8 +419,15 @@ def test_17_blocked_pools_deadlock_when_they_must(scheduler: str) -> None:
 def test_17_who_does_not_block_does_not_deadlock(scheduler: str) -> None:
     """join none and suspend always end; a deadlock is seen at the moment when the last core blocks."""
     for join in ("none", "suspend"):
-        plan = planned(scheduler=scheduler, join=join, cores=2, thread_count=9, max_depth=5, replicas=40,
-                       spawn=law("fixed", children=2))  # fmt: skip
+        plan = planned(
+            scheduler=scheduler,
+            join=join,
+            cores=2,
+            thread_count=9,
+            max_depth=5,
+            replicas=40,
+            spawn=law("fixed", children=2),
+        )
         assert cell(plan)["outcomes"] == [40, 0, 0]
     if scheduler == "fifo":
         shape = {"thread_count": 2, "cores": 2, "max_depth": 1, "work": law("fixed", mean_us=7), "replicas": 3}
@@ -417,8 +442,17 @@ def test_18_the_load_is_what_is_offered(scheduler: str) -> None:
     threads = sum(0.8**depth for depth in range(11))
     rate = 0.7 * cores / (threads * (0.1 + cost / 1000) + (threads - 1) * 0.0001)
     turns = {"quantum_us": 1000} if scheduler == "round_robin" else {}
-    plan = planned(scheduler=scheduler, cores=cores, thread_count=roots, join="none", replicas=12,
-                   dispatch_cost_us=cost, arrival=poisson(rate), work=law("fixed", mean_us=100), **turns)  # fmt: skip
+    plan = planned(
+        scheduler=scheduler,
+        cores=cores,
+        thread_count=roots,
+        join="none",
+        replicas=12,
+        dispatch_cost_us=cost,
+        arrival=poisson(rate),
+        work=law("fixed", mean_us=100),
+        **turns,
+    )
     observed = total(cell(plan), "utilization") / 12 / 2**20
     assert observed == pytest.approx(0.7, rel=0.01)
     told = next(each for each in result(plan)["cells"][0]["theory"] if each["name"] == "offered_load_utilization")

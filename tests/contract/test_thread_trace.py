@@ -28,7 +28,7 @@ SHAPES: list[dict[str, Any]] = [
     {"scheduler": "fifo", "join": "block", "cores": 8, "thread_count": 4},
     {"scheduler": "lifo", "join": "block", "cores": 3, "thread_count": 3},
     {"scheduler": ["fifo", "work_stealing"], "cores": [2, 64], "join": "none"},
-]  # fmt: skip
+]
 
 
 def shaped(**shape: Any) -> dict[str, Any]:
@@ -57,8 +57,10 @@ def test_a_trace_is_of_the_replica_that_was_counted(shape: dict[str, Any]) -> No
         said, slices = trace["otherData"], [each for each in trace["traceEvents"] if each["ph"] == "X"]
         assert said["digest"] == f"{part['digest']:016x}"
         assert (said["truncated"], said["replica"], [said["cores"], said["scheduler"]]) == (
-            False, 7, plan.spec["cells"][cell],
-        )  # fmt: skip
+            False,
+            7,
+            plan.spec["cells"][cell],
+        )
         assert said["deadlocked"] == (part["outcomes"][1] == 1)
         if not said["deadlocked"]:
             assert said["until_us"] == total(part, "makespan_ns") / 1000
@@ -85,8 +87,9 @@ def test_slices_of_a_core_never_overlap_and_flows_join_parent_and_child() -> Non
     for child, pair in ends.items():
         assert pair["s"]["ts"] < pair["f"]["ts"]
         start, end = pair["s"], pair["f"]
-        assert any(low <= start["ts"] < high and path == child.rpartition(".")[0]
-                   for low, high, path in lanes[start["tid"]])  # fmt: skip
+        assert any(
+            low <= start["ts"] < high and path == child.rpartition(".")[0] for low, high, path in lanes[start["tid"]]
+        )
         assert any(low == end["ts"] and path == child for low, _, path in lanes[end["tid"]])
 
 
@@ -103,8 +106,13 @@ def test_every_event_is_of_the_documented_form() -> None:
     """Trace Event Format: every event has ph, pid, tid; complete events ts and dur, flows an id, times in us >= 0."""
     trace = json.loads(json.dumps(traced(0, scheduler="lifo", join="block", thread_count=3), allow_nan=False))
     assert set(trace) == {"displayTimeUnit", "traceEvents", "otherData"}
-    needed = {"X": {"ts", "dur", "name", "cat", "args"}, "M": {"name", "args"}, "C": {"ts", "name", "args"},
-              "s": {"ts", "id", "name", "cat"}, "f": {"ts", "id", "name", "cat", "bp"}}  # fmt: skip
+    needed = {
+        "X": {"ts", "dur", "name", "cat", "args"},
+        "M": {"name", "args"},
+        "C": {"ts", "name", "args"},
+        "s": {"ts", "id", "name", "cat"},
+        "f": {"ts", "id", "name", "cat", "bp"},
+    }
     for event in trace["traceEvents"]:
         assert needed[event["ph"]] | {"ph", "pid", "tid"} == set(event)
         assert event.get("ts", 0) >= 0 <= event.get("dur", 0)
@@ -143,8 +151,16 @@ def test_kernel_and_reference_trace_alike() -> None:
 
 def test_futile_attempts_are_passed_over() -> None:
     """Sixty threads of a second, one after the other, on 64 cores that steal in 10 ns: 3.8e11 attempts."""
-    plan = planned(cores=64, thread_count=1, max_depth=60, spawn=law("fixed", children=1), steal_cost_us=0.01,
-                   work=law("fixed", mean_us=1e6), replicas=1, trace={"replica": 0})  # fmt: skip
+    plan = planned(
+        cores=64,
+        thread_count=1,
+        max_depth=60,
+        spawn=law("fixed", children=1),
+        steal_cost_us=0.01,
+        work=law("fixed", mean_us=1e6),
+        replicas=1,
+        trace={"replica": 0},
+    )
     found = result(plan)
     assert not found["otherData"]["truncated"]
     recorder = trace_recorder.Recorder(plan.spec, 0, 0)

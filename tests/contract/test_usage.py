@@ -42,11 +42,11 @@ def test_a_small_job_a_shared_device_and_its_energy_are_counted(bench: Bench) ->
     grant = bench.grant(job, 4)
     bench.store.leases.commit(
         job, grant.token, 4, b"{}", ms=70, worker="g", device=Device.GPU, device_ms=40, joules=2.5
-    )  # fmt: skip
+    )
     [used] = bench.store.usage.by_day(["default"], 0).values()
     assert used == Used(
         lane_ms={"cpu": 1, "gpu": 70}, units={"sum": 8}, jobs={"sum": 1}, device_ms=40, millijoules=2500
-    )  # fmt: skip
+    )
 
 
 def test_a_stale_commit_uses_nothing(bench: Bench) -> None:

@@ -42,10 +42,19 @@ def fill(bench: Bench, count: int, url: Callable[[int], str], tenant: str = "def
     for number in range(count):
         name, where = f"msg_{tenant}{number}", url(number)
         place = f"{tenant}|{'/'.join(where.split('/')[:3])}"
-        pipe.hset(keys.delivery(name), mapping={
-            "tenant": tenant, "url": where, "created": now(bench), "attempts": 0, "state": "pending",
-            "type": "job.done", "job": f"j{number}", "kind": "sum",
-        })  # fmt: skip
+        pipe.hset(
+            keys.delivery(name),
+            mapping={
+                "tenant": tenant,
+                "url": where,
+                "created": now(bench),
+                "attempts": 0,
+                "state": "pending",
+                "type": "job.done",
+                "job": f"j{number}",
+                "kind": "sum",
+            },
+        )
         pipe.zadd(keys.deliveries_of(tenant, "pending"), {name: now(bench)})
         pipe.zadd(keys.outbox(place), {name: now(bench)})
         pipe.zadd(keys.DELIVERIES, {place: now(bench)})

@@ -34,9 +34,18 @@ from tests.ports import free_port
 
 JOB = 10**9
 ROW: dict[str, Any] = {
-    "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "kinds": '{"sum": 1}', "pid": 7,
-    "rates": '{"sum": 0.5}', **Host("here").figures(), "cpu_level": "avx2", "refused": "sum: wrong",
-}  # fmt: skip
+    "device": "cpu",
+    "state": "busy",
+    "lanes": 2,
+    "busy_lanes": 1,
+    "job": "",
+    "kinds": '{"sum": 1}',
+    "pid": 7,
+    "rates": '{"sum": 0.5}',
+    **Host("here").figures(),
+    "cpu_level": "avx2",
+    "refused": "sum: wrong",
+}
 
 
 def submit(store: Store, job: str = "j", total: int = 10, **more: Any) -> str:
@@ -335,16 +344,22 @@ RUN = {"lo": 2, "worker": "w", "ms": [5, 6], "attempts": [1, 2], "values": [None
 @pytest.mark.parametrize(
     ("runs", "words"),
     [
-        ([{**RUN, "lo": -(10**12)}], "unit 2 is next"), ([{**RUN, "lo": 1}], "unit 2 is next"),
+        ([{**RUN, "lo": -(10**12)}], "unit 2 is next"),
+        ([{**RUN, "lo": 1}], "unit 2 is next"),
         ([{**RUN, "ms": [5], "attempts": [1], "values": None}], "must end before 4"),
         ([RUN, {**RUN, "lo": 4}], "before 4"),
-        ([{**RUN, "worker": "other"}], "worker (w)"), ([{**RUN, "ms": [5, -1]}], "one each"),
-        ([{**RUN, "ms": [5, True]}], "one each"), ([{**RUN, "attempts": [0, 1]}], "one each"),
-        ([{**RUN, "attempts": [1]}], "one each"), ([{**RUN, "values": [None, "x" * 8200]}], "one each"),
-        ([{**RUN, "values": {}}], "one each"), ([{**RUN, "more": 1}], "one each"), ([7], "one each"),
+        ([{**RUN, "worker": "other"}], "worker (w)"),
+        ([{**RUN, "ms": [5, -1]}], "one each"),
+        ([{**RUN, "ms": [5, True]}], "one each"),
+        ([{**RUN, "attempts": [0, 1]}], "one each"),
+        ([{**RUN, "attempts": [1]}], "one each"),
+        ([{**RUN, "values": [None, "x" * 8200]}], "one each"),
+        ([{**RUN, "values": {}}], "one each"),
+        ([{**RUN, "more": 1}], "one each"),
+        ([7], "one each"),
         ({"lo": 2}, "must have runs"),
     ],
-)  # fmt: skip
+)
 def test_a_partial_of_programs_is_of_the_units_of_its_lease(
     served: Served, store: Store, runs: Any, words: str
 ) -> None:
@@ -509,10 +524,11 @@ def test_nobody_at_the_address_and_other_servers_are_named() -> None:
     ("status", "headers", "body", "words"),
     [
         (200, {}, b'{"ok": true}', "its answer to register has no worker, but .*is it a coordinator"),
-        (200, {}, b'{"worker": ["w"], "born": 1}', "has no worker"), (200, {}, b"<html>", "it answers 200 '<html>'"),
+        (200, {}, b'{"worker": ["w"], "born": 1}', "has no worker"),
+        (200, {}, b"<html>", "it answers 200 '<html>'"),
         (301, {"Location": "https://other/"}, b"", "sends to 'https://other/'; write the cluster's own address into"),
     ],
-)  # fmt: skip
+)
 def test_another_server_is_named_and_waited_for(status: int, headers: dict[str, str], body: bytes, words: str) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -648,15 +664,28 @@ def test_calls_of_runners_are_within_bounds(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"disks": '[{"disk": "8:1"}]'}, {"disks": "[1]"}, {"disks": '[{"disk": "x", "places": [], "free_bytes": 1,'
-     ' "total_bytes": 1}]'}, {"versions": '{"python": 3}'}, {"versions": '{"a b": "1"}'}, {"load1": -1.0},
-     {"clock": -1.0}, {"round_trip_seconds": -0.1}, {"network_receive_bytes_per_second": -1.0}],
-)  # fmt: skip
+    [
+        {"disks": '[{"disk": "8:1"}]'},
+        {"disks": "[1]"},
+        {"disks": '[{"disk": "x", "places": [], "free_bytes": 1, "total_bytes": 1}]'},
+        {"versions": '{"python": 3}'},
+        {"versions": '{"a b": "1"}'},
+        {"load1": -1.0},
+        {"clock": -1.0},
+        {"round_trip_seconds": -0.1},
+        {"network_receive_bytes_per_second": -1.0},
+    ],
+)
 def test_what_a_worker_says_of_its_host_is_within_bounds(served: Served, store: Store, wrong: dict[str, Any]) -> None:
     worker = served.worker("worker-1", Device.CPU)
     disk = {"disk": "8:1", "places": ["data"], "free_bytes": 1, "total_bytes": 2}
-    told = ROW | {"load1": 1.5, "disks": json.dumps([disk]), "versions": '{"python": "3.11.2"}', "clock": 1e9,
-                  "round_trip_seconds": 0.1}  # fmt: skip
+    told = ROW | {
+        "load1": 1.5,
+        "disks": json.dumps([disk]),
+        "versions": '{"python": "3.11.2"}',
+        "clock": 1e9,
+        "round_trip_seconds": 0.1,
+    }
     assert worker.fleet.heartbeat("", "0000000000001-00000000", told) == "ok"
     [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert (shown["load1"], shown["disks"], shown["versions"]) == (1.5, [disk], {"python": "3.11.2"})
@@ -669,10 +698,13 @@ def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
     runner = served.worker("runner-1", Device.RUNNER)
     gpu = {"memory_mib": 1000, "compute_capability": "8.0", "name": "one"}
     row = ROW | {
-        "device": "runner", "offer": json.dumps(OFFER | {"gpus": [gpu]}), "isolation": "uid", "cordoned": "no disk",
+        "device": "runner",
+        "offer": json.dumps(OFFER | {"gpus": [gpu]}),
+        "isolation": "uid",
+        "cordoned": "no disk",
         "running": '[["j", 3]]',
         "beside_replicas": json.dumps(OFFER | {"replicas": 3, "works_for": "a", "later": True}),
-    }  # fmt: skip
+    }
     assert runner.fleet.heartbeat("", "0000000000001-00000000", row) == "ok"
     [shown] = served.app.state.coordinator.cluster.queries.fleet.workers()
     assert shown["offer"]["gpus"] == [gpu] and shown["running"] == [["j", 3]]

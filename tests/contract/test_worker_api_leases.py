@@ -37,9 +37,12 @@ class ApiMachine(LeaseMachine):
         self.bench.store = OverApi(served)  # type: ignore[assignment]
 
     @initialize(
-        totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), shared=st.booleans(),
-        ages=st.booleans(), units=st.sampled_from([0, 3, 50]),
-    )  # fmt: skip
+        totals=st.lists(TOTALS, min_size=2, max_size=2),
+        want=st.integers(1, 3),
+        shared=st.booleans(),
+        ages=st.booleans(),
+        units=st.sampled_from([0, 3, 50]),
+    )
     def a_fleet_at_work(self, totals: list[int], want: int, shared: bool, ages: bool, units: int) -> None:
         """Redis' clock is steady: what a step of it does is the scripts' business, whoever calls them."""
         super().a_fleet_at_work(totals, want, True, shared, ages, units)

@@ -23,9 +23,16 @@ from tests.contract.api_transport import Served
 from tests.contract.lease_model import new_job
 
 ROW: dict[str, Any] = {
-    "device": "cpu", "state": "idle", "lanes": 2, "busy_lanes": 0, "job": "", "kinds": '{"sum": 1}', "pid": 7,
-    "rates": "{}", **Host("here").figures(),
-}  # fmt: skip
+    "device": "cpu",
+    "state": "idle",
+    "lanes": 2,
+    "busy_lanes": 0,
+    "job": "",
+    "kinds": '{"sum": 1}',
+    "pid": 7,
+    "rates": "{}",
+    **Host("here").figures(),
+}
 OFFER = {"cpus": 4, "memory_mib": 8000, "gpus": [], "host": "here", "labels": ["trusted"]}
 
 
@@ -124,9 +131,10 @@ def test_a_host_has_the_labels_of_its_invitation(served: Served, store: Store, a
     made = admin.post("/tokens", json=body).json()
     assert made["labels"] == ["eu", "trusted"]
     answer = fetch.post(
-        f"{served.place}/api/join", json={"host": "box", "workers": ["cpu-1"]},
+        f"{served.place}/api/join",
+        json={"host": "box", "workers": ["cpu-1"]},
         headers={"Authorization": f"Bearer {made['token']}"},
-    )  # fmt: skip
+    )
     assert answer.status_code == 201, answer.text
     joined = ApiStore(served.api(answer.json()["workers"][0]["token"]), Device.CPU, 0.0)
     beat(joined, host="box")

@@ -264,7 +264,18 @@ class Machine:
         if not self.seen["outcome"] and self.seen["spawns_refused"]:
             self.seen["outcome"] = 2
         names = (
-            "makespan_ns", "threads", "attempts", "steals", "switches", "sum_wait_ns", "n_measured", "n_waited",
-            "max_wait_ns", "spawns_refused", "sum_sojourn_ns", "n_sojourns", "outcome",
-        )  # fmt: skip
+            "makespan_ns",
+            "threads",
+            "attempts",
+            "steals",
+            "switches",
+            "sum_wait_ns",
+            "n_measured",
+            "n_waited",
+            "max_wait_ns",
+            "spawns_refused",
+            "sum_sojourn_ns",
+            "n_sojourns",
+            "outcome",
+        )
         return {name: self.seen[name] for name in names}

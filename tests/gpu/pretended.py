@@ -36,11 +36,19 @@ class PretendedTelemetry:
 
     def sample(self, uuid: str) -> Sample:
         return Sample(
-            utilization_ratio=0.9, sm_active_ratio=0.8, memory_used_bytes=2**30, memory_total_bytes=2**34,
-            temperature_celsius=55.0, power_watts=WATTS, energy_joules_total=self.joules(uuid), clock_sm_hertz=1.7e9,
-            clock_memory_hertz=2.6e9, pcie_receive_bytes_per_second=1e6, pcie_transmit_bytes_per_second=2e6,
+            utilization_ratio=0.9,
+            sm_active_ratio=0.8,
+            memory_used_bytes=2**30,
+            memory_total_bytes=2**34,
+            temperature_celsius=55.0,
+            power_watts=WATTS,
+            energy_joules_total=self.joules(uuid),
+            clock_sm_hertz=1.7e9,
+            clock_memory_hertz=2.6e9,
+            pcie_receive_bytes_per_second=1e6,
+            pcie_transmit_bytes_per_second=2e6,
             throttle_reasons=("sw_power_cap",),
-        )  # fmt: skip
+        )
 
     def joules(self, uuid: str) -> float:
         return WATTS * (time.monotonic() - self._since)

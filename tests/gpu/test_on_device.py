@@ -104,10 +104,14 @@ SCHEDULES = [
 def test_random_simulations_answer_bit_for_bit_as_cpus_do(scheduler: str, join: str) -> None:
     dice, definition = random.Random(f"{scheduler} {join}"), registry.definition("thread")
     parameters: dict[str, Any] = {
-        "scheduler": scheduler, "join": join, "replicas": 2000, "seed": dice.randrange(2**53),
-        "cores": [dice.randrange(1, 65), 8], "thread_count": dice.randrange(1, 1000),
+        "scheduler": scheduler,
+        "join": join,
+        "replicas": 2000,
+        "seed": dice.randrange(2**53),
+        "cores": [dice.randrange(1, 65), 8],
+        "thread_count": dice.randrange(1, 1000),
         "steal_cost_us": dice.choice([0.05, 1, 20]),
-    }  # fmt: skip
+    }
     if scheduler == "round_robin":
         parameters["quantum_us"] = dice.choice([20, 100, 1000])
     if join == "block":

@@ -19,11 +19,44 @@ VALID = (
     b'{"on": false}',
 )
 TOKENS = (
-    b"null", b"true", b"[]", b"{}", b'""', b"-0", b"1e5", b"1E400", b"0.1", b"NaN", b"Infinity", b'"\\ud800"', b"\x00",
-    b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"1" * 400, b'"type"', b",", b":", b"[", b"}", b'"', b"\\",
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'""',
+    b"-0",
+    b"1e5",
+    b"1E400",
+    b"0.1",
+    b"NaN",
+    b"Infinity",
+    b'"\\ud800"',
+    b"\x00",
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"1" * 400,
+    b'"type"',
+    b",",
+    b":",
+    b"[",
+    b"}",
+    b'"',
+    b"\\",
     b"//",
-    b"'", b"\xe2\x80\xae", b"9007199254740993", b"-1", b"0x10", b"01", b"+1", b"1.", b".5", b'"a":1,', b"[[[[[[[[",
-)  # fmt: skip
+    b"'",
+    b"\xe2\x80\xae",
+    b"9007199254740993",
+    b"-1",
+    b"0x10",
+    b"01",
+    b"+1",
+    b"1.",
+    b".5",
+    b'"a":1,',
+    b"[[[[[[[[",
+)
 
 
 def mutated(draw: random.Random) -> bytes:
@@ -93,45 +126,80 @@ BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     "integer of a million digits": lambda: ("/api/submit", _parameter("n", "7" * 1_000_000)),
     "a string of a million digits": lambda: ("/api/submit", _parameter("n", f'"{"7" * 1_000_000}"')),
     "integers of 100,000 digits in a batch": lambda: (
-        "/api/submit-batch", _filled(b'{"jobs": [', b"9" * 100_000 + b",", b"1]}", BATCH)),
+        "/api/submit-batch",
+        _filled(b'{"jobs": [', b"9" * 100_000 + b",", b"1]}", BATCH),
+    ),
     "integers of 4,000 digits in a batch": lambda: (
-        "/api/submit-batch", _filled(b'{"jobs": [', b"9" * 4000 + b",", b"1]}", BATCH)),
+        "/api/submit-batch",
+        _filled(b'{"jobs": [', b"9" * 4000 + b",", b"1]}", BATCH),
+    ),
     "millions of empty lists": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', b"[],", b"[]]}", BATCH)),
     "millions of empty objects in a job": lambda: (
-        "/api/submit-batch", _filled(b'{"jobs": [{"type": "collatz", "parameters": {"n": [', b"{},", b"{}]}}]}",
-        BATCH)),
+        "/api/submit-batch",
+        _filled(b'{"jobs": [{"type": "collatz", "parameters": {"n": [', b"{},", b"{}]}}]}", BATCH),
+    ),
     "millions of numbers": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', b"1,", b"1]}", BATCH)),
-    "a list of millions as a parameter": lambda: ("/api/submit", _filled(
-        b'{"type": "thread", "parameters": {"cores": [', b"1,", b"1]}}", ONE)),
+    "a list of millions as a parameter": lambda: (
+        "/api/submit",
+        _filled(b'{"type": "thread", "parameters": {"cores": [', b"1,", b"1]}}", ONE),
+    ),
     "an object of 1,300,000 keys": lambda: (
-        "/api/submit-batch", (b'{"jobs": [{' + b",".join(b'"%d":1' % n for n in range(1_300_000)) + b"}]}")[:BATCH]),
+        "/api/submit-batch",
+        (b'{"jobs": [{' + b",".join(b'"%d":1' % n for n in range(1_300_000)) + b"}]}")[:BATCH],
+    ),
     "unknown keys in a submission": lambda: (
-        "/api/submit", b"{" + b",".join(b'"%d":1' % n for n in range(90_000)) + b"}"),
+        "/api/submit",
+        b"{" + b",".join(b'"%d":1' % n for n in range(90_000)) + b"}",
+    ),
     "unknown keys in parameters": lambda: (
-        "/api/submit", b'{"type": "thread", "parameters": {' + b",".join(b'"%d":1' % n for n in range(90_000)) + b"}}"),
+        "/api/submit",
+        b'{"type": "thread", "parameters": {' + b",".join(b'"%d":1' % n for n in range(90_000)) + b"}}",
+    ),
     "one key again and again": lambda: ("/api/submit-batch", _filled(b"{", b'"a":[],', b'"a":1}', BATCH)),
     "a million nested lists": lambda: ("/api/submit", b"[" * (ONE - 1)),
     "nested objects": lambda: ("/api/submit", (b'{"a":' * (ONE // 5))[:ONE]),
-    "nested lists in a batch": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', b"[" * 500 + b"]" * 500 + b",",
-    b"1]}", BATCH)),
+    "nested lists in a batch": lambda: (
+        "/api/submit-batch",
+        _filled(b'{"jobs": [', b"[" * 500 + b"]" * 500 + b",", b"1]}", BATCH),
+    ),
     "a string of 16 MiB": lambda: ("/api/submit-batch", _filled(b'{"jobs": ["', b"x", b'"]}', BATCH)),
     "escapes": lambda: ("/api/submit-batch", _filled(b'{"jobs": ["', b"\\u0000", b'"]}', BATCH)),
     "wide letters": lambda: ("/api/submit-batch", _filled(b'{"jobs": ["', "\U0001f600".encode(), b'"]}', BATCH)),
     "a type that is long": lambda: ("/api/submit", _filled(b'{"type": "', b"t", b'"}', ONE)),
     "ids": lambda: ("/api/results", _filled(b'{"job_ids": [', b'"a",', b'"a"]}', ONE)),
     "ids that are objects": lambda: ("/api/results", _filled(b'{"job_ids": [', b"{},", b"{}]}", ONE)),
-    "a thousand wrong jobs": lambda: ("/api/submit-batch", _jobs(",".join(
-        json.dumps({"type": "thread", "parameters": {"cores": [n, "x" * 15_000]}}) for n in range(1000)))),
-    "jobs that are hard to plan": lambda: ("/api/submit-batch", _jobs(",".join(
-        json.dumps({"type": "thread", "parameters": {
-            "max_depth": 64, "spawn": {"distribution": "poisson", "mean": 1e-300 * n, "shape": "linear"},
-            "work": {"distribution": "pareto", "mean_us": n, "alpha": 1.5, "max_ratio": 9000}, "replicas": 1,
-            "thread_count": 1, "max_threads": 1}}) for n in range(1, 201)))),
+    "a thousand wrong jobs": lambda: (
+        "/api/submit-batch",
+        _jobs(
+            ",".join(json.dumps({"type": "thread", "parameters": {"cores": [n, "x" * 15_000]}}) for n in range(1000))
+        ),
+    ),
+    "jobs that are hard to plan": lambda: (
+        "/api/submit-batch",
+        _jobs(
+            ",".join(
+                json.dumps(
+                    {
+                        "type": "thread",
+                        "parameters": {
+                            "max_depth": 64,
+                            "spawn": {"distribution": "poisson", "mean": 1e-300 * n, "shape": "linear"},
+                            "work": {"distribution": "pareto", "mean_us": n, "alpha": 1.5, "max_ratio": 9000},
+                            "replicas": 1,
+                            "thread_count": 1,
+                            "max_threads": 1,
+                        },
+                    }
+                )
+                for n in range(1, 201)
+            )
+        ),
+    ),
     "spaces": lambda: ("/api/submit-batch", _filled(b'{"jobs":', b" ", b"[1]}", BATCH)),
     "half of everything": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', VALID[0] + b",", b"", BATCH)),
     "floats": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', b"0." + b"1" * 3000 + b"e-300,", b"1]}", BATCH)),
     "one float": lambda: ("/api/submit", _parameter("n", "0." + "1" * 1_000_000)),
-}  # fmt: skip
+}
 
 
 def _call(name: str, **fields: object) -> tuple[str, bytes]:

@@ -11,13 +11,22 @@ from tests.hostile.verdicts import JUNK, STRANGE_KEYS, Verdict, edges, mostly, o
 END, MOST_UNITS, MOST_COUNT = 2**96, 2**53, 2**53 - 2**33
 RANGED = ("statistics", "verify", "records")
 OWNERS: dict[str, tuple[str, ...]] = {
-    "start_number": RANGED, "number_count": RANGED, "batch_size": RANGED, "columns": ("statistics",),
-    "density": ("statistics",), "known": ("records",), "n": ("trajectory",), "max_points": ("trajectory",),
-}  # fmt: skip
+    "start_number": RANGED,
+    "number_count": RANGED,
+    "batch_size": RANGED,
+    "columns": ("statistics",),
+    "density": ("statistics",),
+    "known": ("records",),
+    "n": ("trajectory",),
+    "max_points": ("trajectory",),
+}
 BOUNDS = {
-    "start_number": (1, END - 1), "number_count": (1, MOST_COUNT), "batch_size": (1, MOST_UNITS), "columns": (0, 4096),
+    "start_number": (1, END - 1),
+    "number_count": (1, MOST_COUNT),
+    "batch_size": (1, MOST_UNITS),
+    "columns": (0, 4096),
     "max_points": (2, 100_000),
-}  # fmt: skip
+}
 NEEDED = {"start_number": RANGED, "number_count": RANGED, "n": ("trajectory",)}
 MOST_DELAY, MOST_PATH = 8000, 2**400
 
@@ -108,8 +117,10 @@ _N = edges(1, 2**96) | st.sampled_from(
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     **{name: mostly(edges(low, high), outside(low, high)) for name, (low, high) in BOUNDS.items()},
-    "density": mostly(st.booleans(), JUNK), "known": _known(), "n": mostly(_N, outside(1, 2**96)),
-}  # fmt: skip
+    "density": mostly(st.booleans(), JUNK),
+    "known": _known(),
+    "n": mostly(_N, outside(1, 2**96)),
+}
 
 
 @st.composite
@@ -133,16 +144,23 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
 #: Valid ones that the reference computes in milliseconds.
 SMALL: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries(
-        {"mode": st.sampled_from(["statistics", "verify"]), "start_number": edges(1, END - 200),
-         "number_count": edges(1, 150)},
+        {
+            "mode": st.sampled_from(["statistics", "verify"]),
+            "start_number": edges(1, END - 200),
+            "number_count": edges(1, 150),
+        },
         optional={"batch_size": edges(1, MOST_UNITS)},
     ),
     st.fixed_dictionaries(
-        {"start_number": edges(1, 2**90), "number_count": st.integers(1, 150), "columns": st.integers(1, 1024),
-         "density": st.booleans()}
+        {
+            "start_number": edges(1, 2**90),
+            "number_count": st.integers(1, 150),
+            "columns": st.integers(1, 1024),
+            "density": st.booleans(),
+        }
     ),
     st.fixed_dictionaries({"mode": st.just("records"), "start_number": edges(1, 2**70), "number_count": edges(1, 150)}),
     st.fixed_dictionaries(
         {"mode": st.just("trajectory"), "n": edges(1, 2**300)}, optional={"max_points": st.integers(2, 100_000)}
     ),
-)  # fmt: skip
+)

@@ -43,9 +43,14 @@ class Plan:
 def explore(check: Callable[[Any], None], inputs: SearchStrategy[Any], examples: int, seed: int) -> None:
     """Runs `check` on so many inputs drawn from this seed; what fails is made small before it is told."""
     chosen = hypothesis.settings(
-        max_examples=examples, deadline=None, database=None, derandomize=False, print_blob=False,
-        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        print_blob=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
 
     def one(value: Any) -> None:
         check(value)

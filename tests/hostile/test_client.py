@@ -44,13 +44,30 @@ OUTCOMES = {0, 1, 2, 3}
 Behaviour: TypeAlias = Callable[[socket.socket, bytes], None]
 
 COMMANDS = [
-    ["status"], ["status", "--json"], ["version"], ["jobs"], ["jobs", "--json"], ["job", "j1"], ["watch", "j1"],
-    ["watch", "j1", "--json"], ["result", "j1"], ["result", "j1", "--csv"], ["result", "j1", "--json"],
-    ["result", "j1", "--trace", "/dev/null"], ["workers"], ["kinds"], ["verified"], ["mark", "sums", "summed"],
-    ["ask", "j1", "trace"], ["cancel", "j1"], ["retry", "j1", "--json"],
-    ["delete", "j1"], ["drain", "desk"], ["submit", "collatz", "--start-number", "1", "--number-count", "9"],
+    ["status"],
+    ["status", "--json"],
+    ["version"],
+    ["jobs"],
+    ["jobs", "--json"],
+    ["job", "j1"],
+    ["watch", "j1"],
+    ["watch", "j1", "--json"],
+    ["result", "j1"],
+    ["result", "j1", "--csv"],
+    ["result", "j1", "--json"],
+    ["result", "j1", "--trace", "/dev/null"],
+    ["workers"],
+    ["kinds"],
+    ["verified"],
+    ["mark", "sums", "summed"],
+    ["ask", "j1", "trace"],
+    ["cancel", "j1"],
+    ["retry", "j1", "--json"],
+    ["delete", "j1"],
+    ["drain", "desk"],
+    ["submit", "collatz", "--start-number", "1", "--number-count", "9"],
     ["submit", "collatz", "--start-number", "1", "--number-count", "9", "--wait"],
-]  # fmt: skip
+]
 
 
 # -- servers --------------------------------------------------------------------------------------------------------
@@ -186,7 +203,7 @@ SERVERS: dict[str, Behaviour] = {
     "an event of endless lines": without_end(STREAM, b"data: x\n" * 8192, 0),
     "events that end at once": says(STREAM),
     "the same event again and again": says(STREAM + b'id: 1\ndata: {"state": "running"}\n\n'),
-}  # fmt: skip
+}
 #: Those that take their time each.
 SLOW = {name for name in SERVERS if "drips" in name or "bomb" in name or "end" in name or name == "silence"}
 
@@ -273,55 +290,137 @@ def test_the_token_follows_no_redirect(status: str, run: Callable[..., Ran]) -> 
 # -- answers that are nearly right ----------------------------------------------------------------------------------
 
 RESULT = {
-    "count": 1000, "mean": 1.25, "huge": "7" * 1000, "delay": {"histogram": [[n, n * n] for n in range(30)]},
-    "records": {"delay": [{"n": 27, "value": 111}], "path": []}, "list": list(range(20)),
+    "count": 1000,
+    "mean": 1.25,
+    "huge": "7" * 1000,
+    "delay": {"histogram": [[n, n * n] for n in range(30)]},
+    "records": {"delay": [{"n": 27, "value": 111}], "path": []},
+    "list": list(range(20)),
     "metrics": {"speed": {"mean": 1.5, "ci": [1, 2]}, "time": {"mean": 2.0, "ci": [1, 3]}},
     "cells": [{"cores": 8, "metrics": {"a": {"mean": 1.0}}}, {"cores": 16, "metrics": {"a": {"mean": 2.0}}}],
-}  # fmt: skip
+}
 SUMS = {**KIND, "type": "collatz"}
 ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/api/status"): complete(
-        fleet.Status, version="1.2", cluster_size=3, lanes=8, jobs={"running": 1, "queued": 2},
-        workers=complete(fleet.WorkerCounts, live=2, ready=2, cpu={"busy": 2}), queues={"cpu.normal": 2},
-        oldest_wait_seconds=61.0, units_per_second={"collatz": 2.5e9},
+        fleet.Status,
+        version="1.2",
+        cluster_size=3,
+        lanes=8,
+        jobs={"running": 1, "queued": 2},
+        workers=complete(fleet.WorkerCounts, live=2, ready=2, cpu={"busy": 2}),
+        queues={"cpu.normal": 2},
+        oldest_wait_seconds=61.0,
+        units_per_second={"collatz": 2.5e9},
     ),
     ("GET", "/api/jobs"): {"jobs": [job("running"), job("done"), job("failed")], "cursor": None},
     ("GET", "/api/jobs/j1"): job(
         "done", usage=USAGE | {"workers": {"desk": {"device": "cpu", "units": 2, "leases": 1, "seconds": 3.0}}}
     ),
     ("GET", "/api/jobs/j1/result"): {
-        "job_id": "j1", "type": "sums", "partial": True, "units": 10, "total": 20, "result": RESULT,
+        "job_id": "j1",
+        "type": "sums",
+        "partial": True,
+        "units": 10,
+        "total": 20,
+        "result": RESULT,
     },
     ("GET", "/api/jobs/j1/trace.json"): {"traceEvents": [{"name": "a"}], "otherData": {}},
-    ("GET", "/api/workers"): {"workers": [complete(
-        fleet.Worker, id="desk", device="cpu", state="busy", lanes=2, job="j1", host="h", cpu_ratio=0.5,
-        seen_seconds_ago=0.4, memory_used_bytes=3 * 2**30, draining=True,
-    )]},
+    ("GET", "/api/workers"): {
+        "workers": [
+            complete(
+                fleet.Worker,
+                id="desk",
+                device="cpu",
+                state="busy",
+                lanes=2,
+                job="j1",
+                host="h",
+                cpu_ratio=0.5,
+                seen_seconds_ago=0.4,
+                memory_used_bytes=3 * 2**30,
+                draining=True,
+            )
+        ]
+    },
     ("GET", "/api/job-types"): {"kinds": [SUMS]},
     ("GET", "/api/kinds/collatz/marks/verified"): {
-        "type": "collatz", "mark": "verified", "summary": "Reach 1.", "origin": 1, "up_to": "99999999999999999999",
+        "type": "collatz",
+        "mark": "verified",
+        "summary": "Reach 1.",
+        "origin": 1,
+        "up_to": "99999999999999999999",
         "more_ranges": 0,
         "ranges": [{"first": 1, "last": 5}, {"first": "100000000000000000001", "last": "100000000000000000009"}],
     },
     ("POST", "/api/jobs/j1/cancel"): job("cancelled"),
     ("POST", "/api/workers/desk/drain"): {"id": "desk", "draining": True},
     ("POST", "/api/submit"): {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 2.0, "notes": ["a note"]},
-}  # fmt: skip
+}
 ASKING = [
-    ["status"], ["version"], ["jobs"], ["job", "j1"], ["watch", "j1"], ["result", "j1"], ["result", "j1", "--csv"],
-    ["result", "j1", "--table", "cells"], ["result", "j1", "--trace", "/dev/null"], ["workers"],
-    ["kinds"], ["verified"], ["mark", "collatz", "verified"],
-    ["ask", "j1", "trace", "replica=0"], ["ask", "j1", "trace", "--csv"], ["cancel", "j1"], ["drain", "desk"],
+    ["status"],
+    ["version"],
+    ["jobs"],
+    ["job", "j1"],
+    ["watch", "j1"],
+    ["result", "j1"],
+    ["result", "j1", "--csv"],
+    ["result", "j1", "--table", "cells"],
+    ["result", "j1", "--trace", "/dev/null"],
+    ["workers"],
+    ["kinds"],
+    ["verified"],
+    ["mark", "collatz", "verified"],
+    ["ask", "j1", "trace", "replica=0"],
+    ["ask", "j1", "trace", "--csv"],
+    ["cancel", "j1"],
+    ["drain", "desk"],
     ["submit", "collatz", "--start", "1", "--cores", "1,2"],
-    ["submit", "collatz", "--start", "1", "--wait"], ["submit", "collatz", "--help"],
-]  # fmt: skip
+    ["submit", "collatz", "--start", "1", "--wait"],
+    ["submit", "collatz", "--help"],
+]
 ODD: list[Any] = [
-    None, True, False, 0, -1, 1, 2**53, 10**30, -(10**400), 1e308, -1e-300, 0.5, "", ESCAPE, "\ud800", "9" * 5000,
-    "-5", "NaN", "\U0001f980", "x" * 100_000, [], [[]], [None], {}, {"": None}, {"a": {"b": {}}}, [1, "a", None],
-    [[1], [2, 3]], "done", "running",
-    "2026-01-02T03:04:05", "0001-01-01T00:00:00+23:59", "[/bold]", "%s {0}", {"$ref": "#/nowhere"},
-    {"$ref": "#"}, "array", "object", ["integer", "null"], [{ESCAPE: 1}], "../x",
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**53,
+    10**30,
+    -(10**400),
+    1e308,
+    -1e-300,
+    0.5,
+    "",
+    ESCAPE,
+    "\ud800",
+    "9" * 5000,
+    "-5",
+    "NaN",
+    "\U0001f980",
+    "x" * 100_000,
+    [],
+    [[]],
+    [None],
+    {},
+    {"": None},
+    {"a": {"b": {}}},
+    [1, "a", None],
+    [[1], [2, 3]],
+    "done",
+    "running",
+    "2026-01-02T03:04:05",
+    "0001-01-01T00:00:00+23:59",
+    "[/bold]",
+    "%s {0}",
+    {"$ref": "#/nowhere"},
+    {"$ref": "#"},
+    "array",
+    "object",
+    ["integer", "null"],
+    [{ESCAPE: 1}],
+    "../x",
+]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -584,7 +683,7 @@ ARGUMENTS: list[tuple[list[str], dict[str, str], int, str]] = [
     (["statsu"], {}, 2, "No such command 'statsu'"),
     (["\x1b[2J"], {}, 2, "No such command"),
     (["job"], {}, 2, "Missing argument 'JOB'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("number", range(len(ARGUMENTS)), ids=lambda number: ascii(ARGUMENTS[number][:2])[:80])

@@ -24,8 +24,10 @@ STREAMS = ".*/events$"
 #: Calls of workers, which need a token.
 WORKERS = "/api/worker/"
 CONFORMANCE = (
-    checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance,
-)  # fmt: skip
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+)
 #: Submissions to start from; what is drawn from the description alone is hardly ever valid.
 SUBMISSIONS: list[dict[str, Any]] = [
     {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}},
@@ -50,8 +52,9 @@ def described(cluster: Live, valid: bool) -> Any:
         for verb, route in verbs.items():
             if "{job_id}" in path:
                 links[f"{verb} {path}"] = {
-                    "operationId": route["operationId"], "parameters": {"path.job_id": "$response.body#/job_id"}
-                }  # fmt: skip
+                    "operationId": route["operationId"],
+                    "parameters": {"path.job_id": "$response.body#/job_id"},
+                }
     submit["responses"]["202"]["links"] = links
     schema = schemathesis.openapi.from_dict(found).exclude(path_regex=STREAMS)
     schema.config.update(base_url=cluster.url())
@@ -75,9 +78,11 @@ def _valid_wait(value: Any) -> bool:
 def judged(tally: counts.Tally, case: Any, response: Any) -> None:
     """Counts an answer that is neither a fault nor other than described."""
     answer = wire.Answer(
-        response.status_code, {name.lower(): values[0] for name, values in response.headers.items()}, response.content,
+        response.status_code,
+        {name.lower(): values[0] for name, values in response.headers.items()},
+        response.content,
         response.elapsed,
-    )  # fmt: skip
+    )
     wrong = wire.complaint(answer)
     try:
         case.validate_response(response, checks=CONFORMANCE)
@@ -93,9 +98,14 @@ def judged(tally: counts.Tally, case: Any, response: Any) -> None:
 
 def chosen(examples: int) -> hypothesis.settings:
     return hypothesis.settings(
-        max_examples=examples, deadline=None, database=None, derandomize=False, suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate,), stateful_step_count=15,
-    )  # fmt: skip
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate,),
+        stateful_step_count=15,
+    )
 
 
 def test_walks_through_the_api_find_it_as_described(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:

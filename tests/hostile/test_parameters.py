@@ -110,9 +110,11 @@ def test_parameters_are_accepted_as_promised(kind: str, plan: exploring.Plan) ->
 @pytest.mark.parametrize("mean", [5e-324, 1e-300, 2.0**-34, 1e-9, 0.123456789, 15.9])
 def test_no_law_takes_long_to_plan(law: str, mean: float) -> None:
     parameters = {
-        "spawn": {"distribution": law, "mean": mean, "shape": "linear"}, "max_depth": 64, "thread_count": 1,
+        "spawn": {"distribution": law, "mean": mean, "shape": "linear"},
+        "max_depth": 64,
+        "thread_count": 1,
         "work": {"distribution": "pareto", "mean_us": 1 + mean, "alpha": 1.05, "max_ratio": 1e4},
-    }  # fmt: skip
+    }
     started = time.process_time()
     submitted("thread", parameters)
     assert time.process_time() - started < MOST_SECONDS

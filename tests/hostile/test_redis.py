@@ -27,9 +27,16 @@ JUNK = (
     b"cpu.normal",
 )
 READS = (
-    "/ready", "/api/status", "/api/workers", "/api/snapshot", "/api/history", "/api/stream", "/api/jobs?limit=20",
-    "/api/jobs?state=queued", "/api/kinds/collatz/marks/verified",
-)  # fmt: skip
+    "/ready",
+    "/api/status",
+    "/api/workers",
+    "/api/snapshot",
+    "/api/history",
+    "/api/stream",
+    "/api/jobs?limit=20",
+    "/api/jobs?state=queued",
+    "/api/kinds/collatz/marks/verified",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +53,13 @@ def spoil(client: Any, draw: random.Random) -> str:
     # One transaction: between two commands the leader may write such a key, as what it has to be.
     anew = client.pipeline().delete(name)
     changes: list[Callable[[], Any]] = [
-        lambda: client.set(name, junk), lambda: anew.rpush(name, junk, b"y").execute(),
+        lambda: client.set(name, junk),
+        lambda: anew.rpush(name, junk, b"y").execute(),
         lambda: anew.hset(name, junk, junk).execute(),
         lambda: anew.zadd(name, {junk: draw.choice((0, -1e300, float("inf")))}).execute(),
-        lambda: anew.xadd(name, {junk: junk}).execute(), lambda: client.delete(name),
-    ]  # fmt: skip
+        lambda: anew.xadd(name, {junk: junk}).execute(),
+        lambda: client.delete(name),
+    ]
     if fields:
         field = draw.choice(fields)
         changes += [lambda: client.hset(name, field, junk), lambda: client.hdel(name, field)] * 4

@@ -14,19 +14,39 @@ from tests.hostile.verdicts import JUNK, STRANGE_KEYS, Verdict, edges, mostly, n
 SCHEDULERS = ("fifo", "lifo", "round_robin", "work_stealing")
 JOINS = ("none", "suspend", "block")
 WHOLE = {
-    "thread_count": (1, 1_000_000), "max_depth": (0, 64), "batch_size": (1, 65_536), "replicas": (1, 16_777_216),
-    "seed": (0, 2**53 - 1), "max_threads": (1, 4_194_304),
-}  # fmt: skip
+    "thread_count": (1, 1_000_000),
+    "max_depth": (0, 64),
+    "batch_size": (1, 65_536),
+    "replicas": (1, 16_777_216),
+    "seed": (0, 2**53 - 1),
+    "max_threads": (1, 4_194_304),
+}
 NUMBERS = {
-    "dispatch_cost_us": (0.0, 1e4), "spawn_cost_us": (0.0, 1e4), "join_cost_us": (0.0, 1e4),
-    "steal_cost_us": (0.01, 1e4), "quantum_us": (1.0, 1e6), "stack_kib": (0.0, 1e6), "confidence": (0.5, 0.9999),
-}  # fmt: skip
+    "dispatch_cost_us": (0.0, 1e4),
+    "spawn_cost_us": (0.0, 1e4),
+    "join_cost_us": (0.0, 1e4),
+    "steal_cost_us": (0.01, 1e4),
+    "quantum_us": (1.0, 1e6),
+    "stack_kib": (0.0, 1e6),
+    "confidence": (0.5, 0.9999),
+}
 DEFAULTS: dict[str, Any] = {
-    "thread_count": 1000, "max_depth": 10, "replicas": 1024, "cores": 8, "scheduler": "work_stealing",
-    "join": "suspend", "spawn": {"distribution": "binomial", "children": 2, "probability": 0.4},
-    "work": {"distribution": "exponential", "mean_us": 100}, "dispatch_cost_us": 1, "spawn_cost_us": 0.1,
-    "join_cost_us": 0, "quantum_us": None, "arrival": {"process": "batch"}, "max_threads": 1_000_000, "trace": None,
-}  # fmt: skip
+    "thread_count": 1000,
+    "max_depth": 10,
+    "replicas": 1024,
+    "cores": 8,
+    "scheduler": "work_stealing",
+    "join": "suspend",
+    "spawn": {"distribution": "binomial", "children": 2, "probability": 0.4},
+    "work": {"distribution": "exponential", "mean_us": 100},
+    "dispatch_cost_us": 1,
+    "spawn_cost_us": 0.1,
+    "join_cost_us": 0,
+    "quantum_us": None,
+    "arrival": {"process": "batch"},
+    "max_threads": 1_000_000,
+    "trace": None,
+}
 NULLABLE = {"batch_size", "seed", "quantum_us", "trace"}
 MOST_CELLS, MOST_BYTES = 32, 512 * 2**20
 #: The longest exponential draw over its mean: 64 ln 2.
@@ -268,9 +288,11 @@ def _work(law: dict[str, Any]) -> tuple[float, float]:
         return math.fsum(steps) / len(steps), law["quantiles_us"][-1]
     mean = law["mean_us"]
     longest = {
-        "fixed": mean, "exponential": LONGEST_DRAW * mean, "pareto": mean * law.get("max_ratio", 1),
+        "fixed": mean,
+        "exponential": LONGEST_DRAW * mean,
+        "pareto": mean * law.get("max_ratio", 1),
         "hyperexponential": LONGEST_DRAW * _slow_branch({"scv": 1, **law}),
-    }  # fmt: skip
+    }
     return mean, longest[tag]
 
 
@@ -328,11 +350,19 @@ def _laws(name: str) -> st.SearchStrategy[Any]:
     """Laws of all sorts; one in thirty has something wrong in it."""
     mean, time = _floats(*_MEAN) | st.floats(0, 1.2), _floats(*_TIME)
     values: dict[str, st.SearchStrategy[Any]] = {
-        "children": mostly(edges(0, 64) | st.integers(0, 4), outside(0, 64), 30), "mean": mean,
-        "probability": _floats(0, 1) | st.floats(0, 0.5), "probabilities": _pmf(), "mean_us": time, "min_us": time,
-        "max_us": time, "scv": _floats(1, 100), "alpha": _floats(1.05, 10), "max_ratio": _floats(1, 1e4),
-        "quantiles_us": _quantiles(), "rate_per_ms": _floats(1e-4, 1e6),
-    }  # fmt: skip
+        "children": mostly(edges(0, 64) | st.integers(0, 4), outside(0, 64), 30),
+        "mean": mean,
+        "probability": _floats(0, 1) | st.floats(0, 0.5),
+        "probabilities": _pmf(),
+        "mean_us": time,
+        "min_us": time,
+        "max_us": time,
+        "scv": _floats(1, 100),
+        "alpha": _floats(1.05, 10),
+        "max_ratio": _floats(1, 1e4),
+        "quantiles_us": _quantiles(),
+        "rate_per_ms": _floats(1e-4, 1e6),
+    }
     more = {
         "shape": mostly(st.sampled_from(_SHAPE), JUNK),
         "warmup_roots": mostly(st.integers(0, 50), edges(0, 999_999)),
@@ -376,12 +406,14 @@ _TRACES = mostly(
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     **{name: mostly(edges(low, high), outside(low, high), 30) for name, (low, high) in WHOLE.items()},
-    **{name: _floats(*bounds) for name, bounds in NUMBERS.items()}, **{name: _laws(name) for name in LAWS},
+    **{name: _floats(*bounds) for name, bounds in NUMBERS.items()},
+    **{name: _laws(name) for name in LAWS},
     "thread_count": mostly(st.integers(1, 3000), edges(1, 1_000_000), 4),
     "cores": _sweeps(st.integers(1, 64) | st.integers(1, 64).map(str) | st.sampled_from([1, 64]), 16),
-    "scheduler": _sweeps(st.sampled_from(SCHEDULERS), 4), "join": mostly(st.sampled_from(JOINS), JUNK, 20),
+    "scheduler": _sweeps(st.sampled_from(SCHEDULERS), 4),
+    "join": mostly(st.sampled_from(JOINS), JUNK, 20),
     "trace": _TRACES,
-}  # fmt: skip
+}
 
 
 @st.composite
@@ -414,11 +446,15 @@ _SMALL_WORK = st.one_of(
     st.fixed_dictionaries({"distribution": st.just("uniform"), "min_us": st.just(1), "max_us": st.floats(1, 300)}),
     st.fixed_dictionaries({"distribution": st.just("hyperexponential"), "mean_us": _TIMES, "scv": st.floats(1, 20)}),
     st.fixed_dictionaries(
-        {"distribution": st.just("pareto"), "mean_us": _TIMES, "alpha": st.floats(1.05, 10),
-         "max_ratio": st.floats(1, 100)}
+        {
+            "distribution": st.just("pareto"),
+            "mean_us": _TIMES,
+            "alpha": st.floats(1.05, 10),
+            "max_ratio": st.floats(1, 100),
+        }
     ),
     st.fixed_dictionaries({"distribution": st.just("empirical"), "quantiles_us": st.just([1, 5.5, 80, 81])}),
-)  # fmt: skip
+)
 
 
 @st.composite
@@ -427,13 +463,22 @@ def small(draw: st.DrawFn) -> dict[str, Any]:
     scheduler = draw(st.sampled_from(SCHEDULERS))
     join = draw(st.sampled_from(JOINS if scheduler in ("fifo", "lifo") else JOINS[:2]))
     found = {
-        "thread_count": draw(st.integers(1, 12)), "max_depth": draw(st.integers(0, 4)), "scheduler": scheduler,
-        "replicas": draw(st.integers(1, 3)), "cores": draw(st.integers(1, 64) | st.just([1, 3])), "join": join,
-        "seed": draw(edges(0, 2**53 - 1)), "spawn": draw(_SMALL_SPAWN), "work": draw(_SMALL_WORK), "max_threads": 400,
-        "dispatch_cost_us": draw(st.floats(0, 20)), "spawn_cost_us": draw(st.floats(0, 5)),
-        "steal_cost_us": draw(st.floats(0.5, 50)), "confidence": draw(st.floats(0.5, 0.9999)),
+        "thread_count": draw(st.integers(1, 12)),
+        "max_depth": draw(st.integers(0, 4)),
+        "scheduler": scheduler,
+        "replicas": draw(st.integers(1, 3)),
+        "cores": draw(st.integers(1, 64) | st.just([1, 3])),
+        "join": join,
+        "seed": draw(edges(0, 2**53 - 1)),
+        "spawn": draw(_SMALL_SPAWN),
+        "work": draw(_SMALL_WORK),
+        "max_threads": 400,
+        "dispatch_cost_us": draw(st.floats(0, 20)),
+        "spawn_cost_us": draw(st.floats(0, 5)),
+        "steal_cost_us": draw(st.floats(0.5, 50)),
+        "confidence": draw(st.floats(0.5, 0.9999)),
         "join_cost_us": draw(st.floats(0, 5)) if join != "none" else 0,
-    }  # fmt: skip
+    }
     if scheduler == "round_robin":
         found["quantum_us"] = draw(st.floats(2, 500))
     if draw(st.booleans()):

@@ -105,8 +105,10 @@ class Watch:
         forget_peak(self._pid)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.hostile.watching", self._url, str(self._pid)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdout and self._process.stdout.readline() == "looks\n"
         return self
 

@@ -180,9 +180,13 @@ class Live:
             if not key.startswith(("REDIS", "CLUSTER", "NODE_", "WORKER_", "RUNNER_"))
         }
         environment = {
-            **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": kernels.path(self.top),
-            "REDIS_URL": self.redis_url(role_of(command)), **self.environment, **more,
-        }  # fmt: skip
+            **inherited,
+            **kernels.ENVIRONMENT,
+            "PYTHONPATH": kernels.path(self.top),
+            "REDIS_URL": self.redis_url(role_of(command)),
+            **self.environment,
+            **more,
+        }
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.top, stdout=log, stderr=log)
 
@@ -211,9 +215,10 @@ class Live:
     def run_coordinator(self, number: int = 0) -> None:
         """Starts the process and waits for nothing."""
         places = {
-            "BIND": self.addresses[number], "COORDINATOR_PORT": str(self.ports[number]),
+            "BIND": self.addresses[number],
+            "COORDINATOR_PORT": str(self.ports[number]),
             "METRICS_PORT": str(self.metrics_ports[number]),
-        }  # fmt: skip
+        }
         self.start_process(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **places)
 
     def start_worker(
@@ -233,9 +238,11 @@ class Live:
         name = f"runner-{number}"
         other = [] if user is None else as_user(user)
         own = {
-            "RUNNER_SLOTS": str(slots or self.lanes), "RUNNER_DIR": str(self.folder / name), "METRICS_PORT": "0",
+            "RUNNER_SLOTS": str(slots or self.lanes),
+            "RUNNER_DIR": str(self.folder / name),
+            "METRICS_PORT": "0",
             "HOST_ID": f"host-{number}",
-        }  # fmt: skip
+        }
         self.start_process(name, [*other, sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
 
     def remote(self, name: str) -> dict[str, str]:

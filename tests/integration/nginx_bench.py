@@ -204,9 +204,14 @@ class Image:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, USER, USER if os.geteuid() == 0 else -1)
             self.process = subprocess.Popen(
-                command, env={"PATH": PATH, **variables}, stdout=out, stderr=errors, cwd=self.folder, user=USER,
+                command,
+                env={"PATH": PATH, **variables},
+                stdout=out,
+                stderr=errors,
+                cwd=self.folder,
+                user=USER,
                 extra_groups=[] if os.geteuid() == 0 else None,
-            )  # fmt: skip
+            )
         for _ in range(1000):
             with suppress(OSError), socket.create_connection(("127.0.0.1", awaited), timeout=1):
                 return
@@ -231,10 +236,13 @@ class Front(Image):
         (self.folder / "nginx/more").mkdir()
         (self.folder / "nginx/more/more.conf").write_text(more)
         self.variables = {
-            "RENDERED": str(self.folder / "rendered"), "RESOLVER": names.address,
-            "COORDINATOR_HOST": f"coordinator.test:{port}", "WEB_HOST": f"web.test:{port}",
-            **{name: f"127.0.0.1:{number}" for name, number in self.ports.items()}, **variables,
-        }  # fmt: skip
+            "RENDERED": str(self.folder / "rendered"),
+            "RESOLVER": names.address,
+            "COORDINATOR_HOST": f"coordinator.test:{port}",
+            "WEB_HOST": f"web.test:{port}",
+            **{name: f"127.0.0.1:{number}" for name, number in self.ports.items()},
+            **variables,
+        }
 
     def run(self) -> None:
         self.start(["nginx/start.sh"], self.ports["LISTEN_STATUS"], **self.variables)

@@ -35,7 +35,11 @@ def socket(browser: httpx.Client, path: str, protocols: Sequence[str], origin: s
     """Return a WebSocket that the browser opens from a page of its host, or of another origin."""
     host, headers = browser.headers["Host"], {"Cookie": browser.headers.get("Cookie", "")}
     return connect(
-        f"ws://{host}{path}", address=(browser.base_url.host, browser.base_url.port), additional_headers=headers,
-        subprotocols=[Subprotocol(one) for one in protocols], origin=Origin(origin or f"http://{host}"), proxy=None,
+        f"ws://{host}{path}",
+        address=(browser.base_url.host, browser.base_url.port),
+        additional_headers=headers,
+        subprotocols=[Subprotocol(one) for one in protocols],
+        origin=Origin(origin or f"http://{host}"),
+        proxy=None,
         open_timeout=60,
-    )  # fmt: skip
+    )

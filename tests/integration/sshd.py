@@ -45,12 +45,21 @@ class Sshd:
 
     def _configure(self, settings: Mapping[str, str]) -> None:
         lines = {
-            "Port": str(self.port), "ListenAddress": self.address, "HostKey": str(self.folder / "host_key"),
-            "AuthorizedKeysFile": str(self.folder / "authorized_keys"), "PidFile": "none", "UsePAM": "no",
-            "StrictModes": "no", "PasswordAuthentication": "no", "KbdInteractiveAuthentication": "no",
-            "PermitRootLogin": "prohibit-password", "Subsystem": "sftp internal-sftp", "PrintMotd": "no",
-            "MaxStartups": "100", **settings,
-        }  # fmt: skip
+            "Port": str(self.port),
+            "ListenAddress": self.address,
+            "HostKey": str(self.folder / "host_key"),
+            "AuthorizedKeysFile": str(self.folder / "authorized_keys"),
+            "PidFile": "none",
+            "UsePAM": "no",
+            "StrictModes": "no",
+            "PasswordAuthentication": "no",
+            "KbdInteractiveAuthentication": "no",
+            "PermitRootLogin": "prohibit-password",
+            "Subsystem": "sftp internal-sftp",
+            "PrintMotd": "no",
+            "MaxStartups": "100",
+            **settings,
+        }
         (self.folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
 
     def start(self) -> Sshd:
@@ -110,7 +119,11 @@ class Sshd:
     def node(self, name: str, **more: str) -> str:
         """Its lines of cluster.yaml."""
         given = {
-            "name": name, "host": self.address, "port": str(self.port), "user": getuser(), "key_file": str(self.key),
+            "name": name,
+            "host": self.address,
+            "port": str(self.port),
+            "user": getuser(),
+            "key_file": str(self.key),
             **more,
-        }  # fmt: skip
+        }
         return "  - " + "\n    ".join(f"{key}: {value}" for key, value in given.items()) + "\n"

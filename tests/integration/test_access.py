@@ -158,10 +158,12 @@ def test_only_admin_makes_tokens_and_a_bad_one_is_named(admin: Bearer) -> None:
         refused = bearer.ask(method, path)
         assert refused.status_code == 403 and "needs the scope admin" in refused.json()["detail"]
     for wrong, field in (
-        ({"name": "a b", "scopes": ["read"]}, "name"), ({"name": "a", "scopes": ["root"]}, "scopes.0"),
-        ({"name": "a", "scopes": []}, "scopes"), ({"name": "a", "scopes": ["read"], "tenant": "A"}, "tenant"),
+        ({"name": "a b", "scopes": ["read"]}, "name"),
+        ({"name": "a", "scopes": ["root"]}, "scopes.0"),
+        ({"name": "a", "scopes": []}, "scopes"),
+        ({"name": "a", "scopes": ["read"], "tenant": "A"}, "tenant"),
         ({"name": "a", "scopes": ["read"], "ttl_seconds": 0}, "ttl_seconds"),
-    ):  # fmt: skip
+    ):
         answer = admin.ask("POST", "/api/tokens", wrong)
         assert (answer.status_code, answer.json()["field"]) == (422, field)
 
@@ -193,9 +195,17 @@ def test_another_tenants_job_is_as_one_that_does_not_exist(admin: Bearer) -> Non
     job = ours.submit()
     assert ours.json("GET", f"/api/jobs/{job}")["tenant"] == "red"
     for method, path in (
-        ("GET", ""), ("GET", "/result"), ("GET", "/events"), ("GET", "/trace.json"), ("GET", "/columns.bin"),
-        ("POST", "/cancel"), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/retry"), ("DELETE", ""),
-    ):  # fmt: skip
+        ("GET", ""),
+        ("GET", "/result"),
+        ("GET", "/events"),
+        ("GET", "/trace.json"),
+        ("GET", "/columns.bin"),
+        ("POST", "/cancel"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("POST", "/retry"),
+        ("DELETE", ""),
+    ):
         hidden, missing = (theirs.ask(method, f"/api/jobs/{name}{path}") for name in (job, "0" * len(job)))
         assert hidden.status_code == missing.status_code == 404, (method, path)
         assert hidden.json() == {**missing.json(), "detail": missing.json()["detail"].replace("0" * len(job), job)}

@@ -39,9 +39,19 @@ def problem(answer: httpx.Response, status: int, field: str, *words: str) -> Non
 
 
 BAD_COUNTS: list[tuple[Any, str]] = [
-    (0, "1.."), (-1, "1.."), (1.5, "integer"), ("abc", "integer"), (True, "integer"), (None, "needed"),
-    (10**400, "1.."), ("1e9", "integer"), ([], "integer"), ({}, "integer"), ("", "integer"), (2**53 + 1, "1.."),
-]  # fmt: skip
+    (0, "1.."),
+    (-1, "1.."),
+    (1.5, "integer"),
+    ("abc", "integer"),
+    (True, "integer"),
+    (None, "needed"),
+    (10**400, "1.."),
+    ("1e9", "integer"),
+    ([], "integer"),
+    ({}, "integer"),
+    ("", "integer"),
+    (2**53 + 1, "1.."),
+]
 
 
 @pytest.mark.parametrize(("value", "words"), BAD_COUNTS)
@@ -203,9 +213,13 @@ def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path:
         cluster.start_worker(0)
         try:
             found = until(
-                lambda: (a := cluster.post("/api/results", {"job_ids": ids, "wait_seconds": 20}).json()["answers"])
-                and all(answer["state"] == "done" for answer in a) and a, 90,
-            )  # fmt: skip
+                lambda: (
+                    (a := cluster.post("/api/results", {"job_ids": ids, "wait_seconds": 20}).json()["answers"])
+                    and all(answer["state"] == "done" for answer in a)
+                    and a
+                ),
+                90,
+            )
         finally:
             done.set()
             watcher.join()

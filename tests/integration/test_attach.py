@@ -109,9 +109,13 @@ class Typist:
         self.ours, theirs = pty.openpty()
         self.resize(rows, columns)
         self.process = subprocess.Popen(
-            cli(*arguments), env={**user, "TERM": "xterm-256color"}, stdin=theirs, stdout=theirs,
-            stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            cli(*arguments),
+            env={**user, "TERM": "xterm-256color"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         os.close(theirs)
         self.seen = b""
 
@@ -253,8 +257,13 @@ def test_who_leaves_takes_what_the_shell_started_along(programs: Live, program: 
 def test_a_shell_of_a_unit_that_waits_begins_when_it_runs(programs: Live, user: dict[str, str]) -> None:
     blocking = [started(programs, "sleep 600") for _ in range(2)]
     job = programs.submit("command", {"command": "sleep 60", "count": 1})
-    waiting = subprocess.Popen(cli(job, "--", "printenv", "CLUSTER_JOB_ID"), env=user, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    waiting = subprocess.Popen(
+        cli(job, "--", "printenv", "CLUSTER_JOB_ID"),
+        env=user,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert waiting.stderr and b"unit 0 is waiting; the shell begins when it runs" in waiting.stderr.readline()
     for other in blocking:
         programs.post(f"/api/jobs/{other}/cancel")
@@ -265,9 +274,12 @@ def test_a_shell_of_a_unit_that_waits_begins_when_it_runs(programs: Live, user: 
 
 def test_a_coordinator_that_is_killed_costs_no_byte(programs: Live, program: str, user: dict[str, str]) -> None:
     shell = subprocess.Popen(
-        cli(program, "--", "sh", "-c", "cat; seq 100000; exit 5"), env=elsewhere(user, programs),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        cli(program, "--", "sh", "-c", "cat; seq 100000; exit 5"),
+        env=elsewhere(user, programs),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert shell.stdin and shell.stdout
     shell.stdin.write(b"first\n")
     shell.stdin.flush()
@@ -288,8 +300,13 @@ def test_a_coordinator_that_is_killed_costs_no_byte(programs: Live, program: str
 def test_a_flood_that_nobody_reads_stops_and_costs_redis_little(
     programs: Live, program: str, user: dict[str, str]
 ) -> None:
-    shell = subprocess.Popen(cli(program, "--", "yes", "4343.4"), env=user, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    shell = subprocess.Popen(
+        cli(program, "--", "yes", "4343.4"),
+        env=user,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         [pid] = until(lambda: len(found := alive("yes 4343.4")) == 1 and found)
         redis = programs.redis()
@@ -334,8 +351,9 @@ def test_a_runner_that_is_killed_leaves_nothing_and_its_asker_is_told(
     programs: Live, user: dict[str, str], place: Path
 ) -> None:
     job = started(programs, "sleep 600")
-    shell = subprocess.Popen(cli(job, "--", "sh", "-c", HIDES.format("4343.5")), env=user, stdin=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE)  # fmt: skip
+    shell = subprocess.Popen(
+        cli(job, "--", "sh", "-c", HIDES.format("4343.5")), env=user, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     until(lambda: len(alive("sleep 4343.5")) >= 5)
     programs.kill("runner-0")
     until(lambda: not alive("sleep 4343.5"))

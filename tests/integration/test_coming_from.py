@@ -81,9 +81,11 @@ def stopped_by(verb: str, state: str) -> Callable[[Live], str]:
 
 #: A job in the state in which the command means something; `done` for all others.
 STATES = {
-    "cancel": going, "pause": going,
-    "resume": stopped_by("pause", "paused"), "retry": stopped_by("cancel", "cancelled"),
-}  # fmt: skip
+    "cancel": going,
+    "pause": going,
+    "resume": stopped_by("pause", "paused"),
+    "retry": stopped_by("cancel", "cancelled"),
+}
 
 
 @pytest.mark.parametrize("typed", COMMANDS)

@@ -35,9 +35,13 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, method, stop)
 
     for owner, method, name in (
-        (PeriodicTask, "stop", ""), (Polls, "stop", "polls"), (Wakes, "stop", "wakes"), (Hub, "stop", "hub"),
-        (Gateway, "close", "gateway"), (Tally, "close", "tally"),
-    ):  # fmt: skip
+        (PeriodicTask, "stop", ""),
+        (Polls, "stop", "polls"),
+        (Wakes, "stop", "wakes"),
+        (Hub, "stop", "hub"),
+        (Gateway, "close", "gateway"),
+        (Tally, "close", "tally"),
+    ):
         note(owner, method, name)
     return names
 

@@ -55,12 +55,17 @@ def bombs() -> list[bytes]:
     keys = ",".join(f'"{number}":0' for number in range(1_300_000))
     some_keys = ",".join(f'"{number}":0' for number in range(140))
     return [
-        filled("7" * 100_000), filled("7" * 4300), filled("[]"), filled("0"), filled('{"type":{}}'),
-        f'{{"jobs":[{{{keys}}}]}}'.encode(), filled(JOB % ("9" * 90_000)),
+        filled("7" * 100_000),
+        filled("7" * 4300),
+        filled("[]"),
+        filled("0"),
+        filled('{"type":{}}'),
+        f'{{"jobs":[{{{keys}}}]}}'.encode(),
+        filled(JOB % ("9" * 90_000)),
         '{"jobs":["\N{GRINNING FACE}'.encode() + b"x" * (15 << 20) + b'"]}',
         f'{{"jobs":[{{"type":"collatz","parameters":{{"mode":[{",".join(["[]"] * 74_000)}]}}}}]}}'.encode(),
         f'{{"jobs":[{",".join([f"{{{some_keys}}}"] * 1000)}]}}'.encode(),
-    ]  # fmt: skip
+    ]
 
 
 class Watch:

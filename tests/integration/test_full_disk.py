@@ -65,7 +65,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     users: dict[str, Any] = {"RUNNER_UIDS": SLOT_USERS} if is_root else {}
     live = Live(
         folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", RUNNER_LABELS="ssd", **users
-    )  # fmt: skip
+    )
     with tempfile.TemporaryDirectory(prefix="runner-") as top:
         Path(top).chmod(0o711)
         with mounted(Path(top) / "disk", DISK_MIB) as disk:

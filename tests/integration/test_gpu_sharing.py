@@ -52,9 +52,12 @@ def start_gpu_worker(live: Live) -> None:
 
 def start_runner(live: Live) -> None:
     own = {
-        "RUNNER_SLOTS": "2", "RUNNER_DIR": str(live.folder / "runner-0"), "METRICS_PORT": "0", "HOST_ID": "host-0",
+        "RUNNER_SLOTS": "2",
+        "RUNNER_DIR": str(live.folder / "runner-0"),
+        "METRICS_PORT": "0",
+        "HOST_ID": "host-0",
         "PRETENDED_FAULTS": str(live.folder / "faults"),
-    }  # fmt: skip
+    }
     live.start_process(
         "runner-0", [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote("runner-0")}
     )

@@ -32,9 +32,14 @@ TOKEN = "t" * 40
 COLLATZ = {"start_number": 1, "number_count": 1000}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 ANSWERS: dict[str, Any] = {
-    "Submit": messages.SubmitReply, "GetJob": messages.Job, "GetResult": messages.Result, "Cancel": messages.Job,
-    "GetStatus": messages.Status, "StreamEvents": messages.Event, "StreamMetrics": messages.Sample,
-}  # fmt: skip
+    "Submit": messages.SubmitReply,
+    "GetJob": messages.Job,
+    "GetResult": messages.Result,
+    "Cancel": messages.Job,
+    "GetStatus": messages.Status,
+    "StreamEvents": messages.Event,
+    "StreamMetrics": messages.Sample,
+}
 
 
 class Caller:
@@ -48,9 +53,10 @@ class Caller:
     def method(self, name: str) -> Any:
         kind = self.channel.unary_stream if name.startswith("Stream") else self.channel.unary_unary
         return kind(
-            f"/{server.NAME}/{name}", request_serializer=lambda request: request.SerializeToString(),
+            f"/{server.NAME}/{name}",
+            request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=ANSWERS[name].FromString,
-        )  # fmt: skip
+        )
 
     def __call__(self, name: str, request: Any, *more: tuple[str, str], seconds: float = 60.0) -> Any:
         return self.method(name)(request, metadata=[*self._metadata, *more], timeout=seconds)
@@ -156,13 +162,19 @@ def test_a_call_stands_in_its_callers_trace(live: Live, call: Caller) -> None:
 # -- the same refusals ----------------------------------------------------------------------------------------------
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"type": ""}, "type"), ({"type": "nothing"}, "type"), ({"priority": "urgent"}, "priority"),
+    ({"type": ""}, "type"),
+    ({"type": "nothing"}, "type"),
+    ({"priority": "urgent"}, "priority"),
     ({"parameters_json": '{"start_number": 0, "number_count": 1}'}, "parameters.start_number"),
-    ({"parameters_json": '{"unheard": 1}'}, "parameters.unheard"), ({"parameters_json": "[]"}, "parameters"),
-    ({"timeout_seconds": -1.0}, "timeout_seconds"), ({"max_running": 0}, "max_running"),
-    ({"after": ["no job"]}, "after.0"), ({"notify": "http://127.0.0.1/"}, "notify"),
-    ({"device": "gpu", "gpu_preferred": True}, "gpu_preferred"), ({"idempotency_key": "k" * 201}, "idempotency_key"),
-]  # fmt: skip
+    ({"parameters_json": '{"unheard": 1}'}, "parameters.unheard"),
+    ({"parameters_json": "[]"}, "parameters"),
+    ({"timeout_seconds": -1.0}, "timeout_seconds"),
+    ({"max_running": 0}, "max_running"),
+    ({"after": ["no job"]}, "after.0"),
+    ({"notify": "http://127.0.0.1/"}, "notify"),
+    ({"device": "gpu", "gpu_preferred": True}, "gpu_preferred"),
+    ({"idempotency_key": "k" * 201}, "idempotency_key"),
+]
 
 
 def test_what_http_refuses_is_refused_with_the_same_problem(live: Live, call: Caller) -> None:
@@ -192,8 +204,9 @@ def test_parameters_that_are_no_json_are_named(call: Caller, text: str, words: s
 def test_ids_lead_to_jobs_alone(call: Caller) -> None:
     for name in ("GetJob", "GetResult", "Cancel", "StreamEvents"):
         for bad in ("a/result", "../status", "%2e%2e", "a?wait_seconds=1", "x" * 65, "ü"):
-            code, words, _ = call.refused(name, messages.JobRequest(job_id=bad) if name != "StreamEvents"
-                                          else messages.EventsRequest(job_id=bad))  # fmt: skip
+            code, words, _ = call.refused(
+                name, messages.JobRequest(job_id=bad) if name != "StreamEvents" else messages.EventsRequest(job_id=bad)
+            )
             assert code == "INVALID_ARGUMENT" and words.startswith("job_id: "), (name, bad, words)
     assert call.refused("GetJob", messages.JobRequest())[0] == "INVALID_ARGUMENT"
     assert call.refused("GetJob", messages.JobRequest(job_id="gone"))[0] == "NOT_FOUND"

@@ -27,9 +27,12 @@ DEAD = "127.0.0.9"
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     made = Live(
-        tmp_path_factory.mktemp("grpc-front"), workers=0, CLUSTER_TOKEN=TOKEN, TRUSTED_PROXIES="127.0.0.1",
+        tmp_path_factory.mktemp("grpc-front"),
+        workers=0,
+        CLUSTER_TOKEN=TOKEN,
+        TRUSTED_PROXIES="127.0.0.1",
         GRPC_PORT=str(free_port()),
-    )  # fmt: skip
+    )
     try:
         made.start_redis()
         made.start_coordinator()
@@ -124,10 +127,27 @@ def test_with_a_certificate_it_is_tls_alone(live: Live, tmp_path: Path) -> None:
     require_nginx()
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     names = Names()
     names.start()
     names.are(coordinator=["127.0.0.1"])
@@ -141,9 +161,10 @@ def test_with_a_certificate_it_is_tls_alone(live: Live, tmp_path: Path) -> None:
         trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
         with grpc.secure_channel(place, trusted) as channel:
             ask = channel.unary_unary(
-                "/threads_cluster.v1.Cluster/GetStatus", request_serializer=messages.StatusRequest.SerializeToString,
+                "/threads_cluster.v1.Cluster/GetStatus",
+                request_serializer=messages.StatusRequest.SerializeToString,
                 response_deserializer=messages.Status.FromString,
-            )  # fmt: skip
+            )
             assert ask(messages.StatusRequest(), metadata=[("authorization", f"Bearer {TOKEN}")], timeout=60)
         plain = Caller(running.ports["LISTEN_GRPC"])
         assert plain.refused("GetStatus", messages.StatusRequest())[0] == "UNAVAILABLE"

@@ -67,8 +67,13 @@ class Door:
 
 def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
     """Make an authority in a folder, and a certificate for this machine; return the authority's fingerprint."""
-    places = {"FOLDER": "", "CERTIFICATE": "server.pem", "KEY": "server.key", "_AUTHORITY": "authority.pem",
-              "_AUTHORITY_KEY": "authority.key"}  # fmt: skip
+    places = {
+        "FOLDER": "",
+        "CERTIFICATE": "server.pem",
+        "KEY": "server.key",
+        "_AUTHORITY": "authority.pem",
+        "_AUTHORITY_KEY": "authority.key",
+    }
     for name, file in places.items():
         monkeypatch.setattr(authority, name, folder / file)
     authority.certify(names or ("127.0.0.1",))
@@ -77,9 +82,14 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
 
 def serve(live: Live, name: str, folder: Path, port: int) -> None:
     live.start_process(
-        name, [sys.executable, "-m", "coordinator"], BIND="127.0.0.1", COORDINATOR_PORT=str(port), METRICS_PORT="0",
-        TLS_CERTIFICATE=str(folder / "server.pem"), TLS_KEY=str(folder / "server.key"),
-    )  # fmt: skip
+        name,
+        [sys.executable, "-m", "coordinator"],
+        BIND="127.0.0.1",
+        COORDINATOR_PORT=str(port),
+        METRICS_PORT="0",
+        TLS_CERTIFICATE=str(folder / "server.pem"),
+        TLS_KEY=str(folder / "server.key"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +124,14 @@ def join(invited: Invitation, name: str = "attic", *workers: str) -> Membership:
 def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
     """Starts the first worker of a host as its supervisor would, but for the way in which it gets its token."""
     given = {
-        "WORKER_API": joined.url, "WORKER_API_CA": joined.authority, "HOST_ID": joined.name, "REDIS_URL": ELSEWHERE,
-        "WORKER_TOKEN": membership.token(joined.workers[0]), "WORKER_THREADS": "1", "METRICS_PORT": "0",
-    }  # fmt: skip
+        "WORKER_API": joined.url,
+        "WORKER_API_CA": joined.authority,
+        "HOST_ID": joined.name,
+        "REDIS_URL": ELSEWHERE,
+        "WORKER_TOKEN": membership.token(joined.workers[0]),
+        "WORKER_THREADS": "1",
+        "METRICS_PORT": "0",
+    }
     door.live.start_process(name, [sys.executable, "-m", "cpu_worker"], **(given | more))
 
 
@@ -229,8 +244,13 @@ def test_only_an_invitation_is_one(door: Door, scopes: tuple[str, ...]) -> None:
 
 def test_an_invitation_opens_nothing_else(door: Door) -> None:
     headers = {"Authorization": f"Bearer {door.invited().token}"}
-    for method, path in (("GET", "/api/status"), ("POST", "/api/submit"), ("POST", "/api/worker/register"),
-                         ("GET", "/api/tokens"), ("POST", "/api/tokens")):  # fmt: skip
+    for method, path in (
+        ("GET", "/api/status"),
+        ("POST", "/api/submit"),
+        ("POST", "/api/worker/register"),
+        ("GET", "/api/tokens"),
+        ("POST", "/api/tokens"),
+    ):
         assert fetch.request(method, door.live.url() + path, headers=headers, json={}).status_code == 403, path
 
 
@@ -280,10 +300,16 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "workers",
-    [[{"worker": "attic-runner-1", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
-     [{"worker": "attic-cpu-1\ncommand=id", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
-     [{"worker": "attic-cpu-1", "token": "x"}], [{"worker": "attic-cpu-1"}], ["attic-cpu-1"], None, []],
-)  # fmt: skip
+    [
+        [{"worker": "attic-runner-1", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
+        [{"worker": "attic-cpu-1\ncommand=id", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
+        [{"worker": "attic-cpu-1", "token": "x"}],
+        [{"worker": "attic-cpu-1"}],
+        ["attic-cpu-1"],
+        None,
+        [],
+    ],
+)
 def test_the_cluster_does_not_say_what_runs_here(door: Door, monkeypatch: pytest.MonkeyPatch, workers: Any) -> None:
     answer = (201, {"version": "0", "workers": workers})
     monkeypatch.setattr(membership, "ask", lambda *_given: answer)
@@ -376,10 +402,15 @@ def test_a_token_that_was_made_by_itself_gives_its_name_to_nobody(door: Door, he
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({"host": "../x", "workers": ["cpu-1"]}, "host"), ({"host": "a" * 49, "workers": ["cpu-1"]}, "host"),
-     ({"host": "a", "workers": []}, "workers"), ({"host": "a", "workers": ["tpu-1"]}, "workers"),
-     ({"host": "a", "workers": ["cpu-1"] * 65}, "workers"), ({"host": "a"}, "workers")],
-)  # fmt: skip
+    [
+        ({"host": "../x", "workers": ["cpu-1"]}, "host"),
+        ({"host": "a" * 49, "workers": ["cpu-1"]}, "host"),
+        ({"host": "a", "workers": []}, "workers"),
+        ({"host": "a", "workers": ["tpu-1"]}, "workers"),
+        ({"host": "a", "workers": ["cpu-1"] * 65}, "workers"),
+        ({"host": "a"}, "workers"),
+    ],
+)
 def test_a_bad_host_is_refused_by_field(door: Door, body: dict[str, Any], field: str) -> None:
     invited = door.invited()
     headers = {"Authorization": f"Bearer {invited.token}"}
@@ -480,8 +511,11 @@ def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatc
 
 def test_addresses_are_written_in_one_way() -> None:
     assert [inviting.checked(given) for given in ("FD00::7", "[fd00::7]", "box.lan", "192.0.2.7")] == [
-        "fd00::7", "fd00::7", "box.lan", "192.0.2.7"
-    ]  # fmt: skip
+        "fd00::7",
+        "fd00::7",
+        "box.lan",
+        "192.0.2.7",
+    ]
     for given in ("192.0.2.7:3443", "https://box", "b\u00fcro.lan", "-x", "a b", ""):
         with pytest.raises(Trouble, match="--address"):
             inviting.checked(given)
@@ -492,7 +526,15 @@ def test_invitations_are_read_as_they_are_printed() -> None:
     for host, url in (("box.lan", "https://box.lan:3443"), ("fd00::7", "https://[fd00::7]:3443")):
         given = Invitation(host=host, port=3443, fingerprint="0" * 64, token=token)
         assert invitation.parsed(f" {given}\n") == given and given.url == url
-    for text in ("", "box", f"box:0/{'0' * 64}/{token}", f"box:70000/{'0' * 64}/{token}", f"box:1/{'0' * 63}/{token}",
-                 f"box:1/-/{token}x", f"a b:1/-/{token}", f"user@box:1/-/{token}"):  # fmt: skip
+    for text in (
+        "",
+        "box",
+        f"box:0/{'0' * 64}/{token}",
+        f"box:70000/{'0' * 64}/{token}",
+        f"box:1/{'0' * 63}/{token}",
+        f"box:1/-/{token}x",
+        f"a b:1/-/{token}",
+        f"user@box:1/-/{token}",
+    ):
         with pytest.raises(invitation.NoInvitation):
             invitation.parsed(text)

@@ -115,9 +115,12 @@ class Machine:
 
     def run(self, *command: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["ip", "netns", "exec", self.namespace, *command], cwd=self.checkout.path, capture_output=True, text=True,
+            ["ip", "netns", "exec", self.namespace, *command],
+            cwd=self.checkout.path,
+            capture_output=True,
+            text=True,
             timeout=seconds,
-        )  # fmt: skip
+        )
 
     def script(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(*self.checkout.command(*arguments))
@@ -253,9 +256,16 @@ def _a_service_there_answers(here: Machine) -> None:
     assert served.returncode == 0, served.stderr
     token = here.asked("token", "create", "asker", "--scopes", "infer")["token"]
     answer = here.run(
-        "curl", "-sS", f"{url}/v1/completions", "-H", f"Authorization: Bearer {token}", "-H",
-        "Content-Type: application/json", "-d", '{"model": "far", "prompt": "once", "max_tokens": 1}',
-    )  # fmt: skip
+        "curl",
+        "-sS",
+        f"{url}/v1/completions",
+        "-H",
+        f"Authorization: Bearer {token}",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        '{"model": "far", "prompt": "once", "max_tokens": 1}',
+    )
     assert json.loads(answer.stdout).get("choices") == [{"text": " tok"}], (answer.stdout, answer.stderr)
     here.asked("service", "delete", "far")
 

@@ -64,9 +64,13 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         live = Live(
-            folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", HOST_ID="node1",
+            folder,
+            workers=0,
+            CLUSTER_TOKEN=TOKEN,
+            ARTIFACT_URL=f"file://{folder}/artifacts",
+            HOST_ID="node1",
             SECRETS_KEY="k" * 32,
-        )  # fmt: skip
+        )
         try:
             live.start_redis()
             live.start_coordinator()
@@ -81,9 +85,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def start_runner(live: Live, number: int, place: str) -> None:
     name = f"runner-{number}"
     own = {
-        "RUNNER_SLOTS": "3", "RUNNER_DIR": place, "METRICS_PORT": "0", "HOST_ID": f"node{number}",
+        "RUNNER_SLOTS": "3",
+        "RUNNER_DIR": place,
+        "METRICS_PORT": "0",
+        "HOST_ID": f"node{number}",
         "PRETENDED_FAULTS": str(live.folder),
-    }  # fmt: skip
+    }
     live.start_process(name, [sys.executable, "-m", "tests.gpu.pretended_runner"], **{**own, **live.remote(name)})
 
 
@@ -100,9 +107,7 @@ def done(cluster: Cluster, workflow: str) -> Any:
     return row
 
 
-def test_a_model_is_registered_and_deployed_on_the_gpus_of_two_hosts(
-    live: Live, cluster: Cluster, source: str
-) -> None:  # fmt: skip
+def test_a_model_is_registered_and_deployed_on_the_gpus_of_two_hosts(live: Live, cluster: Cluster, source: str) -> None:
     assert cluster.models.register("llama-7b", f"{source}/tiny.gguf")["status"] == "registered"
     done(cluster, cluster.workflows.submit(DEPLOYMENT)["workflow_id"])
     row = cluster.models.get("llama-7b")
@@ -122,7 +127,7 @@ def test_data_passes_two_models_on_two_hosts(live: Live, cluster: Cluster, sourc
     for name, value in settings.items():
         answer = fetch.put(
             f"{live.url()}/api/secrets/{name}", json={"value": value}, headers=live.headers(), timeout=60
-        )  # fmt: skip
+        )
         assert answer.is_success, answer.text
     for name in ("preprocessor", "classifier"):
         tiny_model.write(tmp_path / "tiny.gguf")

@@ -24,9 +24,14 @@ from tests.ports import free_port
 KEY = {"Idempotency-Key": "k1"}
 FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 HEADERS = (
-    "content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy", "permissions-policy",
-    "cross-origin-opener-policy", "x-request-id",
-)  # fmt: skip
+    "content-security-policy",
+    "x-content-type-options",
+    "x-frame-options",
+    "referrer-policy",
+    "permissions-policy",
+    "cross-origin-opener-policy",
+    "x-request-id",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,8 +118,10 @@ def test_a_replica_is_told_the_name_that_was_asked_and_whether_tls_was_used(
     own = proxy.url.partition("://")[2]
     assert seen() == (own, "http", "cluster_session=x")
     assert seen(Host="cluster.example", **{"X-Forwarded-Proto": "https"}) == (
-        "cluster.example", "https", "cluster_session=x",
-    )  # fmt: skip
+        "cluster.example",
+        "https",
+        "cluster_session=x",
+    )
     assert seen(**{"X-Forwarded-Proto": "ftp"})[1] == "http"
 
 
@@ -254,8 +261,9 @@ def test_its_own_errors_under_v1_are_in_the_form_of_the_path(
         refused = [fetch.post(f"{strict.url}{path}", content=b"{}", timeout=30) for _ in range(20)][-1]
     for answer, status, kind in (
         (too_large, 413, "request_too_large" if anthropic else "invalid_request_error"),
-        (broken, 502, "api_error" if anthropic else "server_error"), (refused, 429, "rate_limit_error"),
-    ):  # fmt: skip
+        (broken, 502, "api_error" if anthropic else "server_error"),
+        (refused, 429, "rate_limit_error"),
+    ):
         told = answer.json()
         assert (answer.status_code, told["status"], told["error"]["type"]) == (status, status, kind), answer.text
         assert told["error"]["message"] == told["detail"] and told["error"].keys() >= {"param", "code"}
@@ -411,10 +419,27 @@ def test_a_setting_that_cannot_be_right_ends_the_start(
 def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: int, replicas: list[Replica]) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     running = Front(names, port)
     for path in (certificate, key):
         shutil.copy(path, running.folder)

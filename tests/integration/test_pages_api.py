@@ -60,15 +60,20 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
     failed = cluster.submit("faulty", {"units": 3, "fault": "result"})
     cluster.wait_for(failed, "failed")
     asked: list[tuple[str, Any]] = [
-        ("/api/snapshot", events.Snapshot), ("/api/status", fleet.Status),
+        ("/api/snapshot", events.Snapshot),
+        ("/api/status", fleet.Status),
         ("/api/workers", fleet.WorkerList),
-        ("/api/jobs", job_answers.Jobs), (f"/api/jobs/{done}", job_answers.Job),
+        ("/api/jobs", job_answers.Jobs),
+        (f"/api/jobs/{done}", job_answers.Job),
         (f"/api/jobs/{failed}", job_answers.Job),
-        (f"/api/jobs/{done}/result", job_answers.Result), ("/api/job-types", job_answers.Kinds),
+        (f"/api/jobs/{done}/result", job_answers.Result),
+        ("/api/job-types", job_answers.Kinds),
         ("/api/history", telemetry.History),
-        ("/api/stream", telemetry.Spans), ("/api/kinds/collatz/marks/verified", job_answers.Mark),
-        ("/health", schemas.Health), ("/ready", schemas.Ready),
-    ]  # fmt: skip
+        ("/api/stream", telemetry.Spans),
+        ("/api/kinds/collatz/marks/verified", job_answers.Mark),
+        ("/health", schemas.Health),
+        ("/ready", schemas.Ready),
+    ]
     for path, model in asked:
         TypeAdapter(model).validate_python(cluster.get(path))
     bodies: list[tuple[str, Any, Any]] = [
@@ -119,10 +124,13 @@ def test_a_job_is_seen_in_the_history_of_every_replica(cluster: Live, tmp_path: 
             assert found["step_seconds"] == 1 and "lanes.busy" in found["names"]
         shared = min(one["times"][-1], other["times"][-1]) - 2
         cut = [
-            {moment: value for moment, value in zip(found["times"], found["series"]["jobs.done"]["max"], strict=True)
-             if max(one["from"], other["from"]) <= moment <= shared}
+            {
+                moment: value
+                for moment, value in zip(found["times"], found["series"]["jobs.done"]["max"], strict=True)
+                if max(one["from"], other["from"]) <= moment <= shared
+            }
             for found in (one, other)
-        ]  # fmt: skip
+        ]
         return cut[0] == cut[1] and len(cut[0]) > 50
 
     until(alike, every=0.5)  # the last seconds are being written
@@ -320,10 +328,12 @@ def test_what_has_no_such_numbers_says_so(cluster: Live) -> None:
     cluster.result(plain)
     other = cluster.submit("faulty", {"units": 100, "seconds_per_unit": 0.05})
     for path, status, word in (
-        (f"/api/jobs/{plain}/columns.bin", 404, "columns"), (f"/api/jobs/{plain}/nosuch.bin", 404, "density"),
-        (f"/api/jobs/{other}/columns.bin", 404, "none"), ("/api/jobs/nosuch/columns.bin", 404, "no job"),
+        (f"/api/jobs/{plain}/columns.bin", 404, "columns"),
+        (f"/api/jobs/{plain}/nosuch.bin", 404, "density"),
+        (f"/api/jobs/{other}/columns.bin", 404, "none"),
+        ("/api/jobs/nosuch/columns.bin", 404, "no job"),
         (f"/api/jobs/{plain}/columns.bin?px=3", 422, "px"),
-    ):  # fmt: skip
+    ):
         answer = fetch.get(cluster.url() + path)
         assert answer.status_code == status and word in answer.json()["detail"], answer.text
     slow = cluster.submit("collatz", {"start_number": 1, "number_count": 10**11, "columns": 10})

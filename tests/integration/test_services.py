@@ -40,9 +40,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("services")
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
-        live = Live(
-            folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", HOST_ID="host-0"
-        )  # fmt: skip
+        live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", HOST_ID="host-0")
         try:
             live.start_redis()
             live.start_coordinator()

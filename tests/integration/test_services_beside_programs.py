@@ -89,9 +89,14 @@ def cluster(folder: Path, **environment: Any) -> Iterator[Live]:
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         live = Live(
-            folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts",
-            RESERVE_SECONDS=str(RESERVE_SECONDS), RUNNER_MEMORY_MIB="1000", **environment,
-        )  # fmt: skip
+            folder,
+            workers=0,
+            CLUSTER_TOKEN=TOKEN,
+            ARTIFACT_URL=f"file://{folder}/artifacts",
+            RESERVE_SECONDS=str(RESERVE_SECONDS),
+            RUNNER_MEMORY_MIB="1000",
+            **environment,
+        )
         try:
             live.start_redis()
             live.start_coordinator()

@@ -82,8 +82,13 @@ def asked(path: Path) -> list[Health]:
 
 def ran(folder: Path, *words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
     """What the `cluster` command does in a folder, without a cluster."""
-    environment = {"PYTHONPATH": str(TOP), "HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONWARNINGS": "error",
-                   "CLUSTER_URL": "http://127.0.0.1:1"}  # fmt: skip
+    environment = {
+        "PYTHONPATH": str(TOP),
+        "HOME": str(folder),
+        "PATH": "/usr/bin:/bin",
+        "PYTHONWARNINGS": "error",
+        "CLUSTER_URL": "http://127.0.0.1:1",
+    }
     command = [sys.executable, "-m", "threads_cluster", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
@@ -263,11 +268,15 @@ def test_nine_dead_hosts_of_ten_hide_none(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize(
     ("forced", "words"),
-    [("echo hello", "does not say how it is"), ("yes", "does not say how it is"), ("false", "does not say how it is"),
-     ("printf 'load nan\\ncpus 0\\nend\\n'", "does not say its load"),
-     ("printf 'load 1e9\\ncpus 99999999999999999999\\nend\\n'", "does not say its load"),
-     ("sleep 600", "does not answer within")],
-)  # fmt: skip
+    [
+        ("echo hello", "does not say how it is"),
+        ("yes", "does not say how it is"),
+        ("false", "does not say how it is"),
+        ("printf 'load nan\\ncpus 0\\nend\\n'", "does not say its load"),
+        ("printf 'load 1e9\\ncpus 99999999999999999999\\nend\\n'", "does not say its load"),
+        ("sleep 600", "does not answer within"),
+    ],
+)
 def test_a_host_that_lies_is_not_believed(tmp_path: Path, forced: str, words: str) -> None:
     server = Sshd(tmp_path / "liar", ForceCommand=forced).start()
     try:
@@ -285,8 +294,15 @@ def test_a_host_that_lies_is_not_believed(tmp_path: Path, forced: str, words: st
 
 
 def test_a_host_that_has_joined_is_judged_by_what_its_workers_tell() -> None:
-    row = {"host": "attic", "live": True, "load1": 4.0, "cpus": 8, "devices": [{"utilization_ratio": 0.5}],
-           "memory_used_bytes": 1, "memory_total_bytes": 4}  # fmt: skip
+    row = {
+        "host": "attic",
+        "live": True,
+        "load1": 4.0,
+        "cpus": 8,
+        "devices": [{"utilization_ratio": 0.5}],
+        "memory_used_bytes": 1,
+        "memory_total_bytes": 4,
+    }
     config = ClusterConfig.model_validate({"nodes": ["attic", "cellar"]})
     [found, lost, silent] = health.of_joined(
         [row, {"host": "cellar", "live": False}, {"host": "new", "live": True, "load1": None, "cpus": None}],

@@ -51,9 +51,14 @@ class Place:
         environment = {"PYTHONPATH": str(TOP), "HOME": str(self.folder.parent), "PATH": "/usr/bin:/bin"}
         command = [sys.executable, "-m", "threads_cluster", "run", "--on", "ssh", *words]
         return subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def ran(self, *words: str) -> tuple[int, str, str]:
         process = self.start(*words)

@@ -43,9 +43,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Fro
             for number in range(2):
                 live.start_coordinator(number)
             with front(names, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as proxy:
-                live.start_runner(
-                    0, 4, RUNNER_DIR=place, HOST_ID="far", WORKER_API=proxy.url, SERVICE_ADDRESS="tunnel"
-                )  # fmt: skip
+                live.start_runner(0, 4, RUNNER_DIR=place, HOST_ID="far", WORKER_API=proxy.url, SERVICE_ADDRESS="tunnel")
                 live.wait_ready(1)
                 serve(live, "far")
                 yield live, proxy
@@ -65,9 +63,7 @@ def headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKEN}"}
 
 
-def streamed(
-    url: str, count: int, pace: float = 0, heard: threading.Event | None = None, name: str = "far"
-) -> int:  # fmt: skip
+def streamed(url: str, count: int, pace: float = 0, heard: threading.Event | None = None, name: str = "far") -> int:
     """Return how many tokens of a stream came; -1 where it broke off."""
     asked: dict[str, Any] = {"model": name, "messages": [], "stream": True, "max_tokens": count, "pace": pace}
     tokens, ended = 0, False
@@ -131,9 +127,7 @@ def test_a_coordinator_that_a_runner_does_not_know_reaches_it_through_the_one_th
     live, _ = behind
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
-        live.start_runner(
-            1, 1, RUNNER_DIR=place, HOST_ID="away", RUNNER_LABELS="away", SERVICE_ADDRESS="tunnel"
-        )  # fmt: skip
+        live.start_runner(1, 1, RUNNER_DIR=place, HOST_ID="away", RUNNER_LABELS="away", SERVICE_ADDRESS="tunnel")
         live.wait_ready(2)
         serve(live, "away", requirements={"labels": ["away"]})
         for number in (0, 1):

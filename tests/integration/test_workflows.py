@@ -38,9 +38,13 @@ def live(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iter
     """Two coordinators, which export spans, a CPU worker and a runner of two slots."""
     folder = tmp_path_factory.mktemp("workflows")
     made = Live(
-        folder, workers=1, coordinators=2, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts",
+        folder,
+        workers=1,
+        coordinators=2,
+        CLUSTER_TOKEN=TOKEN,
+        ARTIFACT_URL=f"file://{folder}/artifacts",
         OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
-    )  # fmt: skip
+    )
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
         try:

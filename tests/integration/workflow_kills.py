@@ -61,9 +61,11 @@ def text(folder: Path) -> str:
     for layer in range(LAYERS):
         top, left, right, bottom = (f"{name}{layer}" for name in ("top", "left", "right", "bottom"))
         actions += [
-            program(top, f"${{{last}.value}}"), program(left, "3", before=top),
-            program(right, f"${{{top}.value}}", "4"), program(bottom, f"${{{left}.value}}", f"${{{right}.value}}"),
-        ]  # fmt: skip
+            program(top, f"${{{last}.value}}"),
+            program(left, "3", before=top),
+            program(right, f"${{{top}.value}}", "4"),
+            program(bottom, f"${{{left}.value}}", f"${{{right}.value}}"),
+        ]
         last = bottom
     items = "[" + ", ".join(map(str, range(ITEMS))) + "]"
     numbers = (
@@ -71,15 +73,18 @@ def text(folder: Path) -> str:
     )
     fails = f"test -e {folder / 'mended'} || exit 3"
     return workflow_text(
-        *actions, numbers, program("each", "${item}", "${index}", foreach='"${numbers.value}"'),
+        *actions,
+        numbers,
+        program("each", "${item}", "${index}", foreach='"${numbers.value}"'),
         program("sum", *(f"${{each.results.{n}.value}}" for n in range(ITEMS))),
         f"flaky, action_type: command, command: [sh, -c, '{fails}'], dependencies: [top1]",
-        program("behind", "1", before="flaky"), program("late", "${behind.value}"),
+        program("behind", "1", before="flaky"),
+        program("late", "${behind.value}"),
         program("tidy", "1", after_any="[behind]"),
         "ok, action_type: approve, dependencies: [left0]",
         f'publish, action_type: artifact_publish, name: under-kills, value: ["${{{last}.value}}", "${{sum.value}}"], '
         "dependencies: [ok]",
-    )  # fmt: skip
+    )
 
 
 #: Fields of a job that must be the same.
@@ -236,8 +241,10 @@ class Campaign:
         return Outcome(
             states={name: action["state"] for name, action in by_id.items()},
             errors={name: action["error"] for name, action in by_id.items() if action["error"]},
-            jobs=self._jobs(row["workflow_id"], by_id), published=self._published(), counts=row["counts"],
-        )  # fmt: skip
+            jobs=self._jobs(row["workflow_id"], by_id),
+            published=self._published(),
+            counts=row["counts"],
+        )
 
     def _jobs(self, workflow: str, by_id: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Return the jobs of a workflow by action, from Redis: whoever else would say so is what is tested."""
@@ -290,9 +297,13 @@ class Campaign:
 def cluster(folder: Path, place: str, redis_server: str | None) -> Iterator[Live]:
     """Give two coordinators, and a runner of two slots that reaches the first one."""
     live = Live(
-        folder, workers=0, coordinators=2, redis_server=redis_server, CLUSTER_TOKEN=TOKEN,
+        folder,
+        workers=0,
+        coordinators=2,
+        redis_server=redis_server,
+        CLUSTER_TOKEN=TOKEN,
         ARTIFACT_URL=f"file://{folder}/artifacts",
-    )  # fmt: skip
+    )
     try:
         live.start_redis()
         live.start_coordinator(0)

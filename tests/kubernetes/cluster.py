@@ -40,9 +40,14 @@ class Cluster:
     def run(self, *command: str, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
         environment, began = {**os.environ, "START_SECONDS": "600"}, time.monotonic()
         done = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout,
+            command,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         _count(command, time.monotonic() - began)
         if check and done.returncode:
             raise AssertionError(

@@ -61,9 +61,13 @@ def tenant(cluster: Cluster, name: str, label: str) -> str:
 def streamed(cluster: Cluster, token: str) -> list[dict[str, Any]]:
     """Return the frames of an answer of three tokens, which has come whole."""
     asked = {
-        "model": "chat", "messages": [{"role": "user", "content": "once"}], "max_tokens": 3, "stream": True,
-        "stream_options": {"include_usage": True}, "logit_bias": {"2": -100},
-    }  # fmt: skip
+        "model": "chat",
+        "messages": [{"role": "user", "content": "once"}],
+        "max_tokens": 3,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "logit_bias": {"2": -100},
+    }
     headers = {"Authorization": f"Bearer {token}"}
     with fetch.stream("POST", f"{cluster.url}/v1/chat/completions", json=asked, headers=headers, timeout=60) as answer:
         assert answer.status_code == 200, answer.read()

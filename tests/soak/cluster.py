@@ -27,10 +27,15 @@ RESULT_SECONDS = 60
 BOUNDED = ("ct:events", "ct:spans", "ct:span", "ct:history", "ct:history:now")
 #: Words of a command line -> what the process is; the first that fits.
 _NAMES = (
-    ("spawn_main", "lane"), ("resource_tracker", "tracker of lanes"), ("supervisord", "supervisord"),
-    ("redis-server", "redis"), ("deploy.local.processes", "guard"), ("deploy.local run", "starter"),
-    ("-m coordinator", "coordinator"), ("-m cpu_worker", "cpu worker"),
-)  # fmt: skip
+    ("spawn_main", "lane"),
+    ("resource_tracker", "tracker of lanes"),
+    ("supervisord", "supervisord"),
+    ("redis-server", "redis"),
+    ("deploy.local.processes", "guard"),
+    ("deploy.local run", "starter"),
+    ("-m coordinator", "coordinator"),
+    ("-m cpu_worker", "cpu worker"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,13 @@ class Load:
         self._http = httpx.Client(base_url=url, timeout=60, trust_env=False)
         self._over = threading.Event()
         steps: list[tuple[Callable[[int], None], float]] = [
-            (self._batch, 1.0), (self._job, 1.0), (self._steer, 5.0), (self._ask, 5.0), (self._read, 2.0),
+            (self._batch, 1.0),
+            (self._job, 1.0),
+            (self._steer, 5.0),
+            (self._ask, 5.0),
+            (self._read, 2.0),
             *((self._listen, 0.2),) * LISTENERS,
-        ]  # fmt: skip
+        ]
         self._threads = [threading.Thread(target=self._repeat, args=step, daemon=True) for step in steps]
 
     def start(self) -> None:

@@ -65,9 +65,14 @@ class Stack:
 
     def run(self, *command: str, timeout: float = 600, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=timeout,
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         if check and done.returncode:
             told = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
             raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{told}")

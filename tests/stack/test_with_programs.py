@@ -104,9 +104,13 @@ def run(stack: Stack, token: str, *command: str) -> subprocess.CompletedProcess[
     environment = {**os.environ, "CLUSTER_URL": stack.api_url, "CLUSTER_TOKEN": token}
     client = [sys.executable, "-c", "import sys; from threads_cluster.cli.main import main; sys.exit(main())"]
     return subprocess.run(
-        [*client, "run", "--no-files", "--", *command], cwd=ROOT, env=environment, capture_output=True, text=True,
+        [*client, "run", "--no-files", "--", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
         timeout=240,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

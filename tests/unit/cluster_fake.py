@@ -80,14 +80,30 @@ def job(state: str, **more: Any) -> dict[str, Any]:
     """A job as the API shows it."""
     ended = "2026-01-02T03:04:06.000Z" if state in ("done", "failed", "cancelled") else None
     return {
-        "job_id": "j1", "tenant": "default", "type": "sums", "title": "sums", "state": state, "priority": "normal",
-        "device": "any", "queue": "any.normal",
-        "parameters": {"start": "1267650600228229401496703205376"}, "notes": [], "created": "2026-01-02T03:04:05.000Z",
-        "started": "2026-01-02T03:04:05.500Z", "ended": ended, "seconds": 0.5 if ended else None,
-        "progress": 1.0 if state == "done" else 0.25, "done": 1000 if state == "done" else 250, "total": 1000,
-        "rate": None if ended else 1234567.0, "eta_seconds": None if ended else 75.0, "waiting_because": None,
-        "error": "units 3..4: no luck" if state == "failed" else None, "usage": USAGE, **more,
-    }  # fmt: skip
+        "job_id": "j1",
+        "tenant": "default",
+        "type": "sums",
+        "title": "sums",
+        "state": state,
+        "priority": "normal",
+        "device": "any",
+        "queue": "any.normal",
+        "parameters": {"start": "1267650600228229401496703205376"},
+        "notes": [],
+        "created": "2026-01-02T03:04:05.000Z",
+        "started": "2026-01-02T03:04:05.500Z",
+        "ended": ended,
+        "seconds": 0.5 if ended else None,
+        "progress": 1.0 if state == "done" else 0.25,
+        "done": 1000 if state == "done" else 250,
+        "total": 1000,
+        "rate": None if ended else 1234567.0,
+        "eta_seconds": None if ended else 75.0,
+        "waiting_because": None,
+        "error": "units 3..4: no luck" if state == "failed" else None,
+        "usage": USAGE,
+        **more,
+    }
 
 
 KIND = {

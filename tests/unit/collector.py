@@ -80,14 +80,22 @@ class Collector:
 def _spans(request: ExportTraceServiceRequest) -> list[Taken]:
     return [
         Taken(
-            trace=span.trace_id.hex(), span=span.span_id.hex(), parent=span.parent_span_id.hex(), name=span.name,
-            state=span.trace_state, kind=span.kind, start=span.start_time_unix_nano / 1e9,
+            trace=span.trace_id.hex(),
+            span=span.span_id.hex(),
+            parent=span.parent_span_id.hex(),
+            name=span.name,
+            state=span.trace_state,
+            kind=span.kind,
+            start=span.start_time_unix_nano / 1e9,
             end=span.end_time_unix_nano / 1e9,
-            error=span.status.message if span.status.code == 2 else "", attributes=_values(span.attributes),
+            error=span.status.message if span.status.code == 2 else "",
+            attributes=_values(span.attributes),
             resource=_values(of.resource.attributes),
         )
-        for of in request.resource_spans for scope in of.scope_spans for span in scope.spans
-    ]  # fmt: skip
+        for of in request.resource_spans
+        for scope in of.scope_spans
+        for span in scope.spans
+    ]
 
 
 def _values(pairs: Any) -> dict[str, Any]:

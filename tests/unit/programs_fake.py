@@ -21,9 +21,18 @@ FOLLOW, UNITS = "/api/jobs/j1/logs/0/follow", "/api/jobs/j1/units"
 def unit(state: str = "done", number: int = 0, **more: Any) -> dict[str, Any]:
     """A unit as the API shows it."""
     return {
-        "unit": number, "state": state, "exit": 0 if state == "done" else None, "reason": "", "seconds": 0.5,
-        "attempts": 1, "worker": "runner-1", "value": None, "error": "", "artifact": None, **more,
-    }  # fmt: skip
+        "unit": number,
+        "state": state,
+        "exit": 0 if state == "done" else None,
+        "reason": "",
+        "seconds": 0.5,
+        "attempts": 1,
+        "worker": "runner-1",
+        "value": None,
+        "error": "",
+        "artifact": None,
+        **more,
+    }
 
 
 def page(*units: dict[str, Any], total: int | None = None) -> dict[str, Any]:
@@ -35,8 +44,15 @@ def page(*units: dict[str, Any], total: int | None = None) -> dict[str, Any]:
 
 def event(stream: str, offset: int, data: bytes, run: str = "aa", attempt: int = 1) -> str:
     """Live output as the API sends it."""
-    fields = {"unit": 0, "attempt": attempt, "offset": offset, "stream": stream, "run": run,
-              "text": data.decode(errors="replace"), "data": base64.b64encode(data).decode()}  # fmt: skip
+    fields = {
+        "unit": 0,
+        "attempt": attempt,
+        "offset": offset,
+        "stream": stream,
+        "run": run,
+        "text": data.decode(errors="replace"),
+        "data": base64.b64encode(data).decode(),
+    }
     return f"id: 1-{offset}\nevent: output\ndata: {json.dumps(fields)}\n\n"
 
 
@@ -77,8 +93,9 @@ class Ran(Fake):
     def keeps(self, **files: bytes) -> str:
         """Keep an artifact; a path has __ for /. Its id."""
         named = {path.replace("__", "/"): data for path, data in files.items()}
-        return self.keeps_rows(*(["f", path, len(data), sha_of(data)] for path, data in sorted(named.items())),
-                               data=tuple(named.values()))  # fmt: skip
+        return self.keeps_rows(
+            *(["f", path, len(data), sha_of(data)] for path, data in sorted(named.items())), data=tuple(named.values())
+        )
 
     def keeps_rows(self, *rows: list[Any], data: tuple[bytes, ...] = ()) -> str:
         text = manifest_of(*rows)

@@ -21,9 +21,12 @@ async def _answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def ask(
-    method: str = "GET", path: str = "/api/status", headers: dict[str, str] | None = None, body: bytes = b"",
+    method: str = "GET",
+    path: str = "/api/status",
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
     **chosen: str,
-) -> httpx.Response:  # fmt: skip
+) -> httpx.Response:
     """Ask a coordinator behind its admission; the Host is loopback's unless `headers` say otherwise."""
 
     async def go() -> httpx.Response:
@@ -48,9 +51,19 @@ WAYS_OUT = ("CLUSTER_TOKEN", "ALLOWED_HOSTS")
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:3000", "192.168.1.7:3000", "127.0.0.1.evil.example", "localhost.evil.example",
-     "0.0.0.0:3000", "[fe80::1]:3000", "127.0.0.1@evil.example", "loopback", ""],
-)  # fmt: skip
+    [
+        "evil.example",
+        "evil.example:3000",
+        "192.168.1.7:3000",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "0.0.0.0:3000",
+        "[fe80::1]:3000",
+        "127.0.0.1@evil.example",
+        "loopback",
+        "",
+    ],
+)
 def test_a_foreign_host_is_refused_with_the_ways_out(host: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         refused(ask(method, headers={"Host": host}), "Host", *WAYS_OUT)
@@ -88,9 +101,17 @@ def test_what_is_no_list_of_hosts_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://evil.example", "https://evil.example:3000", "null", "http://192.168.1.7", "http://localhost.evil.example",
-     "http://localhost:80@evil.example", "http://[::1", "file://"],
-)  # fmt: skip
+    [
+        "http://evil.example",
+        "https://evil.example:3000",
+        "null",
+        "http://192.168.1.7",
+        "http://localhost.evil.example",
+        "http://localhost:80@evil.example",
+        "http://[::1",
+        "file://",
+    ],
+)
 def test_a_foreign_origin_is_refused_even_with_a_simple_body(origin: str) -> None:
     for path in ("/api/jobs/a/cancel", "/api/workers/n/drain", "/api/submit"):
         refused(ask("POST", path, {"Origin": origin}), "Origin", *WAYS_OUT)
@@ -128,8 +149,17 @@ def test_with_a_token_the_token_decides() -> None:
     assert ask("POST", headers=foreign, cluster_token="t").status_code == 200
 
 
-@pytest.mark.parametrize("given", ["", "text/plain", "text/plain;application/json", "application/x-www-form-urlencoded",
-                                   "multipart/form-data; boundary=x", "application/jsonp"])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "text/plain",
+        "text/plain;application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonp",
+    ],
+)
 @pytest.mark.parametrize("token", ["", "t"])
 def test_a_body_must_say_that_it_is_json(given: str, token: str) -> None:
     for path in ("/api/submit", "/api/jobs/a/cancel", "/health"):

@@ -109,9 +109,10 @@ def test_what_is_put_in_the_place_of_a_file_meanwhile_is_not_read(tmp_path: Path
     (tmp_path / "secret").write_bytes(DATA)
     root = tmp_path / "work"
     for name, swap in (
-        ("link", lambda path: path.symlink_to(tmp_path / "secret")), ("pipe", os.mkfifo),
+        ("link", lambda path: path.symlink_to(tmp_path / "secret")),
+        ("pipe", os.mkfifo),
         ("folder/file", lambda path: (path.parent.rmdir(), path.parent.symlink_to(tmp_path))),
-    ):  # fmt: skip
+    ):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(DATA)

@@ -81,8 +81,10 @@ def test_a_folder_comes_back_as_it_was_and_is_sent_once(bench: Bench, folder: Pa
     assert (first["new"], first["sent_files"], first["artifact"]["names"]) == (True, 4, ["data"])
     again = bench.client.artifacts.put(folder)
     assert (again["new"], again["sent_bytes"], again["artifact"]["artifact_id"]) == (
-        False, 0, first["artifact"]["artifact_id"],
-    )  # fmt: skip
+        False,
+        0,
+        first["artifact"]["artifact_id"],
+    )
     (folder / "data" / "a.csv").write_text("1,2,3\n")
     third = bench.client.artifacts.put(folder, name="data")
     assert (third["sent_files"], third["sent_bytes"]) == (1, 6)
@@ -153,9 +155,14 @@ def test_ranges_are_those_of_the_file(bench: Bench) -> None:
     bench.put_file(DATA)
     path = f"/api/files/{sha_of(DATA)}"
     for asked, status, body in (
-        ("bytes=0-3", 206, DATA[:4]), ("bytes=5-", 206, DATA[5:]), ("bytes=3-9999", 206, DATA[3:]),
-        ("bytes=-3", 200, DATA), ("bytes=0-1,3-4", 200, DATA), ("bytes=4-2", 200, DATA), ("lines=1-2", 200, DATA),
-    ):  # fmt: skip
+        ("bytes=0-3", 206, DATA[:4]),
+        ("bytes=5-", 206, DATA[5:]),
+        ("bytes=3-9999", 206, DATA[3:]),
+        ("bytes=-3", 200, DATA),
+        ("bytes=0-1,3-4", 200, DATA),
+        ("bytes=4-2", 200, DATA),
+        ("lines=1-2", 200, DATA),
+    ):
         answer = bench.ask("GET", path, Range=asked)
         assert (answer.status_code, answer.content) == (status, body), asked
     assert bench.ask("GET", path, Range="bytes=2-3").headers["Content-Range"] == f"bytes 2-3/{len(DATA)}"
@@ -219,9 +226,12 @@ def test_a_manifest_that_leads_elsewhere_or_is_none_is_refused(rows: list[list[A
 
 def test_a_link_leads_where_a_file_system_says(tmp_path: Path) -> None:
     rows = [
-        ["f", "..2026/conf", *FILE[2:]], ["l", "..data", "..2026"], ["l", "conf", "..data/conf"],
-        ["l", "deep/er/top", "../.."], ["l", "deep/up", "er/top/./deep/er/../.."],
-    ]  # fmt: skip
+        ["f", "..2026/conf", *FILE[2:]],
+        ["l", "..data", "..2026"],
+        ["l", "conf", "..data/conf"],
+        ["l", "deep/er/top", "../.."],
+        ["l", "deep/up", "er/top/./deep/er/../.."],
+    ]
     assert manifest.parsed(manifest_of(*rows)).files == 1
 
 
@@ -258,10 +268,20 @@ def test_lines_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{}\n", b'{"artifact":1}', b'{"artifact":2}\n', b'{"artifact":1}\n\n', b'{"artifact":1}\nx\n', b"\xff\n",
-     b'{"artifact":1}\n["f", "a",1,"' + b"0" * 64 + b'"]\n', b'{"artifact":1}\n["d","\\u0061"]\n',
-     b'{"artifact":1}\n["d","\\ud800"]\n', b'{"artifact":1}\n' + b"[" * 50_000 + b"\n"],
-)  # fmt: skip
+    [
+        b"",
+        b"{}\n",
+        b'{"artifact":1}',
+        b'{"artifact":2}\n',
+        b'{"artifact":1}\n\n',
+        b'{"artifact":1}\nx\n',
+        b"\xff\n",
+        b'{"artifact":1}\n["f", "a",1,"' + b"0" * 64 + b'"]\n',
+        b'{"artifact":1}\n["d","\\u0061"]\n',
+        b'{"artifact":1}\n["d","\\ud800"]\n',
+        b'{"artifact":1}\n' + b"[" * 50_000 + b"\n",
+    ],
+)
 def test_a_text_that_is_no_manifest_is_refused(text: bytes) -> None:
     with pytest.raises(Malformed):
         manifest.parsed(text)
@@ -286,10 +306,12 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(bench: Bench) -> None:
     refused(bench.ask("PUT", f"{place}/0?size={2 * PART_BYTES}", octets=DATA), 422, f"has {PART_BYTES} bytes")
     refused(bench.ask("PUT", f"{place}/0?size=9", octets=b"x" * (PART_BYTES + 1)), 413, "over 8388608 bytes")
     for body, part in (
-        (b"", "must begin"), (b'[["x",1]]\na', "must begin"),
+        (b"", "must begin"),
+        (b'[["x",1]]\na', "must begin"),
         (b'[["%b",3]]\nab' % sha.encode(), "names 3 bytes and has 2"),
-        (b'[["%b",2]]\nab' % sha.encode(), "has another SHA-256"), (b"[[" * 9999, "must begin"),
-    ):  # fmt: skip
+        (b'[["%b",2]]\nab' % sha.encode(), "has another SHA-256"),
+        (b"[[" * 9999, "must begin"),
+    ):
         refused(bench.ask("PUT", "/api/file-bundle", octets=body), 422, part)
     rows = [[sha_of(b"%d" % number), 0] for number in range(bundles.MAX_FILES + 1)]
     refused(bench.ask("PUT", "/api/file-bundle", octets=json.dumps(rows).encode() + b"\n"), 413, "over 1000 files")
@@ -349,9 +371,12 @@ def test_another_tenants_file_is_as_one_that_does_not_exist(bench: Bench) -> Non
     known, unknown = sha_of(DATA), sha_of(OTHER)
     assert bench.missing(known, unknown, token=students) == [known, unknown]
     for method, path in (
-        ("GET", "/api/files/{}"), ("POST", "/api/files/{}/complete"), ("GET", "/api/artifacts/{}"),
-        ("GET", "/api/artifacts/{}/manifest"), ("DELETE", "/api/artifacts/{}"),
-    ):  # fmt: skip
+        ("GET", "/api/files/{}"),
+        ("POST", "/api/files/{}/complete"),
+        ("GET", "/api/artifacts/{}"),
+        ("GET", "/api/artifacts/{}/manifest"),
+        ("DELETE", "/api/artifacts/{}"),
+    ):
         there = row["artifact_id"] if "artifacts" in path else known
         one, other = (bench.ask(method, path.format(each), token=students) for each in (there, unknown))
         assert (one.status_code, one.text) == (404, other.text.replace(unknown, there)), path
@@ -369,9 +394,10 @@ def test_scopes_are_read_for_downloads_and_submit_for_the_rest(bench: Bench) -> 
     assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}", token=reader).status_code == 200
     assert bench.ask("GET", f"/api/files/{sha_of(DATA)}", token=reader).content == DATA
     for answer in (
-        bench.put_file(OTHER, token=reader), bench.commit(FILE, token=reader),
+        bench.put_file(OTHER, token=reader),
+        bench.commit(FILE, token=reader),
         bench.ask("DELETE", f"/api/artifacts/{row['artifact_id']}", token=reader),
-    ):  # fmt: skip
+    ):
         refused(answer, 403, "this needs the scope submit")
 
 

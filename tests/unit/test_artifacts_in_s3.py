@@ -24,9 +24,12 @@ def bucket() -> Iterator[str]:
     server.start()
     patched = pytest.MonkeyPatch()
     for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"), ("AWS_ACCESS_KEY_ID", "tests"),
-        ("AWS_SECRET_ACCESS_KEY", "tests"), ("AWS_DEFAULT_REGION", "us-east-1"), ("AWS_EC2_METADATA_DISABLED", "true"),
-    ):  # fmt: skip
+        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}"),
+        ("AWS_ACCESS_KEY_ID", "tests"),
+        ("AWS_SECRET_ACCESS_KEY", "tests"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ):
         patched.setenv(name, value)
     boto3.client("s3").create_bucket(Bucket="cluster")
     yield "s3://cluster/artifacts"

@@ -16,9 +16,11 @@ SCRIPT = ROOT / "deploy" / "docker" / "audit_file.py"
 def ask(command: str, file: Path, given: bytes = b"") -> bytes:
     """Run the script as a container does, which has no checkout."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.read_text(), command, str(file)], input=given, capture_output=True,
+        [sys.executable, "-c", SCRIPT.read_text(), command, str(file)],
+        input=given,
+        capture_output=True,
         cwd=file.parent,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

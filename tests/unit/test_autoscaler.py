@@ -28,9 +28,11 @@ MINE = "threads"
 def container(number: str, project: str = MINE, service: str = proxy.POOL, oneoff: str = "False") -> dict[str, Any]:
     labels = {"project": project, "service": service, "oneoff": oneoff}
     return {
-        "Id": number, "State": "exited", "Mounts": ["/secret"],
+        "Id": number,
+        "State": "exited",
+        "Mounts": ["/secret"],
         "Labels": {f"com.docker.compose.{name}": value for name, value in labels.items()},
-    }  # fmt: skip
+    }
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -43,9 +45,11 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.seen: list[str] = []
         self.filters = True
         self.containers = [
-            container(OURS), container(THEIRS, project="other"), container(COORDINATOR, service="coordinator"),
+            container(OURS),
+            container(THEIRS, project="other"),
+            container(COORDINATOR, service="coordinator"),
             container(ONEOFF, oneoff="True"),
-        ]  # fmt: skip
+        ]
         self.trouble: tuple[int, str] | None = None
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -170,24 +174,70 @@ ONE = f"/v1.41/containers/{OURS}"
 LIST = "GET /v1.41/containers/json?limit=-1&all=1&size=0&trunc_cmd=0"
 START = f"POST {ONE}/start"
 LINES = [
-    "POST /v1.41/containers/create?name=x", "POST /containers/create", "POST /v1.43/../containers/create",
-    f"POST {ONE}/exec", f"POST /v1.41/exec/{OURS}/start", f"POST {ONE}/kill", f"POST {ONE}/update",
-    f"POST {ONE}/attach", f"POST {ONE}/restart", f"POST {ONE}/rename?name=redis", f"DELETE {ONE}",
-    f"PUT {ONE}/archive?path=/", f"HEAD {ONE}/archive", f"GET {ONE}/json",
-    f"GET {ONE}/logs?stdout=1", "GET /v1.41/containers/json",
-    "GET /v1.41/images/json", "POST /v1.41/images/create?fromImage=x", "POST /v1.41/build", "POST /v1.41/commit",
-    "GET /v1.41/info", "GET /version", "GET /_ping", "GET /v1.41/events", "GET /v1.41/secrets", "GET /v1.41/volumes",
-    LIST.replace("all=1", "all=1&all=1"), f"{LIST}&filters={{}}", f"{LIST}#", LIST.replace("/v1.41", "/v1.41/.."),
-    LIST.replace("/v1.41", ""), LIST.replace("/v1.41", "//v1.41"), LIST.replace("/v1.41", "http://docker/v1.41"),
-    LIST.replace("json", "js%6Fn"), LIST.replace("/json", "%2Fjson"), LIST.replace("GET", "get"),
-    LIST.replace("GET", "POST"), LIST.replace(" ", "\t"), LIST.replace(" ", "  "), f"{LIST}\0",
-    START.replace("POST", "GET"), f"{START}/", f"{START}?t=0", f"{START}%2f..%2fkill", f"{START}/../kill", f"{START};x",
-    START.replace(OURS, OURS[:12]), START.replace(OURS, OURS.upper()), START.replace(OURS, f"{OURS}a"),
-    START.replace(OURS, f"{MINE}-cpu-worker-pool-1"), START.replace(OURS, f"..%2f{OURS}"),
-    START.replace("/v1.41", "/v1.4a"), START.replace(f"/{OURS}", f"//{OURS}"), START.replace(f"/{OURS}", f"\\{OURS}"),
-    START.replace("/start", "/start\xa0"), "CONNECT 127.0.0.1:80", "OPTIONS *", "PRI *", "TRACE /", "X" * 300,
-    "\x16\x03\x01\x02", "GET", f"GET /{'a' * 70000}",
-]  # fmt: skip
+    "POST /v1.41/containers/create?name=x",
+    "POST /containers/create",
+    "POST /v1.43/../containers/create",
+    f"POST {ONE}/exec",
+    f"POST /v1.41/exec/{OURS}/start",
+    f"POST {ONE}/kill",
+    f"POST {ONE}/update",
+    f"POST {ONE}/attach",
+    f"POST {ONE}/restart",
+    f"POST {ONE}/rename?name=redis",
+    f"DELETE {ONE}",
+    f"PUT {ONE}/archive?path=/",
+    f"HEAD {ONE}/archive",
+    f"GET {ONE}/json",
+    f"GET {ONE}/logs?stdout=1",
+    "GET /v1.41/containers/json",
+    "GET /v1.41/images/json",
+    "POST /v1.41/images/create?fromImage=x",
+    "POST /v1.41/build",
+    "POST /v1.41/commit",
+    "GET /v1.41/info",
+    "GET /version",
+    "GET /_ping",
+    "GET /v1.41/events",
+    "GET /v1.41/secrets",
+    "GET /v1.41/volumes",
+    LIST.replace("all=1", "all=1&all=1"),
+    f"{LIST}&filters={{}}",
+    f"{LIST}#",
+    LIST.replace("/v1.41", "/v1.41/.."),
+    LIST.replace("/v1.41", ""),
+    LIST.replace("/v1.41", "//v1.41"),
+    LIST.replace("/v1.41", "http://docker/v1.41"),
+    LIST.replace("json", "js%6Fn"),
+    LIST.replace("/json", "%2Fjson"),
+    LIST.replace("GET", "get"),
+    LIST.replace("GET", "POST"),
+    LIST.replace(" ", "\t"),
+    LIST.replace(" ", "  "),
+    f"{LIST}\0",
+    START.replace("POST", "GET"),
+    f"{START}/",
+    f"{START}?t=0",
+    f"{START}%2f..%2fkill",
+    f"{START}/../kill",
+    f"{START};x",
+    START.replace(OURS, OURS[:12]),
+    START.replace(OURS, OURS.upper()),
+    START.replace(OURS, f"{OURS}a"),
+    START.replace(OURS, f"{MINE}-cpu-worker-pool-1"),
+    START.replace(OURS, f"..%2f{OURS}"),
+    START.replace("/v1.41", "/v1.4a"),
+    START.replace(f"/{OURS}", f"//{OURS}"),
+    START.replace(f"/{OURS}", f"\\{OURS}"),
+    START.replace("/start", "/start\xa0"),
+    "CONNECT 127.0.0.1:80",
+    "OPTIONS *",
+    "PRI *",
+    "TRACE /",
+    "X" * 300,
+    "\x16\x03\x01\x02",
+    "GET",
+    f"GET /{'a' * 70000}",
+]
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: ascii(line[:70]))
@@ -211,13 +261,20 @@ def test_other_containers_are_neither_started_nor_stopped(
 
 
 HEADS = [
-    "Content-Length: 2\r\n\r\n{}", "Content-Length: 0\r\nContent-Length: 2\r\n\r\n{}", "Content-Length: -1\r\n\r\n",
-    "Content-Length: 99999999999\r\n\r\n", "Content-Length: +0\r\n\r\n", "transfer-encoding: identity\r\n\r\n",
-    "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding:\r\n chunked\r\n\r\n",
-    "Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n", "Expect: 100-continue\r\n\r\n", "X: " + "a" * 70000 + "\r\n\r\n",
+    "Content-Length: 2\r\n\r\n{}",
+    "Content-Length: 0\r\nContent-Length: 2\r\n\r\n{}",
+    "Content-Length: -1\r\n\r\n",
+    "Content-Length: 99999999999\r\n\r\n",
+    "Content-Length: +0\r\n\r\n",
+    "transfer-encoding: identity\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "Transfer-Encoding:\r\n chunked\r\n\r\n",
+    "Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n",
+    "Expect: 100-continue\r\n\r\n",
+    "X: " + "a" * 70000 + "\r\n\r\n",
     "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n",
     "".join(f"X{number}: 1\r\n" for number in range(200)) + "\r\n",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: ascii(head[:40]))
@@ -377,8 +434,13 @@ class Cluster:
         state = ("draining" if busy else "drained") if draining else ("busy" if busy else "idle")
         live = number in self.hand.running
         return {
-            "id": name, "device": "cpu", "live": live, "draining": draining, "state": state, "busy_lanes": int(busy),
-        }  # fmt: skip
+            "id": name,
+            "device": "cpu",
+            "live": live,
+            "draining": draining,
+            "state": state,
+            "busy_lanes": int(busy),
+        }
 
     def drain(self, worker: str, on: bool) -> None:
         (self.draining.add if on else self.draining.discard)(worker)

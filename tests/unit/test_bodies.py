@@ -18,20 +18,33 @@ MB = 1 << 20
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [(b'{"a": [1, -2.5, null, true]}', {"a": [1, -2.5, None, True]}), (b"7" * 4300, int("7" * 4300)),
-     (b"[" * 199 + b"]" * 199, None), ('"\N{GRINNING FACE}"'.encode(), "\N{GRINNING FACE}"),
-     (b'{"a":1,"a":2}', {"a": 2}), (b"18446744073709551617", 2**64 + 1)],
-)  # fmt: skip
+    [
+        (b'{"a": [1, -2.5, null, true]}', {"a": [1, -2.5, None, True]}),
+        (b"7" * 4300, int("7" * 4300)),
+        (b"[" * 199 + b"]" * 199, None),
+        ('"\N{GRINNING FACE}"'.encode(), "\N{GRINNING FACE}"),
+        (b'{"a":1,"a":2}', {"a": 2}),
+        (b"18446744073709551617", 2**64 + 1),
+    ],
+)
 def test_json_is_read_exactly(text: bytes, value: Any) -> None:
     assert value is None or bodies.parsed(text, 1000) == value
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(b"7" * 4301, "decimal string"), (b"7" * MB, "decimal string"), (b"[" * 300_000, "recursion"), (b"NaN", "NaN"),
-     (b'{"a": -Infinity}', "-Infinity"), (b'"\xff"', "not JSON"), (b'"\\ud800"', "not JSON"), (b"{}}", "not JSON"),
-     (b"\n\n nonsense", "line 3")],
-)  # fmt: skip
+    [
+        (b"7" * 4301, "decimal string"),
+        (b"7" * MB, "decimal string"),
+        (b"[" * 300_000, "recursion"),
+        (b"NaN", "NaN"),
+        (b'{"a": -Infinity}', "-Infinity"),
+        (b'"\xff"', "not JSON"),
+        (b'"\\ud800"', "not JSON"),
+        (b"{}}", "not JSON"),
+        (b"\n\n nonsense", "line 3"),
+    ],
+)
 def test_what_is_not_json_or_too_long_a_number_is_refused(text: bytes, words: str) -> None:
     with pytest.raises(errors.MalformedBody, match=words):
         bodies.parsed(text, bodies.MAX_BATCH_VALUES)
@@ -39,10 +52,14 @@ def test_what_is_not_json_or_too_long_a_number_is_refused(text: bytes, words: st
 
 @pytest.mark.parametrize(
     "text",
-    [b"[" + b",".join([b"[]"] * 4 * MB) + b"]", b"[" + b"0," * 8 * MB + b"0]", b"[" + b"[[[]]]," * 2 * MB + b"0]",
-     b"{" + b'"":0,' * 3 * MB + b'"":0}'],
+    [
+        b"[" + b",".join([b"[]"] * 4 * MB) + b"]",
+        b"[" + b"0," * 8 * MB + b"0]",
+        b"[" + b"[[[]]]," * 2 * MB + b"0]",
+        b"{" + b'"":0,' * 3 * MB + b'"":0}',
+    ],
     ids=["lists", "numbers", "nested", "keys"],
-)  # fmt: skip
+)
 def test_many_values_are_refused_unread(text: bytes) -> None:
     before = time.process_time()
     with pytest.raises(errors.TooLarge, match="values"):

@@ -77,11 +77,33 @@ def sent(fake: Fake) -> Any:
 
 def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
     ran = run(
-        "submit", "sums", "--start", "1267650600228229401496703205377", "--cores", "1,2,64", "--policy", "lifo",
-        "--policies", "fifo,lifo", "--confidence", "0.1", "--density", "--law", '{"mean": 0.5, "n": 9007199254740993}',
-        "--batch", "null", "--priority", "high", "--gpu-preferred", "--idempotency-key", "k",
-        "--max-running", "3", "--timeout", "90",
-    )  # fmt: skip
+        "submit",
+        "sums",
+        "--start",
+        "1267650600228229401496703205377",
+        "--cores",
+        "1,2,64",
+        "--policy",
+        "lifo",
+        "--policies",
+        "fifo,lifo",
+        "--confidence",
+        "0.1",
+        "--density",
+        "--law",
+        '{"mean": 0.5, "n": 9007199254740993}',
+        "--batch",
+        "null",
+        "--priority",
+        "high",
+        "--gpu-preferred",
+        "--idempotency-key",
+        "k",
+        "--max-running",
+        "3",
+        "--timeout",
+        "90",
+    )
     assert (ran.code, ran.out) == (0, "j1\n")
     assert fake.bodies("/api/submit") == [
         {
@@ -107,10 +129,21 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("27", 27), ("1_000_000", 10**6), ("1e12", 10**12), ("2^70", str(2**70)), ("2**53", str(2**53)), ("-3", -3),
-     ("2^89-1", str(2**89 - 1)), ("10^30+57", str(10**30 + 57)), ("2^3-1", 7),
-     ("9007199254740993", "9007199254740993"), ("1e20", "1" + "0" * 20), ("9" * 20_000, "9" * 20_000)],
-)  # fmt: skip
+    [
+        ("27", 27),
+        ("1_000_000", 10**6),
+        ("1e12", 10**12),
+        ("2^70", str(2**70)),
+        ("2**53", str(2**53)),
+        ("-3", -3),
+        ("2^89-1", str(2**89 - 1)),
+        ("10^30+57", str(10**30 + 57)),
+        ("2^3-1", 7),
+        ("9007199254740993", "9007199254740993"),
+        ("1e20", "1" + "0" * 20),
+        ("9" * 20_000, "9" * 20_000),
+    ],
+)
 def test_integers_stay_exact_however_they_are_written(text: str, value: object) -> None:
     assert options.integer(text) == value
 
@@ -417,11 +450,16 @@ def test_empty_clusters_say_what_to_do_next(fake: Fake, run: Run) -> None:
 
 def test_status_for_people(fake: Fake, run: Run) -> None:
     found = {
-        "version": "1.2", "cluster_size": 3,
+        "version": "1.2",
+        "cluster_size": 3,
         "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}, "runner": {}},
-        "lanes": 8, "jobs": {"running": 1, "queued": 2, "done": 0}, "queues": {"cpu.normal": 2},
-        "oldest_wait_seconds": 61.0, "units_per_second": {"collatz": 2.5e9}, "desired_workers": {"cpu": 4, "gpu": 0},
-    }  # fmt: skip
+        "lanes": 8,
+        "jobs": {"running": 1, "queued": 2, "done": 0},
+        "queues": {"cpu.normal": 2},
+        "oldest_wait_seconds": 61.0,
+        "units_per_second": {"collatz": 2.5e9},
+        "desired_workers": {"cpu": 4, "gpu": 0},
+    }
     fake.on("GET", "/api/status", found)
     assert run("status").out.splitlines() == [
         "cluster  http://cluster.test, version 1.2",
@@ -443,9 +481,19 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     assert "start  1267650600228229401496703205376" in text
     assert "desk    cpu       250       2  3.0 s" in text
     node = complete(
-        fleet.Worker, id="desk", device="cpu", state="busy", lanes=2, job="j1", host="h", cpu_ratio=0.5,
-        seen_seconds_ago=0.4, memory_used_bytes=3 * 2**30, draining=True, live=True,
-    )  # fmt: skip
+        fleet.Worker,
+        id="desk",
+        device="cpu",
+        state="busy",
+        lanes=2,
+        job="j1",
+        host="h",
+        cpu_ratio=0.5,
+        seen_seconds_ago=0.4,
+        memory_used_bytes=3 * 2**30,
+        draining=True,
+        live=True,
+    )
     fake.on("GET", "/api/workers", {"workers": [node]})
     assert run("workers").out.splitlines()[1] == "desk    cpu     draining      2  j1   50.0 %  3 GiB   h     now"
     refuses = complete(fleet.Worker, id="odd", live=True, refused="thread: units 0..9 of {}: wrong cells")
@@ -559,9 +607,19 @@ def test_tables_are_found_by_shape() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, ""), (0.0004, "0 ms"), (0.35, "350 ms"), (12.34, "12.3 s"), (59.97, "1 min"), (245, "4 min 5 s"),
-     (12000, "3 h 20 min"), (180000, "2 d 2 h"), (4e9, "127 years"), (1e20, "3.17T years")],
-)  # fmt: skip
+    [
+        (None, ""),
+        (0.0004, "0 ms"),
+        (0.35, "350 ms"),
+        (12.34, "12.3 s"),
+        (59.97, "1 min"),
+        (245, "4 min 5 s"),
+        (12000, "3 h 20 min"),
+        (180000, "2 d 2 h"),
+        (4e9, "127 years"),
+        (1e20, "3.17T years"),
+    ],
+)
 def test_durations(seconds: float | None, text: str) -> None:
     assert figures.duration(seconds) == text
 
@@ -685,9 +743,14 @@ def test_the_head_of_a_file_is_no_alarm_about_the_cluster(fake: Fake, run: Run, 
 
 def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
     day = complete(
-        usage.TenantUsage, tenant="physics", day="2026-11-22", lane_seconds={"cpu": 1.5, "gpu": 0.5},
-        units={"sums": "9" * 20}, jobs={"sums": 3}, device_seconds=0.25,
-    )  # fmt: skip
+        usage.TenantUsage,
+        tenant="physics",
+        day="2026-11-22",
+        lane_seconds={"cpu": 1.5, "gpu": 0.5},
+        units={"sums": "9" * 20},
+        jobs={"sums": 3},
+        device_seconds=0.25,
+    )
     fake.on("GET", "/api/usage", {"usage": [day]})
     ran = run("usage", "--tenant", "physics")
     assert ran.out.splitlines()[1].split() == ["2026-11-22", "physics", "2", "0.25", "-", "3", f"sums={'9' * 20}"]
@@ -695,9 +758,22 @@ def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
 
 
 def test_labels_that_a_tenant_requires_are_sent_where_they_are_named(fake: Fake, run: Run) -> None:
-    row = {"tenant": "a", "weight": 2, "max_lanes": None, "max_jobs": None, "lanes": 0, "jobs": 0, "backlog": 0,
-           "max_units": {}, "units_today": {}, "max_gpu_seconds": None, "gpu_seconds_today": 0.0,
-           "max_stored_bytes": None, "stored_bytes": 0, "requires": ["eu", "trusted"]}  # fmt: skip
+    row = {
+        "tenant": "a",
+        "weight": 2,
+        "max_lanes": None,
+        "max_jobs": None,
+        "lanes": 0,
+        "jobs": 0,
+        "backlog": 0,
+        "max_units": {},
+        "units_today": {},
+        "max_gpu_seconds": None,
+        "gpu_seconds_today": 0.0,
+        "max_stored_bytes": None,
+        "stored_bytes": 0,
+        "requires": ["eu", "trusted"],
+    }
     fake.on("GET", "/api/tenants/a", row)
     fake.on("PUT", "/api/tenants/a", row)
     ran = run("tenant", "set", "a", "--requires", "trusted, eu")
@@ -711,8 +787,20 @@ def test_labels_that_a_tenant_requires_are_sent_where_they_are_named(fake: Fake,
 
 def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: Fake, run: Run) -> None:
     caps = {"max_units": {"sums": 10}, "max_gpu_seconds": 60, "max_stored_bytes": None}
-    row = {"tenant": "a", "weight": 2, "max_lanes": 8, "max_jobs": None, "lanes": 1, "jobs": 2, "backlog": 0, **caps,
-           "units_today": {"sums": 4}, "gpu_seconds_today": 1.5, "stored_bytes": 0, "requires": []}  # fmt: skip
+    row = {
+        "tenant": "a",
+        "weight": 2,
+        "max_lanes": 8,
+        "max_jobs": None,
+        "lanes": 1,
+        "jobs": 2,
+        "backlog": 0,
+        **caps,
+        "units_today": {"sums": 4},
+        "gpu_seconds_today": 1.5,
+        "stored_bytes": 0,
+        "requires": [],
+    }
     fake.on("GET", "/api/tenants/a", row)
 
     def sent() -> list[Any]:
@@ -723,10 +811,14 @@ def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: 
     assert ran.out.splitlines()[1].split() == ["a", "2", "1", "8", "2", "-", "0", "sums=4/10", "1.5/60", "-", "-"]
     assert sent() == [
         {
-            "weight": 2, "max_lanes": 8, "max_jobs": None, "max_units": {"sums": 10**9, "others": 5},
-            "max_gpu_seconds": 60, "max_stored_bytes": 1_500_000_000,
+            "weight": 2,
+            "max_lanes": 8,
+            "max_jobs": None,
+            "max_units": {"sums": 10**9, "others": 5},
+            "max_gpu_seconds": 60,
+            "max_stored_bytes": 1_500_000_000,
         }
-    ]  # fmt: skip
+    ]
     run("tenant", "set", "a", "--max-units", "none", "--max-gpu-seconds", "0")
     assert sent()[1] == {"weight": 2, "max_lanes": 8, "max_jobs": None}
     assert (
@@ -760,9 +852,12 @@ def test_a_secret_is_read_from_stdin_or_a_file_and_never_printed(
     file = tmp_path / "value"
     file.write_bytes(b"hunter2\n")
     for content, flags, value in (
-        (b"hunter2\n", (), "hunter2"), (b"hunter2\r\n", (), "hunter2"), (b"a\nhunter2\n\n", (), "a\nhunter2\n"),
-        ("hunter2é".encode(), (), "hunter2é"), (b"", ("--from-file", str(file)), "hunter2\n"),
-    ):  # fmt: skip
+        (b"hunter2\n", (), "hunter2"),
+        (b"hunter2\r\n", (), "hunter2"),
+        (b"a\nhunter2\n\n", (), "a\nhunter2\n"),
+        ("hunter2é".encode(), (), "hunter2é"),
+        (b"", ("--from-file", str(file)), "hunter2\n"),
+    ):
         stdin(content)
         ran = run("secret", "set", "KEY", *flags)
         assert (ran.code, ran.out) == (0, "KEY set for tenant default\n") and "hunter2" not in ran.err
@@ -815,12 +910,30 @@ def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
 # -- schedules and webhooks -----------------------------------------------------------------------------------------
 
 SCHEDULE = {
-    "name": "sweep", "id": "a1", "tenant": "default", "type": "sums", "every_seconds": 3600, "cron": None,
-    "timezone": "UTC", "overlap": False, "catch_up": "last", "state": "active", "created": "2026-01-02T03:04:05.000Z",
-    "next_run": "2026-01-02T04:04:05.000Z", "last_run": None, "last_job_id": None, "last_workflow_id": None,
-    "last_workflow_state": None, "last_outcome": None, "submitted": 0,
-    "skipped": 0, "missed": 0, "failed": 0, "next_runs": ["2026-01-02T04:04:05.000Z"], "job": {"type": "sums"},
-}  # fmt: skip
+    "name": "sweep",
+    "id": "a1",
+    "tenant": "default",
+    "type": "sums",
+    "every_seconds": 3600,
+    "cron": None,
+    "timezone": "UTC",
+    "overlap": False,
+    "catch_up": "last",
+    "state": "active",
+    "created": "2026-01-02T03:04:05.000Z",
+    "next_run": "2026-01-02T04:04:05.000Z",
+    "last_run": None,
+    "last_job_id": None,
+    "last_workflow_id": None,
+    "last_workflow_state": None,
+    "last_outcome": None,
+    "submitted": 0,
+    "skipped": 0,
+    "missed": 0,
+    "failed": 0,
+    "next_runs": ["2026-01-02T04:04:05.000Z"],
+    "job": {"type": "sums"},
+}
 
 
 @pytest.mark.parametrize(
@@ -849,9 +962,12 @@ def test_a_workflow_is_scheduled_and_what_is_wrong_with_it_is_said_by_line(
     file = tmp_path / "nightly.yaml"
     file.write_text("name: nightly\nactions: []\n")
     row = {key: value for key, value in SCHEDULE.items() if key != "job"} | {
-        "type": "workflow", "workflow": "name: nightly", "last_workflow_id": "0123456789ab",
-        "last_workflow_state": "running", "last_outcome": "submitted",
-    }  # fmt: skip
+        "type": "workflow",
+        "workflow": "name: nightly",
+        "last_workflow_id": "0123456789ab",
+        "last_workflow_state": "running",
+        "last_outcome": "submitted",
+    }
     problem = {"line": 2, "column": 1, "action": "", "field": "actions", "detail": "must be a list"}
     fake.on("POST", "/api/schedules", httpx.Response(201, json=row), httpx.Response(422, json={"problems": [problem]}))
     words = ("schedule", "add", "nightly", "--cron", "0 3 * * *", "--", "workflow", "submit", str(file))
@@ -908,11 +1024,19 @@ def test_a_schedule_is_shown_in_its_timezone(fake: Fake, run: Run) -> None:
 
 
 DELIVERY = {
-    "id": "msg_1", "tenant": "default", "job_id": "j1", "workflow_id": None, "type": "job.done",
-    "url": "https://x/...", "state": "dead", "created": "2026-01-02T03:04:05.000Z", "ended": None,
-    "attempts": 8, "next_attempt": None,
+    "id": "msg_1",
+    "tenant": "default",
+    "job_id": "j1",
+    "workflow_id": None,
+    "type": "job.done",
+    "url": "https://x/...",
+    "state": "dead",
+    "created": "2026-01-02T03:04:05.000Z",
+    "ended": None,
+    "attempts": 8,
+    "next_attempt": None,
     "last_outcome": "the receiver answered 500",
-}  # fmt: skip
+}
 
 
 def test_deliveries_are_listed_and_a_receiver_that_fails_is_an_exit_code(fake: Fake, run: Run) -> None:
@@ -923,8 +1047,9 @@ def test_deliveries_are_listed_and_a_receiver_that_fails_is_an_exit_code(fake: F
     assert fake.asked[-1].url.params["state"] == "dead"
     fine: dict[str, Any] = {"delivered": True, "status": 204, "error": None, "seconds": 0.1}
     for outcome, code, said in (
-        (fine, 0, "204"), ({**fine, "delivered": False, "status": None, "error": "no connection"}, 1, "no connection"),
-    ):  # fmt: skip
+        (fine, 0, "204"),
+        ({**fine, "delivered": False, "status": None, "error": "no connection"}, 1, "no connection"),
+    ):
         fake.on("POST", "/api/webhooks/test", outcome)
         ran = run("webhook", "test", "https://x/")
         assert ran.code == code and said in ran.out
@@ -950,15 +1075,35 @@ def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) ->
 # -- services ---------------------------------------------------------------------------------------------------------
 
 SERVICE = {
-    "name": "chat", "tenant": "default", "engine": "llamacpp", "model": "tiny", "state": "starting", "replicas": 1,
-    "ready": 0, "requests": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None,
-    "last_failure": None, "last_minute": complete(services.LastMinute), "page": False,
+    "name": "chat",
+    "tenant": "default",
+    "engine": "llamacpp",
+    "model": "tiny",
+    "state": "starting",
+    "replicas": 1,
+    "ready": 0,
+    "requests": 0,
+    "created": "2026-01-02T03:04:05.000Z",
+    "failures": 0,
+    "next_start": None,
+    "last_failure": None,
+    "last_minute": complete(services.LastMinute),
+    "page": False,
     "running": [
-        {"job_id": "v-a-1", "state": "starting", "because": "/health does not answer", "worker": "runner-1",
-         "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2,
-         "devices": None, "memory_bytes": None},
+        {
+            "job_id": "v-a-1",
+            "state": "starting",
+            "because": "/health does not answer",
+            "worker": "runner-1",
+            "host": "h",
+            "generation": 1,
+            "since": "2026-01-02T03:04:05.000Z",
+            "requests": 2,
+            "devices": None,
+            "memory_bytes": None,
+        },
     ],
-}  # fmt: skip
+}
 READY = SERVICE | {"state": "ready", "ready": 1}
 
 
@@ -994,10 +1139,14 @@ def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake
     assert (ran.code, ran.out) == (0, "chat ready, 1 of 1 ready\n")
     assert "starting, 0 of 1 ready: /health does not answer" in ran.err and "/v1" in ran.err
     assert "memory of a replica: 1 MiB weights; it is enough" in ran.err
-    assert fake.bodies("/api/services") == [{
-        "name": "tiny-q4", "model": "Tiny_Q4",
-        "parameters": {"context": 2048, "threads": 2, "file": "a=b"}, "requirements": {"gpus": 1},
-    }]  # fmt: skip
+    assert fake.bodies("/api/services") == [
+        {
+            "name": "tiny-q4",
+            "model": "Tiny_Q4",
+            "parameters": {"context": 2048, "threads": 2, "file": "a=b"},
+            "requirements": {"gpus": 1},
+        }
+    ]
 
 
 def test_a_service_that_sleeps_or_scales_is_asked_for_and_shown(fake: Fake, run: Run) -> None:
@@ -1022,14 +1171,19 @@ def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
     assert body["parameters"] == {"command": words, "health": "/"} and "model" not in body
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    ((), "one is needed: an artifact, or a file"), (("a", "b"), "one is needed"),
-    (("./nosuch.gguf",), "there is no file ./nosuch.gguf; to fetch a model: cluster model download"),
-    (("./nosuch",), "there is no file ./nosuch; artifacts: cluster artifact list"),
-    (("--engine", "http"), "a program is needed, behind --"),
-    (("tiny", "-p", "threads"), "must be NAME=VALUE"), (("tiny", "--files", "x"), "is for --engine http"),
-    (("___",), "gives none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "one is needed: an artifact, or a file"),
+        (("a", "b"), "one is needed"),
+        (("./nosuch.gguf",), "there is no file ./nosuch.gguf; to fetch a model: cluster model download"),
+        (("./nosuch",), "there is no file ./nosuch; artifacts: cluster artifact list"),
+        (("--engine", "http"), "a program is needed, behind --"),
+        (("tiny", "-p", "threads"), "must be NAME=VALUE"),
+        (("tiny", "--files", "x"), "is for --engine http"),
+        (("___",), "gives none"),
+    ],
+)
 def test_what_cannot_be_served_is_refused_before_anything_is_sent(
     fake: Fake, run: Run, words: tuple[str, ...], why: str
 ) -> None:
@@ -1074,11 +1228,26 @@ def test_a_folder_that_is_gone_is_not_sent(fake: Fake, run: Run, monkeypatch: py
     assert "is not there any more" in ran.err and "--files DIR" in ran.err
 
 
-ENGINES = {"engines": [
-    {"engine": "http", "summary": "Any program.", "routes": "openai", "large": False, "packages": "", "parameters": {}},
-    {"engine": "transformers", "summary": "Weights.", "routes": "openai", "large": True, "packages": "torch==1\n",
-     "parameters": {}},
-]}  # fmt: skip
+ENGINES = {
+    "engines": [
+        {
+            "engine": "http",
+            "summary": "Any program.",
+            "routes": "openai",
+            "large": False,
+            "packages": "",
+            "parameters": {},
+        },
+        {
+            "engine": "transformers",
+            "summary": "Weights.",
+            "routes": "openai",
+            "large": True,
+            "packages": "torch==1\n",
+            "parameters": {},
+        },
+    ]
+}
 
 
 def test_gigabytes_of_packages_are_asked_for_before_anything_is_sent(fake: Fake, run: Run, tmp_path: Path) -> None:
@@ -1134,8 +1303,13 @@ def test_who_waits_for_replicas_that_die_hears_why(fake: Fake, run: Run) -> None
 
 
 def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Run) -> None:
-    gone = SERVICE | {"name": "gone", "state": "waiting", "running": [], "last_failure": "exit code 3",
-                      "next_start": "2026-01-02T03:04:09.000Z"}  # fmt: skip
+    gone = SERVICE | {
+        "name": "gone",
+        "state": "waiting",
+        "running": [],
+        "last_failure": "exit code 3",
+        "next_start": "2026-01-02T03:04:09.000Z",
+    }
     fake.on("GET", "/api/services", {"services": [SERVICE, gone]})
     lines = run("services").out.splitlines()
     assert lines[1].split() == [
@@ -1167,10 +1341,17 @@ def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Ru
 # -- models -----------------------------------------------------------------------------------------------------------
 
 MODEL = {
-    "model_name": "qwen", "type": "llm", "source": "https://x/q.gguf", "status": "ready", "bytes": 5,
-    "locations": ["disk", "node1:disk"], "weights": ["q.gguf"], "services": ["chat"], "artifact_id": "0" * 64,
+    "model_name": "qwen",
+    "type": "llm",
+    "source": "https://x/q.gguf",
+    "status": "ready",
+    "bytes": 5,
+    "locations": ["disk", "node1:disk"],
+    "weights": ["q.gguf"],
+    "services": ["chat"],
+    "artifact_id": "0" * 64,
     "created": "2026-01-02T03:04:05.000Z",
-}  # fmt: skip
+}
 
 
 def test_models_are_listed_page_by_page_shown_and_deleted(fake: Fake, run: Run) -> None:
@@ -1210,9 +1391,15 @@ def test_a_model_is_registered_downloaded_copied_and_moved_by_tasks(fake: Fake, 
 
 
 CHUNK = {
-    "chunk_id": "chunk-0123456789ab", "device": "node1:dram", "locations": ["disk", "node1:dram"], "bytes": 7,
-    "files": 1, "references": 2, "artifact_id": "1" * 64, "created": "2026-01-02T03:04:05.000Z",
-}  # fmt: skip
+    "chunk_id": "chunk-0123456789ab",
+    "device": "node1:dram",
+    "locations": ["disk", "node1:dram"],
+    "bytes": 7,
+    "files": 1,
+    "references": 2,
+    "artifact_id": "1" * 64,
+    "created": "2026-01-02T03:04:05.000Z",
+}
 
 
 def test_chunks_of_data_are_created_listed_moved_and_deleted(fake: Fake, run: Run) -> None:

@@ -17,8 +17,14 @@ from threads_cluster.client import api, logins
 from threads_cluster.errors import Misconfigured
 
 URL = "http://cluster.test"
-WHO = {"tenant": "default", "token_id": "abc", "token_name": "x", "scopes": ["read"], "by_cookie": False,
-       "token_needed": True}  # fmt: skip
+WHO = {
+    "tenant": "default",
+    "token_id": "abc",
+    "token_name": "x",
+    "scopes": ["read"],
+    "by_cookie": False,
+    "token_needed": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +48,11 @@ def test_a_token_is_for_its_own_address_alone(home: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
     logins.keep("http://other.test", "theirs", stated)
     assert (known(), known("http://other.test"), known(f"{URL}:8080"), known("https://cluster.test")) == (
-        "ours", "theirs", "", "",
-    )  # fmt: skip
+        "ours",
+        "theirs",
+        "",
+        "",
+    )
     assert logins.forget(URL, stated) and not logins.forget(URL, stated)
     assert (known(), known("http://other.test")) == ("", "theirs")
 
@@ -134,8 +143,15 @@ def test_ctrl_d_at_the_prompt_of_login_is_no_token(
 
 
 def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"],
-            "expires": None, "labels": []}  # fmt: skip
+    made = {
+        "token": "tc_a_b",
+        "id": "a",
+        "name": "ci",
+        "tenant": "red",
+        "scopes": ["read", "submit"],
+        "expires": None,
+        "labels": [],
+    }
     fake.on("POST", "/api/tokens", httpx.Response(201, json=made))
     code, out, err = run(capsys, "token", "create", "ci", "--tenant", "red", "--ttl", "30d")
     assert (code, out) == (0, "tc_a_b\n") and "not shown again" in err
@@ -150,8 +166,16 @@ def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.C
 
 
 def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"id": "a", "name": "ci", "tenant": "red", "scopes": ["read"], "created": "2026-01-02T03:04:05.000Z",
-           "expires": None, "used": None, "labels": []}  # fmt: skip
+    row = {
+        "id": "a",
+        "name": "ci",
+        "tenant": "red",
+        "scopes": ["read"],
+        "created": "2026-01-02T03:04:05.000Z",
+        "expires": None,
+        "used": None,
+        "labels": [],
+    }
     fake.on("GET", "/api/tokens", {"tokens": [row]})
     fake.on("DELETE", "/api/tokens/a", httpx.Response(204))
     code, out, _ = run(capsys, "token", "list")

@@ -102,15 +102,23 @@ def test_what_means_nothing_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize(
     ("requirements", "words"),
     [
-        ({"gpus": 0}, "gpus"), ({"gpus": 65}, "gpus"), ({"gpus": 1, "compute_capability": "eight"}, "capability"),
-        ({"gpus": 1, "gpu_memory_mib": 2**40}, "gpu_memory_mib"), ({"host": "a"}, "got host"), ([], "object"),
+        ({"gpus": 0}, "gpus"),
+        ({"gpus": 65}, "gpus"),
+        ({"gpus": 1, "compute_capability": "eight"}, "capability"),
+        ({"gpus": 1, "gpu_memory_mib": 2**40}, "gpu_memory_mib"),
+        ({"host": "a"}, "got host"),
+        ([], "object"),
     ],
-)  # fmt: skip
+)
 def test_requirements_of_an_action_are_checked_with_its_text(pool: Pool, requirements: Any, words: str) -> None:
     action = {
-        "action_id": "i", "action_type": "inference", "model_name": "tiny", "input_data": "chunk-0",
-        "output_device": "disk", "requirements": requirements,
-    }  # fmt: skip
+        "action_id": "i",
+        "action_type": "inference",
+        "model_name": "tiny",
+        "input_data": "chunk-0",
+        "output_device": "disk",
+        "requirements": requirements,
+    }
     with pytest.raises(ApiError) as refused:
         pool.client.workflows.submit({"name": "x", "actions": [action]})
     assert words in json.dumps(refused.value.problem)

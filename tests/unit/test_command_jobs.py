@@ -31,9 +31,7 @@ class Runner:
         self.store = bench.store
 
     def lease(self, want: int = 1, worker: str = "runner-1", lane: str = "0") -> Any:
-        return self.leases.lease(
-            self.job, lease_tokens.new(), want=want, worker=worker, lane=f"{worker}/{lane}"
-        )  # fmt: skip
+        return self.leases.lease(self.job, lease_tokens.new(), want=want, worker=worker, lane=f"{worker}/{lane}")
 
     def end(self, lease: Any, worker: str = "runner-1", values: Any = None, keep: bool = False) -> Any:
         units = range(lease.lo, lease.hi)
@@ -44,8 +42,16 @@ class Runner:
         )
 
     def fail(self, lease: Any, most: int = 0, **row: Any) -> None:
-        row = {"unit": lease.lo, "exit": 3, "reason": "", "seconds": 0.5, "attempt": lease.errors + 1,
-               "worker": "runner-1", "error": "exit code 3", **row}  # fmt: skip
+        row = {
+            "unit": lease.lo,
+            "exit": 3,
+            "reason": "",
+            "seconds": 0.5,
+            "attempt": lease.errors + 1,
+            "worker": "runner-1",
+            "error": "exit code 3",
+            **row,
+        }
         assert self.leases.fail_unit(
             self.job, lease.token, "exit code 3", most=most, wait_ms=60_000, row=json.dumps(row)
         )
@@ -94,8 +100,14 @@ def states(bench: Bench, runner: Runner) -> list[Any]:
 def test_a_token_needs_the_scope_run(bench: Bench) -> None:
     for scopes in (("read", "submit"), ("read", "submit", "operate")):
         answer = submit(bench, {"command": ["true"]}, bench.token("default", *scopes))
-        refused(answer, 403, "Authorization", "the scope run", f"the token has {', '.join(sorted(scopes))}",
-                "cluster token create NAME --scopes read,submit,run")  # fmt: skip
+        refused(
+            answer,
+            403,
+            "Authorization",
+            "the scope run",
+            f"the token has {', '.join(sorted(scopes))}",
+            "cluster token create NAME --scopes read,submit,run",
+        )
     assert submit(bench, {"command": ["true"]}, bench.token("default", "submit", "run")).status_code == 202
 
 
@@ -141,8 +153,12 @@ def test_secrets_must_be_there(bench: Bench) -> None:
     runner = submitted(bench, secrets=["KEY", "OTHER"])
     job = bench.ask("GET", f"/api/jobs/{runner.job}")
     assert job.json()["parameters"]["secrets"] == ["KEY", "OTHER"] and "hunter2" not in job.text
-    refused(submit(bench, {"command": ["true"], "secrets": ["KEY"]}, bench.token("other", "submit", "run")), 404,
-            "parameters.secrets", "tenant other has no secret KEY")  # fmt: skip
+    refused(
+        submit(bench, {"command": ["true"], "secrets": ["KEY"]}, bench.token("other", "submit", "run")),
+        404,
+        "parameters.secrets",
+        "tenant other has no secret KEY",
+    )
 
 
 def test_so_many_different_requirements_wait_at_once(bench: Bench) -> None:
@@ -191,8 +207,12 @@ def test_artifacts_that_are_not_there_are_named(bench: Bench) -> None:
     bench.put_file(DATA)
     rows = [["f", name, len(DATA), sha_of(DATA)] for name in ("a", "b")]
     bench.commit(*rows, name="two")
-    refused(submit(bench, {"command": ["true"], "items_artifact": "two", "count": 2}), 422,
-            "parameters.items_artifact", "two has 2")  # fmt: skip
+    refused(
+        submit(bench, {"command": ["true"], "items_artifact": "two", "count": 2}),
+        422,
+        "parameters.items_artifact",
+        "two has 2",
+    )
 
 
 def test_an_artifact_that_goes_before_the_job_is_written_is_named(
@@ -235,21 +255,41 @@ def test_units_are_shown_in_every_state_of_the_job(bench: Bench) -> None:
     runner.fail(runner.lease(), most=3, exit=None, reason="timeout")
     batch = runner.lease(2, "runner-2")
     assert states(bench, runner) == [
-        [0, 2, "done"], [2, 3, "dead"], [3, 4, "retrying"], [4, 6, "running"], [6, 8, "waiting"],
-    ]  # fmt: skip
+        [0, 2, "done"],
+        [2, 3, "dead"],
+        [3, 4, "retrying"],
+        [4, 6, "running"],
+        [6, 8, "waiting"],
+    ]
     found = units(bench, runner)
     assert found["total"] == 8
     assert found["counts"] == {"waiting": 2, "running": 2, "done": 2, "retrying": 1, "dead": 1}
     rows = found["units"]
     assert [row["unit"] for row in rows] == list(range(8))
     assert rows[0] == {
-        "unit": 0, "state": "done", "exit": 0, "reason": "", "seconds": 1.5, "attempts": 1, "worker": "runner-1",
-        "value": {"a": 1}, "error": None, "artifact": None,
-    }  # fmt: skip
+        "unit": 0,
+        "state": "done",
+        "exit": 0,
+        "reason": "",
+        "seconds": 1.5,
+        "attempts": 1,
+        "worker": "runner-1",
+        "value": {"a": 1},
+        "error": None,
+        "artifact": None,
+    }
     assert rows[2] == {
-        "unit": 2, "state": "dead", "exit": 3, "reason": "", "seconds": 0.5, "attempts": 1, "worker": "runner-1",
-        "value": None, "error": "exit code 3", "artifact": None,
-    }  # fmt: skip
+        "unit": 2,
+        "state": "dead",
+        "exit": 3,
+        "reason": "",
+        "seconds": 0.5,
+        "attempts": 1,
+        "worker": "runner-1",
+        "value": None,
+        "error": "exit code 3",
+        "artifact": None,
+    }
     assert (rows[3]["state"], rows[3]["exit"], rows[3]["reason"]) == ("retrying", None, "timeout")
     assert (rows[4]["worker"], rows[4]["attempts"], rows[5]["worker"]) == ("runner-2", 1, "runner-2")
     assert 0 <= rows[4]["seconds"] < 60 and rows[5]["seconds"] is None
@@ -269,8 +309,14 @@ def test_a_job_that_failed_is_readable_and_its_dead_units_are_tried_again(bench:
     assert bench.ask("GET", f"/api/jobs/{runner.job}").json()["state"] == "failed"
     rows = units(bench, runner)["units"]
     assert [(row["state"], row["seconds"]) for row in rows] == [("dead", 2.5), ("done", 1.5)]
-    refused(bench.ask("GET", f"/api/jobs/{runner.job}/result"), 409, "state", "the job is failed",
-            f"cluster units {runner.job}", f"cluster logs {runner.job}")  # fmt: skip
+    refused(
+        bench.ask("GET", f"/api/jobs/{runner.job}/result"),
+        409,
+        "state",
+        "the job is failed",
+        f"cluster units {runner.job}",
+        f"cluster logs {runner.job}",
+    )
     so_far = bench.ask("GET", f"/api/jobs/{runner.job}/result?partial=true").json()
     assert (so_far["partial"], so_far["result"]["units"]) == (True, 1)
     assert bench.ask("POST", f"/api/jobs/{runner.job}/retry").status_code == 200
@@ -304,9 +350,11 @@ def test_a_job_that_is_done_has_its_result_and_its_units(bench: Bench) -> None:
     assert execution.finish(runner.store, runner.job, "command", spec)
     result = bench.ask("GET", f"/api/jobs/{runner.job}/result").json()["result"]
     assert result == {
-        "units": 3, "seconds": {"sum": 4.5, "least": 1.5, "most": 1.5, "median": 1.5}, "attempts": 3,
+        "units": 3,
+        "seconds": {"sum": 4.5, "least": 1.5, "most": 1.5, "median": 1.5},
+        "attempts": 3,
         "workers": {"runner-1": 3},
-    }  # fmt: skip
+    }
     assert [row["value"] for row in units(bench, runner)["units"]] == ["x"] * 3
     assert states(bench, runner) == [[0, 3, "done"]]
 
@@ -376,8 +424,9 @@ def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
     def same() -> None:
         shown = [
             (found.runs(), found.page(reads, runner.job, range(12), 1e9))
-            for found in (kept.get(runner.job), UnitCache(reads).get(runner.job)) if found
-        ]  # fmt: skip
+            for found in (kept.get(runner.job), UnitCache(reads).get(runner.job))
+            if found
+        ]
         assert shown[0] == shown[1] and kept.get(runner.job) is kept.get(runner.job)
         marks.append(reads.mark(runner.job))
 

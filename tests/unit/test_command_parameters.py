@@ -42,8 +42,12 @@ def test_the_spec_has_every_parameter_and_the_number_of_units() -> None:
     assert made.devices == (Device.RUNNER,) and made.cpu_seconds == 1.0 and made.mode == "default"
     assert set(made.spec) == {*KIND.parameters.model_fields, "total", "value_bytes"}
     assert made.spec["retries"] == {
-        "max": 3, "initial_delay_seconds": 1.0, "factor": 2.0, "max_delay_seconds": 60.0, "jitter": True,
-    }  # fmt: skip
+        "max": 3,
+        "initial_delay_seconds": 1.0,
+        "factor": 2.0,
+        "max_delay_seconds": 60.0,
+        "jitter": True,
+    }
     assert made.spec["grace_seconds"] == 10.0 and made.spec["batch"] is None and made.spec["value_bytes"] == 1024
     again = plan(**made.parameters)
     assert (again.spec, again.requirements) == (made.spec, made.requirements)
@@ -128,8 +132,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "outputs": "a"}, "outputs", "list of at most 100 texts"),
     ({**TRUE, "outputs": ["a"] * 101}, "outputs", "list of at most 100 texts"),
     ({**TRUE, "outputs": ["a", "./a/"]}, "outputs", "'a' twice"),
-    *(({**TRUE, "outputs": [path]}, "outputs", "relative to the program's folder")
-      for path in ("/etc/passwd", "../x", "a/../../x", "..", ".", "./", "/", "././a", "a//b", "a//", "a\\b")),
+    *(
+        ({**TRUE, "outputs": [path]}, "outputs", "relative to the program's folder")
+        for path in ("/etc/passwd", "../x", "a/../../x", "..", ".", "./", "/", "././a", "a//b", "a//", "a\\b")
+    ),
     ({**TRUE, "outputs": ["a\0"]}, "outputs", "has a NUL"),
     ({**TRUE, "outputs": ["x" * 1025]}, "outputs", "1 to 1024 bytes"),
     ({**TRUE, "env": []}, "env", "at most 100 names"),
@@ -138,13 +144,17 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "env": {"A": "a\0"}}, "env", "value of A has a NUL"),
     ({**TRUE, "env": {"A": 1}}, "env", "value of A must be a text"),
     *(({**TRUE, "env": {name: ""}}, "env", "a name is letters") for name in ("", "A=B", "1A", "A-B", "Ä", "A" * 129)),
-    *(({**TRUE, "env": {name: ""}}, "env", "the runner sets HOME")
-      for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CLUSTER_UNIT", "CLUSTER_")),
+    *(
+        ({**TRUE, "env": {name: ""}}, "env", "the runner sets HOME")
+        for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CLUSTER_UNIT", "CLUSTER_")
+    ),
     ({**TRUE, "secrets": ["A", "A"]}, "secrets", "'A' twice"),
     ({**TRUE, "secrets": ["HOME"]}, "secrets", "the runner sets HOME"),
     ({**TRUE, "secrets": ["A"], "env": {"A": ""}}, "secrets", "A is in env too"),
-    *(({**TRUE, "timeout_seconds": value}, "timeout_seconds", "number in 0.1..31622400")
-      for value in (0, -1, 1e9, "5", True, float("nan"), float("inf"))),
+    *(
+        ({**TRUE, "timeout_seconds": value}, "timeout_seconds", "number in 0.1..31622400")
+        for value in (0, -1, 1e9, "5", True, float("nan"), float("inf"))
+    ),
     ({**TRUE, "stop_signal_seconds": 5}, "stop_signal_seconds", "needs timeout_seconds"),
     ({**TRUE, "stop_signal_seconds": 5, "timeout_seconds": 4}, "stop_signal_seconds", "at most timeout_seconds, 4"),
     ({**TRUE, "grace_seconds": 26}, "grace_seconds", "0..25"),
@@ -168,7 +178,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**TRUE, "python": {"requirements": "../r.txt"}, "files": "f"}, "python.requirements", "relative"),
     ({**TRUE, "python": {"requirements": "r.txt", "module": "a b"}, "files": "f"}, "python.module", "must be 1 to 64"),
     ({**TRUE, "image": "x"}, "image", "is not known"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("parameters", "field", "words"), REFUSED)
@@ -202,18 +212,30 @@ WORD = st.text(st.sampled_from("a.{}*/"), min_size=1, max_size=9) | st.sampled_f
 NAMES, LABELS = st.sampled_from(["C", "D_1"]), st.sampled_from(["x", "y=1"])
 SOUND: dict[str, st.SearchStrategy[Any]] = {
     "command": st.lists(WORD | st.fixed_dictionaries({"literal": WORD}), min_size=1, max_size=4) | WORD,
-    "count": st.integers(1, 100_000), "items": st.lists(JSON, min_size=1, max_size=4),
-    "items_artifact": st.just("a" * 64), "files": st.just("b" * 64),
-    "outputs": st.lists(st.sampled_from(["a", "b/*", "c/**/d"]), unique=True), "env": st.dictionaries(NAMES, WORD),
-    "secrets": st.lists(st.sampled_from(["A", "B"]), unique=True), "timeout_seconds": st.floats(0.1, 100),
+    "count": st.integers(1, 100_000),
+    "items": st.lists(JSON, min_size=1, max_size=4),
+    "items_artifact": st.just("a" * 64),
+    "files": st.just("b" * 64),
+    "outputs": st.lists(st.sampled_from(["a", "b/*", "c/**/d"]), unique=True),
+    "env": st.dictionaries(NAMES, WORD),
+    "secrets": st.lists(st.sampled_from(["A", "B"]), unique=True),
+    "timeout_seconds": st.floats(0.1, 100),
     "stop_signal_seconds": st.floats(0, 100),
-    "requirements": st.fixed_dictionaries({}, optional={
-        "gpus": st.integers(1, 64), "cpus": st.sampled_from([0.5, 1, 2.0]), "labels": st.lists(LABELS),
-        "memory_mib": st.integers(1, 9), "host": st.just("h"),
-    }),
+    "requirements": st.fixed_dictionaries(
+        {},
+        optional={
+            "gpus": st.integers(1, 64),
+            "cpus": st.sampled_from([0.5, 1, 2.0]),
+            "labels": st.lists(LABELS),
+            "memory_mib": st.integers(1, 9),
+            "host": st.just("h"),
+        },
+    ),
     "retries": st.fixed_dictionaries({}, optional={"max": st.integers(0, 9), "factor": st.floats(1, 100)}),
-    "python": st.just({"requirements": "r.txt"}), "workspace": st.just("w"), "batch": st.integers(1, 9),
-}  # fmt: skip
+    "python": st.just({"requirements": "r.txt"}),
+    "workspace": st.just("w"),
+    "batch": st.integers(1, 9),
+}
 
 
 @st.composite

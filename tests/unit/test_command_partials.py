@@ -59,8 +59,12 @@ def test_every_unit_is_counted_once(parts: list[Partial]) -> None:
     result = partials.result(whole)
     assert result["units"] == sum(result["workers"].values()) == UNITS
     assert result["attempts"] == sum(row(unit, "")[1] for unit in range(UNITS))
-    assert result["seconds"] == {"sum": sum(n * 7 + 1 for n in range(UNITS)) / 1000, "least": 0.001, "most": 0.274,
-                                 "median": 0.134}  # fmt: skip
+    assert result["seconds"] == {
+        "sum": sum(n * 7 + 1 for n in range(UNITS)) / 1000,
+        "least": 0.001,
+        "most": 0.274,
+        "median": 0.134,
+    }
 
 
 def test_runs_that_touch_are_one_where_one_worker_ran_them() -> None:
@@ -83,7 +87,10 @@ def test_a_unit_that_would_count_twice_is_refused() -> None:
 
 def test_a_result_of_nothing_has_no_times() -> None:
     assert partials.result({}) == {
-        "units": 0, "seconds": {"sum": 0, "least": None, "most": None, "median": None}, "attempts": 0, "workers": {},
-    }  # fmt: skip
+        "units": 0,
+        "seconds": {"sum": 0, "least": None, "most": None, "median": None},
+        "attempts": 0,
+        "workers": {},
+    }
     assert set(partials.result({})) == set(SCHEMA["properties"])
     assert list(partials.finished_units({}, 0, 5)) == []

@@ -49,7 +49,7 @@ class Stored:
     def add(self, given: Credential) -> None:
         self.tokens[given.id] = Token(
             id=given.id, name="t", tenant="a", scopes=("read",), digest=given.digest, created=0, expires=0, used=0
-        )  # fmt: skip
+        )
 
 
 def credentials(stored: Stored, **settings: str) -> Credentials:

@@ -85,12 +85,16 @@ def test_every_step_may_be_repeated_by_the_leader_that_takes_over(pool: Pool) ->
     steps: list[tuple[str, dict[str, Any]]] = [
         ("model.source", {"model_name": "tiny", "source": SOURCE}),
         ("model.batch", {"model_name": "tiny", "input_data": prompts, "name": "batch-1"}),
-        ("batch.clear", {"name": "batch-1"}), ("model.at", moved), ("copy", moved),
-        ("model.leave", {**moved, "source_device": "n:disk"}), ("data.at", {"data_id": prompts}),
-        ("data_create", chunk), ("data_transfer", chunk),
+        ("batch.clear", {"name": "batch-1"}),
+        ("model.at", moved),
+        ("copy", moved),
+        ("model.leave", {**moved, "source_device": "n:disk"}),
+        ("data.at", {"data_id": prompts}),
+        ("data_create", chunk),
+        ("data_transfer", chunk),
         ("data.keep", {"chunk_id": "chunk-000000000002", "artifact": left, "folder": "outputs/0/data"}),
         ("model.keep", {"model_name": "new", "artifact": left, "folder": "outputs/0/model", "source": SOURCE}),
-    ]  # fmt: skip
+    ]
     for name, given in steps:
         first, again = (PoolHost(pool.app.state.coordinator.cluster, maker).step(name, given) for _ in range(2))
         assert first == again, name
@@ -104,9 +108,12 @@ def test_data_is_its_tenants_alone_and_bad_requests_name_their_field(pool: Pool)
         move = {"target_device": "n:disk"} if method == "POST" else None
         assert pool.ask(method, f"/api/v1/data/{path}", move, token=other).status_code == 404
     for body, field in (
-        ({}, "source"), ({"source": "ftp://x"}, "source"), ({"source": SOURCE, "device": "n:gpu0"}, "device"),
-        ({"source": SOURCE, "device": "dram"}, "device"), ({"source": SOURCE, "secrets": ["1x"]}, "secrets.0"),
-    ):  # fmt: skip
+        ({}, "source"),
+        ({"source": "ftp://x"}, "source"),
+        ({"source": SOURCE, "device": "n:gpu0"}, "device"),
+        ({"source": SOURCE, "device": "dram"}, "device"),
+        ({"source": SOURCE, "secrets": ["1x"]}, "secrets.0"),
+    ):
         answer = pool.ask("POST", "/api/v1/data", body)
         assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
     assert pool.ask("GET", "/api/v1/data/chunk-x").status_code == 422
@@ -184,10 +191,12 @@ def test_the_pipeline_of_the_specification_goes_from_step_to_step(pool: Pool) ->
 @pytest.mark.parametrize(
     ("model", "place", "name"),
     [
-        ("llama-7b", Place("node1", "gpu0"), "llama-7b-node1-gpu0"), ("llama-7b", Place("", "gpu0"), "llama-7b"),
-        ("a.b_c", Place("Node.1", "cpu"), "a-b-c-node-1-cpu"), ("m" * 64, Place("n" * 48, "gpu0"), "m" * 63),
+        ("llama-7b", Place("node1", "gpu0"), "llama-7b-node1-gpu0"),
+        ("llama-7b", Place("", "gpu0"), "llama-7b"),
+        ("a.b_c", Place("Node.1", "cpu"), "a-b-c-node-1-cpu"),
+        ("m" * 64, Place("n" * 48, "gpu0"), "m" * 63),
     ],
-)  # fmt: skip
+)
 def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: Place, name: str) -> None:
     assert placed.name_of(model, place) == name
 
@@ -219,8 +228,10 @@ def test_a_model_on_a_gpu_is_asked_by_nobody_until_it_is_served(both: Pool) -> N
     assert "tiny-node1-gpu0 is waiting" in both.row(workflow)["waiting_because"]
     asked = both.ask("GET", "/api/services/tiny-node1-gpu0").json()["asked"]
     assert (asked["requirements"], asked["model"], asked["place"]) == (
-        {"host": "node1", "gpus": 1}, artifact, "node1:gpu0",
-    )  # fmt: skip
+        {"host": "node1", "gpus": 1},
+        artifact,
+        "node1:gpu0",
+    )
     assert listed(both) == [] and both.model("tiny")["locations"] == ["disk"]
     service = both.store.services.one("default", "tiny-node1-gpu0")
     report_ready(both, "tiny-node1-gpu0")
@@ -397,7 +408,7 @@ def test_models_are_served_at_places_over_http(pool: Pool) -> None:
         ({"device": "node1:disk"}, "device", 422),
         ({"port": 0}, "port", 422),
         ({"model_name": "no"}, "model_name", 404),
-    ):  # fmt: skip
+    ):
         answer = pool.ask("POST", "/api/v1/services", {**body, **wrong})
         assert (answer.status_code, answer.json()["field"]) == (code, field), answer.text
     pool.put_model("tiny", WEIGHTS + b"2")

@@ -138,19 +138,29 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
 HEAD = b"HTTP/1.1 200 OK\r\n"
 ROW = worker(IDS[0]) | {"device": "cpu"}
 WRONG_FACTS: list[dict[str, Any]] = [
-    {"id": 7}, {"live": None}, {"busy_lanes": "1"}, {"draining": []}, {"state": None},
-]  # fmt: skip
+    {"id": 7},
+    {"live": None},
+    {"busy_lanes": "1"},
+    {"draining": []},
+    {"state": None},
+]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", b"SSH-2.0-x\r\n\r\n", HEAD + b"Content-Length: 99\r\n\r\n{", HEAD + b"\r\n<html>", HEAD + b"\r\n[1]",
-        HEAD + b"\r\n\xff\xfe", b"HTTP/1.1 401 Unauthorized\r\n\r\n", b"HTTP/1.1 503 Busy\r\n\r\n{}",
+        b"",
+        b"SSH-2.0-x\r\n\r\n",
+        HEAD + b"Content-Length: 99\r\n\r\n{",
+        HEAD + b"\r\n<html>",
+        HEAD + b"\r\n[1]",
+        HEAD + b"\r\n\xff\xfe",
+        b"HTTP/1.1 401 Unauthorized\r\n\r\n",
+        b"HTTP/1.1 503 Busy\r\n\r\n{}",
         HEAD + b"\r\n" + json.dumps({"workers": {}}).encode(),
         *(HEAD + b"\r\n" + json.dumps({"workers": [ROW, ROW | wrong]}).encode() for wrong in WRONG_FACTS),
     ],
-)  # fmt: skip
+)
 def test_whatever_a_coordinator_answers_it_is_an_error_that_a_round_expects(answers: Answers, answer: bytes) -> None:
     answers.answer = answer
     with pytest.raises((OSError, ValueError)):

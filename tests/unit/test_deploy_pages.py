@@ -42,9 +42,12 @@ class Checkout:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         path = f"{self.folder / 'bin'}:/usr/bin:/bin"
         return subprocess.run(
-            [self.folder / "deploy/pages.sh", *arguments], cwd="/", capture_output=True, text=True,
+            [self.folder / "deploy/pages.sh", *arguments],
+            cwd="/",
+            capture_output=True,
+            text=True,
             env={**os.environ, "PATH": path},
-        )  # fmt: skip
+        )
 
     def called(self) -> list[str]:
         """Return npm's arguments since the last look."""

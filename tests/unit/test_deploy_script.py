@@ -243,10 +243,15 @@ def test_a_swap_that_breaks_off_puts_the_data_back(redis_in: Callable[[str], Red
 
 
 STATUS = {
-    "version": "0.1.0", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"idle": 1, "busy": 1}, "gpu": {}},
-    "lanes": 4, "jobs": {"queued": 1, "running": 1, "done": 12}, "queues": {"any.normal": 1},
-    "oldest_wait_seconds": 4.2, "units_per_second": {"collatz": 6.9e8},
-}  # fmt: skip
+    "version": "0.1.0",
+    "cluster_size": 3,
+    "workers": {"live": 2, "ready": 2, "cpu": {"idle": 1, "busy": 1}, "gpu": {}},
+    "lanes": 4,
+    "jobs": {"queued": 1, "running": 1, "done": 12},
+    "queues": {"any.normal": 1},
+    "oldest_wait_seconds": 4.2,
+    "units_per_second": {"collatz": 6.9e8},
+}
 
 
 def test_status_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

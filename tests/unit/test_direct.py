@@ -27,15 +27,44 @@ from jobs.store.server import connection
 PATH = "/api/tried"
 BODY = {"Content-Type": "application/json"}
 _QUERIES = (
-    "", "seconds=2", "seconds=2.5", "seconds=", "seconds=31", "seconds=-1", "seconds=nan", "seconds=inf", "seconds=two",
-    "seconds=1&seconds=2", "seconds=40&seconds=2", "seconds=2&seconds=40", "partial=true", "partial=1", "partial=maybe",
-    "SECONDS=40", "seconds=%32", "seconds=+2", "seconds=1_0", "other=1", "seconds", "seconds=2;partial=true",
-    "%73econds=40", "seconds=1e1", "seconds=1e400", "partial=", "seconds=\u0662",
-)  # fmt: skip
+    "",
+    "seconds=2",
+    "seconds=2.5",
+    "seconds=",
+    "seconds=31",
+    "seconds=-1",
+    "seconds=nan",
+    "seconds=inf",
+    "seconds=two",
+    "seconds=1&seconds=2",
+    "seconds=40&seconds=2",
+    "seconds=2&seconds=40",
+    "partial=true",
+    "partial=1",
+    "partial=maybe",
+    "SECONDS=40",
+    "seconds=%32",
+    "seconds=+2",
+    "seconds=1_0",
+    "other=1",
+    "seconds",
+    "seconds=2;partial=true",
+    "%73econds=40",
+    "seconds=1e1",
+    "seconds=1e400",
+    "partial=",
+    "seconds=\u0662",
+)
 _HEADERS: tuple[list[tuple[str, str]], ...] = (
-    [], [("A-Key", "k")], [("a-key", "x" * 9)], [("A-Key", "")], [("A_Key", "k")], [("A-Key", "\u00e9\u00e8")],
-    [("A-Key", "one"), ("A-Key", "x" * 9)], [("A-Key", "x" * 9), ("A-Key", "one")],
-)  # fmt: skip
+    [],
+    [("A-Key", "k")],
+    [("a-key", "x" * 9)],
+    [("A-Key", "")],
+    [("A_Key", "k")],
+    [("A-Key", "\u00e9\u00e8")],
+    [("A-Key", "one"), ("A-Key", "x" * 9)],
+    [("A-Key", "x" * 9), ("A-Key", "one")],
+)
 #: Requests of the routes below: method, query, headers, body.
 ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
     *(("POST", query, [], b"{}") for query in _QUERIES),
@@ -57,10 +86,13 @@ class Known:
 
 
 async def tried(
-    request: Request, asker: http.AskerDep, place: http.PlaceDep,
+    request: Request,
+    asker: http.AskerDep,
+    place: http.PlaceDep,
     a_key: Annotated[str | None, Header(max_length=5)] = None,
-    seconds: Annotated[float, Query(ge=0, le=30)] = 0, partial: bool = False,
-) -> Response:  # fmt: skip
+    seconds: Annotated[float, Query(ge=0, le=30)] = 0,
+    partial: bool = False,
+) -> Response:
     """Answer with all that was given."""
     body = (await request.body()).decode()
     return shown([asker.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202)
@@ -149,13 +181,20 @@ def failing() -> Callable[[Exception], Sequence[FastAPI]]:
 @pytest.mark.parametrize(
     "error",
     [
-        errors.InvalidRequest("seconds: no", field="seconds"), errors.OverLimit("no", seconds=3), errors.NotFound("no"),
-        errors.ClusterError("no"), connection.Unreachable[0]("gone"), connection.Unreachable[1]("late"),
-        connection.Refused("MISCONF no"), HTTPException(418, "no", {"X-No": "1"}), ClientDisconnect(), KeyError("no"),
+        errors.InvalidRequest("seconds: no", field="seconds"),
+        errors.OverLimit("no", seconds=3),
+        errors.NotFound("no"),
+        errors.ClusterError("no"),
+        connection.Unreachable[0]("gone"),
+        connection.Unreachable[1]("late"),
+        connection.Refused("MISCONF no"),
+        HTTPException(418, "no", {"X-No": "1"}),
+        ClientDisconnect(),
+        KeyError("no"),
         ExceptionGroup("no", [errors.NotFound("no")]),
     ],
     ids=lambda error: type(error).__name__,
-)  # fmt: skip
+)
 def test_an_error_is_answered_as_fastapi_answers_it(
     error: Exception, failing: Callable[[Exception], Sequence[FastAPI]]
 ) -> None:

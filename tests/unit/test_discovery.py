@@ -64,9 +64,11 @@ def test_what_is_announced_is_heard_until_it_ends() -> None:
         row = until(lambda: heard(of.coordinator_port), 60)
         assert row["name"].endswith(f"-{of.coordinator_port}")
         assert {name: row[name] for name in ("url", "version", "token_needed", "addresses")} == {
-            "url": f"http://127.0.0.1:{of.coordinator_port}", "version": VERSION, "token_needed": True,
+            "url": f"http://127.0.0.1:{of.coordinator_port}",
+            "version": VERSION,
+            "token_needed": True,
             "addresses": ["127.0.0.1"],
-        }  # fmt: skip
+        }
     until(lambda: heard(of.coordinator_port) is None, 60)
 
 
@@ -172,9 +174,13 @@ def test_a_liar_is_shown_without_what_a_terminal_obeys() -> None:
     port = free_port()
     facts = {"version": b"\x1b[2J" + b"9" * 150, "tls": b"2", "token": b"\xff", "more": None}
     info = ServiceInfo(
-        discovery.TYPE, f"evil \u202e-{port}.{discovery.TYPE}", port=port, properties=facts,
-        server="evil.local.", parsed_addresses=["127.0.0.1"],
-    )  # fmt: skip
+        discovery.TYPE,
+        f"evil \u202e-{port}.{discovery.TYPE}",
+        port=port,
+        properties=facts,
+        server="evil.local.",
+        parsed_addresses=["127.0.0.1"],
+    )
     network = Zeroconf(interfaces=list(LOOPBACK))
     try:
         network.register_service(info)
@@ -258,14 +264,22 @@ def test_the_command_lists_what_was_heard_and_says_what_to_type(
         "nothing was heard in 0.5 s; a cluster announces itself where BIND"
     )
     row = {
-        "url": "https://192.0.2.7:3443", "name": "attic-3443", "version": "0.1.0", "token_needed": True,
-        "addresses": ["192.0.2.7"], "port": 3443,
-    }  # fmt: skip
+        "url": "https://192.0.2.7:3443",
+        "name": "attic-3443",
+        "version": "0.1.0",
+        "token_needed": True,
+        "addresses": ["192.0.2.7"],
+        "port": 3443,
+    }
     fixed(row)
     code, out, err = ran(capsys)
     assert code == 0 and out.splitlines()[1].split() == [
-        "https://192.0.2.7:3443", "attic-3443", "0.1.0", "needed", "192.0.2.7",
-    ]  # fmt: skip
+        "https://192.0.2.7:3443",
+        "attic-3443",
+        "0.1.0",
+        "needed",
+        "192.0.2.7",
+    ]
     assert err.endswith("cluster login https://192.0.2.7:3443\n")
     assert json.loads(ran(capsys, "--json")[1]) == row
     assert ran(capsys, "--seconds", "61")[0] == ran(capsys, "--seconds", "nan")[0] == 2

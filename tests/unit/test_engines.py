@@ -22,9 +22,13 @@ from tests import tiny_model
 from tests.engine_runs import running
 
 CONFIG = {
-    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096,
-    "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
-}  # fmt: skip
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "hidden_size": 4096,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
 WEIGHTS = {"model-1.safetensors": 10 << 30, "model-2.safetensors": 5 << 30, "config.json": 100, "tokenizer.json": 9}
 
 
@@ -68,10 +72,19 @@ def test_the_sum_of_a_models_memory_is_weights_tokens_and_a_margin() -> None:
     assert "unknown" in Need(weights=1, cache=None, tokens=5, where="host").words
 
 
-@pytest.mark.parametrize("config", [
-    {}, [], {"num_hidden_layers": "32"}, {**CONFIG, "num_hidden_layers": -1}, {**CONFIG, "num_attention_heads": 0},
-    {**CONFIG, "hidden_size": 10**30}, {**CONFIG, "num_hidden_layers": True}, {**CONFIG, "hidden_size": 1.5},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        [],
+        {"num_hidden_layers": "32"},
+        {**CONFIG, "num_hidden_layers": -1},
+        {**CONFIG, "num_attention_heads": 0},
+        {**CONFIG, "hidden_size": 10**30},
+        {**CONFIG, "num_hidden_layers": True},
+        {**CONFIG, "hidden_size": 1.5},
+    ],
+)
 def test_a_description_that_makes_no_sense_says_nothing_of_tokens(config: Any) -> None:
     assert needs("vllm", model(config=config), 1).cache is None
 
@@ -152,15 +165,19 @@ def test_memory_of_gpus_is_that_of_as_many_as_a_replica_has() -> None:
 # -- safetensors ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("files", "asked", "field", "why"), [
-    ({"a.gguf": 1}, None, "model", "no file that end"),
-    ({"a.safetensors": 1}, None, "model", "config.json"),
-    ({**WEIGHTS, "training_args.bin": 1}, None, "model", "training_args.bin has pickled weights"),
-    ({**WEIGHTS, "sub/Pytorch_Model.PT": 1}, None, "model", "code"),
-    ({"a/x.safetensors": 1, "b/x.safetensors": 1}, None, "parameters.folder", "such as a"),
-    (WEIGHTS, "nosuch", "parameters.folder", "nosuch"), (WEIGHTS, "/etc", "parameters.folder", "/etc"),
-    (WEIGHTS, "..", "parameters.folder", ".."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "asked", "field", "why"),
+    [
+        ({"a.gguf": 1}, None, "model", "no file that end"),
+        ({"a.safetensors": 1}, None, "model", "config.json"),
+        ({**WEIGHTS, "training_args.bin": 1}, None, "model", "training_args.bin has pickled weights"),
+        ({**WEIGHTS, "sub/Pytorch_Model.PT": 1}, None, "model", "code"),
+        ({"a/x.safetensors": 1, "b/x.safetensors": 1}, None, "parameters.folder", "such as a"),
+        (WEIGHTS, "nosuch", "parameters.folder", "nosuch"),
+        (WEIGHTS, "/etc", "parameters.folder", "/etc"),
+        (WEIGHTS, "..", "parameters.folder", ".."),
+    ],
+)
 @pytest.mark.parametrize("engine", ["vllm", "transformers"])
 def test_a_model_without_one_folder_of_sound_weights_is_refused(
     engine: str, files: dict[str, int], asked: str | None, field: str, why: str
@@ -188,9 +205,14 @@ def test_transformers_is_told_what_to_serve_and_what_it_may_take() -> None:
     words = launched("transformers", model(), 0, context=512, threads=2, dtype="bfloat16")
     flags = dict(zip(words[3::2], words[4::2], strict=True))
     assert flags == {
-        "--model": ".", "--name": "chat", "--dtype": "bfloat16", "--context": "512", "--parallel": "2",
-        "--threads": "2", "--gpus": "0",
-    }  # fmt: skip
+        "--model": ".",
+        "--name": "chat",
+        "--dtype": "bfloat16",
+        "--context": "512",
+        "--parallel": "2",
+        "--threads": "2",
+        "--gpus": "0",
+    }
     assert "{" not in "".join(words[3:])
     assert launched("transformers", model(), trust_remote_code=True)[-1].endswith("code")
 
@@ -210,26 +232,42 @@ def test_vllm_is_told_how_to_divide_the_model_over_the_gpus_that_a_replica_has()
     words = launched("vllm", model(), 8, pipeline_parallel=2, context=4096, parallel=16, dtype="bfloat16")
     flags = dict(zip(words[3::2], words[4::2], strict=True))
     assert flags == {
-        "--model": ".", "--served-model-name": "chat", "--tensor-parallel-size": "4", "--pipeline-parallel-size": "2",
-        "--dtype": "bfloat16", "--gpu-memory-utilization": "0.9", "--load-format": "safetensors",
-        "--max-model-len": "4096", "--max-num-seqs": "16",
-    }  # fmt: skip
+        "--model": ".",
+        "--served-model-name": "chat",
+        "--tensor-parallel-size": "4",
+        "--pipeline-parallel-size": "2",
+        "--dtype": "bfloat16",
+        "--gpu-memory-utilization": "0.9",
+        "--load-format": "safetensors",
+        "--max-model-len": "4096",
+        "--max-num-seqs": "16",
+    }
 
 
-@pytest.mark.parametrize(("gpus", "parameters", "field"), [
-    (0, {}, "requirements.gpus"), (2, {"tensor_parallel": 4}, "parameters.tensor_parallel"),
-    (4, {"tensor_parallel": 4, "pipeline_parallel": 2}, "parameters.tensor_parallel"),
-    (3, {"pipeline_parallel": 2}, "parameters.pipeline_parallel"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpus", "parameters", "field"),
+    [
+        (0, {}, "requirements.gpus"),
+        (2, {"tensor_parallel": 4}, "parameters.tensor_parallel"),
+        (4, {"tensor_parallel": 4, "pipeline_parallel": 2}, "parameters.tensor_parallel"),
+        (3, {"pipeline_parallel": 2}, "parameters.pipeline_parallel"),
+    ],
+)
 def test_vllm_is_refused_gpus_that_do_not_come_out_even(gpus: int, parameters: dict[str, Any], field: str) -> None:
     with pytest.raises(errors.InvalidRequest) as refused:
         launched("vllm", model(), gpus, **parameters)
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize(("stored", "dtype", "gibibytes"), [
-    ("bfloat16", "auto", 15), ("float32", "auto", 7.5), ("float32", "float32", 15), ("float16", "float", 30),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stored", "dtype", "gibibytes"),
+    [
+        ("bfloat16", "auto", 15),
+        ("float32", "auto", 7.5),
+        ("float32", "float32", 15),
+        ("float16", "float", 30),
+    ],
+)
 def test_weights_take_the_room_of_the_numbers_with_which_vllm_computes(
     stored: str, dtype: str, gibibytes: float
 ) -> None:

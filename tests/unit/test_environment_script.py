@@ -35,9 +35,12 @@ def checkout(tmp_path: Path) -> Path:
 
 def make(checkout: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [checkout / "deploy/environment.sh", "local"], cwd="/", capture_output=True, text=True,
+        [checkout / "deploy/environment.sh", "local"],
+        cwd="/",
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHON": str(checkout / "python")},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

@@ -291,9 +291,13 @@ def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(sta
 
 @pytest.mark.parametrize(
     "fields",
-    [{"job": b"\xff\xfe", "type": "progress"}, {b"\xff": "x"}, {"job": "j0", "type": "progress", "done": "many"},
-     {"type": "a\nb"}],
-)  # fmt: skip
+    [
+        {"job": b"\xff\xfe", "type": "progress"},
+        {b"\xff": "x"},
+        {"job": "j0", "type": "progress", "done": "many"},
+        {"type": "a\nb"},
+    ],
+)
 def test_a_broken_event_is_skipped_and_the_next_is_heard(stage: Stage, fields: dict[Any, Any]) -> None:
     before = SKIPS.counts["event"]
 

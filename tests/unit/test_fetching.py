@@ -153,16 +153,21 @@ def raw(text: bytes) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    (b"SSH-2.0-x\r\n", "makes no sense"), (b"HTTP/1.1 200 X\r\nContent-Length: many\r\n\r\nx", "makes no sense"),
-    (b"HTTP/1.1 200 X\r\n" + b"A: b\r\n" * 500 + b"\r\n", "makes no sense"),
-    (b"HTTP/1.1 200 X\r\nA: " + b"x" * 70_000 + b"\r\n\r\n", "makes no sense"),
-    (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "makes no sense"),
-    (b"HTTP/1.1 200 X\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", "comes as gzip"),
-    (b"HTTP/1.1 206 X\r\nContent-Range: bytes 5-6/7\r\nContent-Length: 1\r\n\r\nx", "another part came"),
-    (b"HTTP/1.1 206 X\r\nContent-Length: 1\r\n\r\nx", "another part came"),
-    (b"HTTP/1.1 302 X\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "Redirection"),
-], ids=range(9))  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"SSH-2.0-x\r\n", "makes no sense"),
+        (b"HTTP/1.1 200 X\r\nContent-Length: many\r\n\r\nx", "makes no sense"),
+        (b"HTTP/1.1 200 X\r\n" + b"A: b\r\n" * 500 + b"\r\n", "makes no sense"),
+        (b"HTTP/1.1 200 X\r\nA: " + b"x" * 70_000 + b"\r\n\r\n", "makes no sense"),
+        (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "makes no sense"),
+        (b"HTTP/1.1 200 X\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", "comes as gzip"),
+        (b"HTTP/1.1 206 X\r\nContent-Range: bytes 5-6/7\r\nContent-Length: 1\r\n\r\nx", "another part came"),
+        (b"HTTP/1.1 206 X\r\nContent-Length: 1\r\n\r\nx", "another part came"),
+        (b"HTTP/1.1 302 X\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "Redirection"),
+    ],
+    ids=range(9),
+)
 def test_a_server_that_lies_leaves_no_file_and_a_line_that_says_so(
     hub: Hub, capsys: pytest.CaptureFixture[str], text: bytes, why: str
 ) -> None:

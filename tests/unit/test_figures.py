@@ -21,9 +21,7 @@ from threads_protocol.answers import fleet
 
 TABLES = {"host": (figures.HOST, fleet.Worker), "gpu": (figures.GPU, fleet.Gpu)}
 #: Of a GPU, but no figure: what it is, and reasons, which are a metric by reason.
-DERIVED: set[metrics.Metric] = {
-    metrics.HOST_SCORE, metrics.HOST_CLOCK, metrics.HOST_DISK_FREE, metrics.HOST_DISK_TOTAL
-}  # fmt: skip
+DERIVED: set[metrics.Metric] = {metrics.HOST_SCORE, metrics.HOST_CLOCK, metrics.HOST_DISK_FREE, metrics.HOST_DISK_TOTAL}
 FACTS = {"uuid", "index", "name", "throttle_reasons"}
 
 

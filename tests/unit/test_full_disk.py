@@ -46,9 +46,14 @@ def test_a_program_that_fills_the_disk_fails_with_its_log_and_the_next_one_runs(
     assert bench.lane.ready and bench.run("echo y", job="k")[0] == 1
 
 
-@pytest.mark.parametrize("then", [
-    "echo 1 > $CLUSTER_RESULT", "mkdir out; echo 1 > out/a; mv big out", "sleep 60",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "then",
+    [
+        "echo 1 > $CLUSTER_RESULT",
+        "mkdir out; echo 1 > out/a; mv big out",
+        "sleep 60",
+    ],
+)
 def test_nothing_that_a_program_does_on_a_full_disk_keeps_it_full(bench: Bench, disk: Path, then: str) -> None:
     bench.fail(f"{FILL}; echo x; {then}", outputs=["out/**"], timeout_seconds=2)
     assert used_mib(disk) == 0 and bench.run("echo y", job="k")[0] == 1

@@ -106,8 +106,10 @@ def test_a_launch_passes_arrays_and_64_bit_integers(cupy: Cupy) -> None:
     [(blocks, threads, arguments)] = cupy.launched
     assert (blocks, threads) == ((4,), (64,)) and arguments[0] is array
     assert [(type(each), int(each)) for each in arguments[1:]] == [
-        (np.uint64, 2**64 - 1), (np.uint64, 2**64 - 1), (np.uint64, 7),
-    ]  # fmt: skip
+        (np.uint64, 2**64 - 1),
+        (np.uint64, 2**64 - 1),
+        (np.uint64, 7),
+    ]
     assert cupy.sources[0]["code"] == "source" and cupy.sources[0]["backend"] == "nvrtc"
     assert device.get(device.put(np.arange(3))).tolist() == [0, 1, 2]
 

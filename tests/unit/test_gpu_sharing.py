@@ -16,10 +16,16 @@ TOP = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("wanted", "computed", "way"),
     [
-        ("", "low", False), ("normal", "normal", True), ("low", "normal", False), ("high", "normal", True),
-        ("normal", "high", False), ("low", "", False), ("normal", "", True), ("interactive", "interactive", True),
+        ("", "low", False),
+        ("normal", "normal", True),
+        ("low", "normal", False),
+        ("high", "normal", True),
+        ("normal", "high", False),
+        ("low", "", False),
+        ("normal", "", True),
+        ("interactive", "interactive", True),
     ],
-)  # fmt: skip
+)
 def test_programs_of_the_same_priority_or_a_higher_one_get_the_gpu(wanted: str, computed: str, way: bool) -> None:
     assert Sharing().gives_way(wanted, True, computed) is way
 
@@ -44,8 +50,12 @@ def test_a_process_begins_anew_under_its_number_with_the_gpus_that_it_could_see(
         " settings.show_one_gpu('GPU-x'); settings.begin_anew(chosen.cuda_visible_devices)"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "begun"], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        [sys.executable, "-c", program, tmp_path / "begun"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
         env={"CUDA_VISIBLE_DEVICES": "0,1", "PYTHONPATH": str(TOP)},
-    )  # fmt: skip
+    )
     first, second = ran.stdout.splitlines()
     assert first == second and first.endswith(" 0,1")

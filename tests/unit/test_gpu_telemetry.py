@@ -65,12 +65,22 @@ def test_all_that_nvml_tells_is_told_in_base_units(library: Path) -> None:
     found = told(library)
     first, second, _ = found["samples"]
     assert second == {
-        "uuid": "GPU-stub", "index": 0, "name": "Stub H200", "utilization_ratio": 0.87, "sm_active_ratio": 0.7125,
-        "memory_used_bytes": 3 * 2**30, "memory_total_bytes": 16 * 2**30, "temperature_celsius": 61.0,
-        "power_watts": pytest.approx(345.678), "energy_joules_total": pytest.approx(5001.5), "clock_sm_hertz": 1.755e9,
-        "clock_memory_hertz": 2.619e9, "pcie_receive_bytes_per_second": 4e6, "pcie_transmit_bytes_per_second": 3e6,
+        "uuid": "GPU-stub",
+        "index": 0,
+        "name": "Stub H200",
+        "utilization_ratio": 0.87,
+        "sm_active_ratio": 0.7125,
+        "memory_used_bytes": 3 * 2**30,
+        "memory_total_bytes": 16 * 2**30,
+        "temperature_celsius": 61.0,
+        "power_watts": pytest.approx(345.678),
+        "energy_joules_total": pytest.approx(5001.5),
+        "clock_sm_hertz": 1.755e9,
+        "clock_memory_hertz": 2.619e9,
+        "pcie_receive_bytes_per_second": 4e6,
+        "pcie_transmit_bytes_per_second": 3e6,
         "throttle_reasons": ["sw_power_cap", "hw_thermal_slowdown", "other"],
-    }  # fmt: skip
+    }
     assert "sm_active_ratio" not in first, "one sample is no mean"
     assert set(second) == {"uuid", "index", "name"} | {field.name for field in fields(Sample)}
     assert found["alive"] == 1, "samples of activity are given back"
@@ -86,10 +96,13 @@ def test_what_an_old_chip_does_not_tell_is_left_out_and_never_guessed(library: P
 @pytest.mark.parametrize(
     ("stub", "fault"),
     [
-        ("", ""), ("old", ""), ("programs", ""), ("xid", "the driver reported Xid 79"),
+        ("", ""),
+        ("old", ""),
+        ("programs", ""),
+        ("xid", "the driver reported Xid 79"),
         ("ecc", "ECC could not correct 2 memory errors since the driver was loaded"),
     ],
-)  # fmt: skip
+)
 def test_a_gpu_is_sick_by_what_its_driver_reports_of_it_and_not_of_programs(
     library: Path, stub: str, fault: str
 ) -> None:
@@ -129,8 +142,14 @@ def test_a_driver_that_is_not_loaded_is_said(library: Path, tmp_path: Path) -> N
 def sampled(library: Path, file: Path, stub: str = "") -> list[Any]:
     """Return the lines of a recording of a host and its GPU, by the process that a GPU worker starts."""
     asked = {
-        "file": str(file), "hz": 20, "seconds": 0.6, "most": 1 << 20, "host": True, "gpus": ["GPU-stub"], "head": {},
-    }  # fmt: skip
+        "file": str(file),
+        "hz": 20,
+        "seconds": 0.6,
+        "most": 1 << 20,
+        "host": True,
+        "gpus": ["GPU-stub"],
+        "head": {},
+    }
     environment = {"LD_LIBRARY_PATH": str(library), "NVML_STUB": stub, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "gpu_worker.sampler"]
     process = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -21,9 +21,21 @@ MADE = [render.rendered(dashboard) for dashboard in DASHBOARDS]
 PANELS = [(made["title"], panel) for made in MADE for panel in made["panels"] if panel["type"] != "row"]
 #: Units of Grafana that are used.
 UNITS = {
-    "short", "s", "percent", "percentunit", "bytes", "mbytes", "Bps", "cps", "ops", "reqps", "celsius", "watt", "joule",
+    "short",
+    "s",
+    "percent",
+    "percentunit",
+    "bytes",
+    "mbytes",
+    "Bps",
+    "cps",
+    "ops",
+    "reqps",
+    "celsius",
+    "watt",
+    "joule",
     "hertz",
-}  # fmt: skip
+}
 
 
 def test_the_files_are_what_the_generator_makes() -> None:

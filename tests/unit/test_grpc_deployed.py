@@ -48,14 +48,19 @@ def port_of(service: Object) -> list[Any]:
 def test_each_service_and_pod_has_the_port_and_keeps_the_others(deployed: list[Object]) -> None:
     services = of_kind(deployed, "Service")
     for name, others in (
-        ("coordinator-service", {3000, 9090}), ("coordinator", {3000, 9090}), ("load-balancer-service", {80}),
-    ):  # fmt: skip
+        ("coordinator-service", {3000, 9090}),
+        ("coordinator", {3000, 9090}),
+        ("load-balancer-service", {80}),
+    ):
         assert port_of(services[name]) == ["grpc"], name
         assert {port["port"] for port in services[name]["spec"]["ports"]} == others | {PORT}
     kubernetes.test_services_select_pods_and_ports_that_are_there(deployed)
     kubernetes.test_pods_keep_to_the_restricted_profile(deployed)
-    parts = {name: {one["name"]: one.get("value") for one in part["env"]} for name, part in containers(deployed)
-             if part["name"] in ("coordinator", "nginx")}  # fmt: skip
+    parts = {
+        name: {one["name"]: one.get("value") for one in part["env"]}
+        for name, part in containers(deployed)
+        if part["name"] in ("coordinator", "nginx")
+    }
     assert parts["coordinator"]["GRPC_PORT"] == str(PORT) and "CLUSTER_SIZE_FILE" in parts["coordinator"]
     assert parts["nginx"]["COORDINATOR_CALLS"] == f"coordinator.$(NAMESPACE).svc.$(CLUSTER_DOMAIN):{PORT}"
     order = [one["name"] for one in pod(workloads(deployed)["nginx"])["containers"][0]["env"]]
@@ -67,9 +72,12 @@ def test_policies_let_clients_and_nginx_through_and_nobody_else(deployed: list[O
     policies = of_kind(deployed, "NetworkPolicy")
     kubernetes.test_every_workload_has_a_policy_and_every_path_is_named_at_both_ends(deployed)
     opened = {
-        (name, way) for name, policy in policies.items() for way in ("ingress", "egress")
-        for rule in policy["spec"].get(way, []) if PORT in [port["port"] for port in rule["ports"]]
-    }  # fmt: skip
+        (name, way)
+        for name, policy in policies.items()
+        for way in ("ingress", "egress")
+        for rule in policy["spec"].get(way, [])
+        if PORT in [port["port"] for port in rule["ports"]]
+    }
     assert opened == {("coordinator", "ingress"), ("client", "egress"), ("nginx", "ingress"), ("nginx", "egress")}
     [front] = [rule for rule in policies["nginx"]["spec"]["ingress"] if "from" not in rule]
     assert [port["port"] for port in front["ports"]] == [8080, PORT]

@@ -135,9 +135,12 @@ def test_a_server_begins_as_it_is_told_and_stays_what_sentinels_made_of_it(scrip
     started, conf = run("server.sh", scripts, "redis", "redis", "--dir", "/data", "--save", "")
     assert started == f"{scripts['DATA']}/redis.conf --dir /data --save \n" and "replicaof" not in conf
     for line in (
-        "masterauth a", "masteruser replica", "replica-announce-ip redis", "min-replicas-to-write 1",
+        "masterauth a",
+        "masteruser replica",
+        "replica-announce-ip redis",
+        "min-replicas-to-write 1",
         "min-replicas-max-lag 3",
-    ):  # fmt: skip
+    ):
         assert line in conf.splitlines()
     path = Path(scripts["DATA"]) / "redis.conf"
     path.write_text(f"# as CONFIG REWRITE leaves it\nport 6379\nmasterauth old\n{conf}replicaof other 6379\n")

@@ -26,13 +26,27 @@ GIB = 2**30
 def worker(name: str, **facts: Any) -> Any:
     """The row of a live worker, made of its hash as the API makes it."""
     stored = {
-        "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "j1", "host": "attic", "network": "7",
-        "cpu_ratio": 0.5, "cpus": 4, "memory_used_bytes": GIB, "memory_total_bytes": 4 * GIB, "rates": "{}",
-        "network_receive_bytes_per_second": 100, "network_transmit_bytes_per_second": 50, "load1": 2.0,
+        "device": "cpu",
+        "state": "busy",
+        "lanes": 2,
+        "busy_lanes": 1,
+        "job": "j1",
+        "host": "attic",
+        "network": "7",
+        "cpu_ratio": 0.5,
+        "cpus": 4,
+        "memory_used_bytes": GIB,
+        "memory_total_bytes": 4 * GIB,
+        "rates": "{}",
+        "network_receive_bytes_per_second": 100,
+        "network_transmit_bytes_per_second": 50,
+        "load1": 2.0,
         "disks": json.dumps([{"disk": "8:1", "places": ["data"], "free_bytes": GIB, "total_bytes": 9 * GIB}]),
-        "versions": json.dumps({"threads_cluster": VERSION, "python": "3.11.2"}), "seen": 1_000_000_000,
-        "clock": 1_000_000.0, "round_trip_seconds": 0.2,
-    }  # fmt: skip
+        "versions": json.dumps({"threads_cluster": VERSION, "python": "3.11.2"}),
+        "seen": 1_000_000_000,
+        "clock": 1_000_000.0,
+        "round_trip_seconds": 0.2,
+    }
     texts = {key: str(value) for key, value in (stored | facts).items() if value is not None}
     return fleet_rows.worker(fleet_rows.stated(name, texts), True, 1_000_001.0)
 
@@ -43,25 +57,37 @@ def gpu(uuid: str = "GPU-1", used: float | None = 0.5, **facts: Any) -> str:
 
 
 def test_a_host_is_what_its_workers_say_of_it() -> None:
-    other = json.dumps([
-        {"disk": "8:1", "places": ["runner"], "free_bytes": 2, "total_bytes": 9},
-        {"disk": "0:44", "places": ["temporary"], "free_bytes": 1, "total_bytes": 2},
-    ])  # fmt: skip
+    other = json.dumps(
+        [
+            {"disk": "8:1", "places": ["runner"], "free_bytes": 2, "total_bytes": 9},
+            {"disk": "0:44", "places": ["temporary"], "free_bytes": 1, "total_bytes": 2},
+        ]
+    )
     there = [worker("a", network="7"), worker("b", network="7"), worker("c", network="8", disks=other)]
     row = queries.host([*there, worker("x", host="elsewhere")], "attic")
     assert (row["load1"], row["cpus"], row["score"]) == (2.0, 4, 50.0)
     assert row["network_receive_bytes_per_second"] == 200, "once a network"
     assert [(disk["disk"], disk["places"]) for disk in row["disks"]] == [
-        ("0:44", ["temporary"]), ("8:1", ["data", "runner"])
-    ]  # fmt: skip
+        ("0:44", ["temporary"]),
+        ("8:1", ["data", "runner"]),
+    ]
     assert row["versions"] == {"python": ["3.11.2"], "threads_cluster": [VERSION]}
     assert row["clock_offset_seconds"] == 0.1, "half of the round trip was the way here"
     assert [one["id"] for one in row["worker_rows"]] == row["workers"] == ["a", "b", "c"]
 
 
 def test_a_worker_of_a_version_before_tells_less() -> None:
-    silent = dict.fromkeys(("load1", "disks", "versions", "clock", "round_trip_seconds",
-                            "network_receive_bytes_per_second", "network_transmit_bytes_per_second"))  # fmt: skip
+    silent = dict.fromkeys(
+        (
+            "load1",
+            "disks",
+            "versions",
+            "clock",
+            "round_trip_seconds",
+            "network_receive_bytes_per_second",
+            "network_transmit_bytes_per_second",
+        )
+    )
     row = rows.host_row("attic", [worker("old", **silent)])
     unknown = ("load1", "score", "clock_offset_seconds", "network_receive_bytes_per_second")
     assert [row[name] for name in unknown] == [None] * 4 and not row["disks"] and not row["versions"]  # type: ignore[literal-required]
@@ -102,9 +128,13 @@ def test_the_score_counts_the_load_a_core_and_the_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("facts", "idle"),
-    [({"job": "", "busy_lanes": 0, "gpus": gpu(used=0)}, True), ({"job": "", "busy_lanes": 0, "gpus": gpu()}, False),
-     ({"gpus": gpu(used=0)}, False), ({"job": "", "busy_lanes": 0, "gpus": gpu(used=None)}, False)],
-)  # fmt: skip
+    [
+        ({"job": "", "busy_lanes": 0, "gpus": gpu(used=0)}, True),
+        ({"job": "", "busy_lanes": 0, "gpus": gpu()}, False),
+        ({"gpus": gpu(used=0)}, False),
+        ({"job": "", "busy_lanes": 0, "gpus": gpu(used=None)}, False),
+    ],
+)
 def test_a_gpu_that_is_claimed_and_idle_is_listed(facts: dict[str, Any], idle: bool) -> None:
     [device] = rows.host_row("attic", [worker("g", **facts)])["devices"]
     assert device["idle"] is idle and device["worker"] == "g"
@@ -145,10 +175,12 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23\nGCC version: 12.2.0", "570.86.15"),
-     ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build", "565.57.01"),
-     ("something else", None)],
-)  # fmt: skip
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23\nGCC version: 12.2.0", "570.86.15"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build", "565.57.01"),
+        ("something else", None),
+    ],
+)
 def test_the_driver_says_its_version(tmp_path: Path, text: str, version: str | None) -> None:
     (tmp_path / "version").write_text(text)
     assert worker_host.versions(tmp_path / "version").get("driver") == version

@@ -10,12 +10,24 @@ from jobs.models import Place
 NOW = 1_900_000_000.0
 #: A job that had 20 units/s two seconds ago, and has 80 left.
 ROW = {
-    "state": "running", "kind": "sum", "version": "1", "total": "100", "done": "20", "cursor": "20",
+    "state": "running",
+    "kind": "sum",
+    "version": "1",
+    "total": "100",
+    "done": "20",
+    "cursor": "20",
     "tenant": "default",
-    "queue": "any.normal", "priority": "normal", "device": "any", "parameters": "{}", "notes": "[]",
-    "holders": "1", "rate": "20", "created": str(round((NOW - 9) * 1000)),
-    "started": str(round((NOW - 8) * 1000)), "mark_at": str(round((NOW - 2) * 1000)),
-}  # fmt: skip
+    "queue": "any.normal",
+    "priority": "normal",
+    "device": "any",
+    "parameters": "{}",
+    "notes": "[]",
+    "holders": "1",
+    "rate": "20",
+    "created": str(round((NOW - 9) * 1000)),
+    "started": str(round((NOW - 8) * 1000)),
+    "mark_at": str(round((NOW - 2) * 1000)),
+}
 
 
 @pytest.mark.parametrize(

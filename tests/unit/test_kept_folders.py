@@ -32,8 +32,10 @@ def test_what_no_manifest_has_is_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "deep" / "round").symlink_to("up/../a")
     tree = folders.scan(tmp_path)
     assert [(entry.path, entry.kind) for entry in sorted(tree.entries, key=lambda entry: entry.path)] == [
-        ("a", "f"), ("deep/a", "f"), ("deep/up", "l"),
-    ]  # fmt: skip
+        ("a", "f"),
+        ("deep/a", "f"),
+        ("deep/up", "l"),
+    ]
     assert sorted(name.strip("'") for name in tree.left_out) == ["deep/round", "huge", "out", "pipe"]
 
 

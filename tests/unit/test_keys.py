@@ -16,10 +16,18 @@ PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 
 #: Keys that only Python names. The scripts leave them alone.
 PYTHON_ALONE = {
-    "history", "history:now", "alerts", "durable", "rewritten", "desired", "filestore",
-    "workflowfigures", "tunnel:{}",
-    "rq:queues", "rq:job:{}",
-}  # fmt: skip
+    "history",
+    "history:now",
+    "alerts",
+    "durable",
+    "rewritten",
+    "desired",
+    "filestore",
+    "workflowfigures",
+    "tunnel:{}",
+    "rq:queues",
+    "rq:job:{}",
+}
 #: Functions of keys.py that read a key's name, or name a field, instead of making one.
 READERS = {"job_id", "lacked_member", "caps"}
 

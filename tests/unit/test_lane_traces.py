@@ -22,20 +22,34 @@ Run = Callable[..., tuple[int, str, str]]
 
 def span(lane: int, start: float, end: float, **more: Any) -> dict[str, Any]:
     return {
-        "lane": lane, "job_id": "j1", "type": "sums", "jobs": 1, "start": CREATED + start, "end": CREATED + end,
-        "busy_seconds": (end - start) / 2, "units": 500, "leases": 2, "open": False, **more,
-    }  # fmt: skip
+        "lane": lane,
+        "job_id": "j1",
+        "type": "sums",
+        "jobs": 1,
+        "start": CREATED + start,
+        "end": CREATED + end,
+        "busy_seconds": (end - start) / 2,
+        "units": 500,
+        "leases": 2,
+        "open": False,
+        **more,
+    }
 
 
 def stream(*spans: dict[str, Any], resolution: float = 0.0) -> dict[str, Any]:
     lanes = [
         {"lane": f"{worker}/{number}", "worker": worker, "device": "cpu"}
-        for worker in ("beta", "alpha") for number in (0, 1)
-    ]  # fmt: skip
+        for worker in ("beta", "alpha")
+        for number in (0, 1)
+    ]
     return {
-        "from": CREATED - 600, "to": CREATED + 3, "complete_since": CREATED - 3600, "resolution_seconds": resolution,
-        "lanes": lanes, "spans": list(spans),
-    }  # fmt: skip
+        "from": CREATED - 600,
+        "to": CREATED + 3,
+        "complete_since": CREATED - 3600,
+        "resolution_seconds": resolution,
+        "lanes": lanes,
+        "spans": list(spans),
+    }
 
 
 def events(trace: dict[str, Any], phase: str, category: str | None = None) -> list[dict[str, Any]]:
@@ -60,8 +74,9 @@ def test_each_run_of_leases_is_a_slice_on_its_lane_at_its_time() -> None:
 def test_the_job_has_its_wait_its_run_and_the_lanes_at_work() -> None:
     trace = lane_traces.trace(job("done"), stream(span(0, 0.5, 0.75), span(3, 0.6, 1.0)))
     assert [(each["name"], each["ts"], each["dur"]) for each in events(trace, "X", "job")] == [
-        ("waits", 0, 500_000), ("runs", 500_000, 500_000),
-    ]  # fmt: skip
+        ("waits", 0, 500_000),
+        ("runs", 500_000, 500_000),
+    ]
     assert [each["args"]["lanes"] for each in events(trace, "C")] == [1, 2, 1, 0]
     moments = [each["ts"] for each in events(trace, "C")]
     assert moments == sorted(moments)

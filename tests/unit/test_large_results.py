@@ -36,8 +36,18 @@ def trace_of(events: int) -> bytes:
         f',"ts":{2.0 * (number // CORES)}}}'
         for number in range(events)
     )
-    about = {"type": "thread", "cell": 0, "cores": CORES, "scheduler": "fifo", "replica": 0, "digest": "0" * 16,
-             "until_us": 2.0 * events / CORES, "deadlocked": False, "truncated": False, "parameters": {}}  # fmt: skip
+    about = {
+        "type": "thread",
+        "cell": 0,
+        "cores": CORES,
+        "scheduler": "fifo",
+        "replica": 0,
+        "digest": "0" * 16,
+        "until_us": 2.0 * events / CORES,
+        "deadlocked": False,
+        "truncated": False,
+        "parameters": {},
+    }
     return f'{{"displayTimeUnit":"ns","traceEvents":[{slices}],"otherData":{json.dumps(about)}}}'.encode()
 
 

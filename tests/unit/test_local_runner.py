@@ -70,9 +70,16 @@ class FakeTokens:
 
     def create(self, minted: Credential, *, name: str, scopes: tuple[str, ...], labels: Sequence[str] = ()) -> None:
         self.rows[minted.id] = Token(
-            id=minted.id, name=name, tenant="default", scopes=scopes, digest=minted.digest, created=0, expires=0,
-            used=0, labels=tuple(labels),
-        )  # fmt: skip
+            id=minted.id,
+            name=name,
+            tenant="default",
+            scopes=scopes,
+            digest=minted.digest,
+            created=0,
+            expires=0,
+            used=0,
+            labels=tuple(labels),
+        )
 
 
 def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_users_alone(

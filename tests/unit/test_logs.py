@@ -62,8 +62,10 @@ def test_a_name_that_is_known_later_stands_on_the_lines_of_every_thread_from_the
         "threading.Thread(target=log.info, args=('there',)).start()\n"
     )
     assert [(line["message"], line["worker"]) for line in lines(program)] == [
-        ("before", "w"), ("here", "runner-1"), ("there", "runner-1"),
-    ]  # fmt: skip
+        ("before", "w"),
+        ("here", "runner-1"),
+        ("there", "runner-1"),
+    ]
 
 
 def test_a_line_that_is_written_at_little_cost_is_the_one_that_its_logger_writes() -> None:

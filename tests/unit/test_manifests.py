@@ -18,9 +18,27 @@ SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 NAMES = st.sampled_from(
-    ["a", "b", "ab", "a-b", "ä", "\N{GRINNING FACE}", "..", ".", "", "..a", "a\\b", "a\0", "\ud800", "\u2028", '"',
-     "n" * 255, "n" * 256, "ä" * 128]
-)  # fmt: skip
+    [
+        "a",
+        "b",
+        "ab",
+        "a-b",
+        "ä",
+        "\N{GRINNING FACE}",
+        "..",
+        ".",
+        "",
+        "..a",
+        "a\\b",
+        "a\0",
+        "\ud800",
+        "\u2028",
+        '"',
+        "n" * 255,
+        "n" * 256,
+        "ä" * 128,
+    ]
+)
 GOOD_NAMES = st.sampled_from(["a", "b", "c", "ab", "a-b", "ä", "\u2028", "..a", "n" * 255])
 
 
@@ -39,16 +57,31 @@ SHAS = st.sampled_from([SHA, "0" * 64, SHA.upper(), SHA[:-1], SHA + "\n", list(S
 def rows(names: st.SearchStrategy[str], sizes: Any, shas: Any) -> st.SearchStrategy[list[Any]]:
     paths = _paths(names)
     return st.one_of(
-        st.tuples(st.just("d"), paths), st.tuples(st.just("l"), paths, TARGETS),
+        st.tuples(st.just("d"), paths),
+        st.tuples(st.just("l"), paths, TARGETS),
         st.tuples(st.sampled_from("fx"), paths, sizes, shas),
-    ).map(list)  # fmt: skip
+    ).map(list)
 
 
 #: What readers of JSON may take for a row.
 STRANGE = st.sampled_from(
-    [[], ["d"], ["d", "a", "b"], ["q", "a"], "da", {"0": "d"}, None, 7, [["d"], "a"], ["f", "a", 1], ["l", "a", 7],
-     ["l", "a", ["b"]], ["d", 7], {"d": 1, "e": 2}]
-)  # fmt: skip
+    [
+        [],
+        ["d"],
+        ["d", "a", "b"],
+        ["q", "a"],
+        "da",
+        {"0": "d"},
+        None,
+        7,
+        [["d"], "a"],
+        ["f", "a", 1],
+        ["l", "a", 7],
+        ["l", "a", ["b"]],
+        ["d", 7],
+        {"d": 1, "e": 2},
+    ]
+)
 GOOD = st.lists(rows(GOOD_NAMES, st.just(7), st.sampled_from([SHA, "0" * 64])), max_size=8)
 ANY = st.lists(st.one_of(rows(GOOD_NAMES, st.just(7), st.just(SHA)), rows(NAMES, SIZES, SHAS), STRANGE), max_size=5)
 
@@ -118,12 +151,26 @@ def test_these_are_taken(text: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"\n", b"{", FIRST[:-1], FIRST.replace(b"1", b"2"), FIRST.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + FIRST,
-     FIRST + b'["d","a"]', FIRST + b'["d","a"]\n\n', FIRST + b"\xff\n", FIRST + b"[" * 60_000 + b"\n",
-     FIRST + b'["d","a"]\n["d","a"]\n', FIRST + b'["d","b"]\n["d","a"]\n', FIRST + FILE.replace(b",1,", b",1e0,"),
-     FIRST + FILE.replace(b",1,", b"," + b"9" * 5000 + b","), FIRST + b'["l","a","b"]\n["l","b","a"]\n',
-     FIRST + FILE + b'["l","up","a"]\n["l","x","up/../../a/b"]\n',
-     FIRST + FILE + FILE.replace(b'"a/b",1', b'"c",2')],
-)  # fmt: skip
+    [
+        b"",
+        b"\n",
+        b"{",
+        FIRST[:-1],
+        FIRST.replace(b"1", b"2"),
+        FIRST.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + FIRST,
+        FIRST + b'["d","a"]',
+        FIRST + b'["d","a"]\n\n',
+        FIRST + b"\xff\n",
+        FIRST + b"[" * 60_000 + b"\n",
+        FIRST + b'["d","a"]\n["d","a"]\n',
+        FIRST + b'["d","b"]\n["d","a"]\n',
+        FIRST + FILE.replace(b",1,", b",1e0,"),
+        FIRST + FILE.replace(b",1,", b"," + b"9" * 5000 + b","),
+        FIRST + b'["l","a","b"]\n["l","b","a"]\n',
+        FIRST + FILE + b'["l","up","a"]\n["l","x","up/../../a/b"]\n',
+        FIRST + FILE + FILE.replace(b'"a/b",1', b'"c",2'),
+    ],
+)
 def test_these_are_refused(text: bytes) -> None:
     assert read(text) is None

@@ -35,19 +35,42 @@ from tests.unit.monitoring import ROOT, promtool
 from tests.unit.service_requests import stored_request
 
 GPU = {
-    "uuid": "GPU-1", "name": "A GPU", "index": 0, "utilization_ratio": 0.5, "sm_active_ratio": 0.4,
-    "power_watts": 300.5, "memory_used_bytes": 10, "memory_total_bytes": 20, "temperature_celsius": 60,
-    "energy_joules_total": 1000, "clock_sm_hertz": 1.5e9, "clock_memory_hertz": 2.6e9,
-    "pcie_receive_bytes_per_second": 1e6, "pcie_transmit_bytes_per_second": 2e6,
+    "uuid": "GPU-1",
+    "name": "A GPU",
+    "index": 0,
+    "utilization_ratio": 0.5,
+    "sm_active_ratio": 0.4,
+    "power_watts": 300.5,
+    "memory_used_bytes": 10,
+    "memory_total_bytes": 20,
+    "temperature_celsius": 60,
+    "energy_joules_total": 1000,
+    "clock_sm_hertz": 1.5e9,
+    "clock_memory_hertz": 2.6e9,
+    "pcie_receive_bytes_per_second": 1e6,
+    "pcie_transmit_bytes_per_second": 2e6,
     "throttle_reasons": ["sw_power_cap", "a_new_one"],
-}  # fmt: skip
+}
 NODE = {
-    "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "network": "7", "pid": 1,
-    "cpu_ratio": 0.25, "cpus": 4, "load1": 2, "round_trip_seconds": 0.002,
+    "device": "gpu",
+    "state": "busy",
+    "lanes": 2,
+    "busy_lanes": 1,
+    "job": "",
+    "host": "h",
+    "network": "7",
+    "pid": 1,
+    "cpu_ratio": 0.25,
+    "cpus": 4,
+    "load1": 2,
+    "round_trip_seconds": 0.002,
     "disks": json.dumps([{"disk": "8:1", "places": ["data"], "free_bytes": 3, "total_bytes": 9}]),
-    "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
-    "network_transmit_bytes_total": 6, "rates": json.dumps({"collatz": 1e6}),
-}  # fmt: skip
+    "memory_used_bytes": 1,
+    "memory_total_bytes": 8,
+    "network_receive_bytes_total": 5,
+    "network_transmit_bytes_total": 6,
+    "rates": json.dumps({"collatz": 1e6}),
+}
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -149,9 +172,28 @@ def test_openmetrics_has_each_name_once(shown: Shown) -> None:
 def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
-        "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
-        "version", "method", "route", "status", "what", "tenant", "model", "disk", "service",
-    }  # fmt: skip
+        "kind",
+        "outcome",
+        "state",
+        "queue",
+        "device",
+        "worker",
+        "host",
+        "network",
+        "gpu",
+        "index",
+        "name",
+        "reason",
+        "version",
+        "method",
+        "route",
+        "status",
+        "what",
+        "tenant",
+        "model",
+        "disk",
+        "service",
+    }
 
 
 def test_counters_begin_at_zero(shown: Shown) -> None:
@@ -292,9 +334,21 @@ def test_profiles_that_live_are_shown_with_what_they_have_recorded(shown: Shown)
 
 def profile(name: str) -> Profile:
     return Profile(
-        profile_id=f"id-{name}", tenant="default", name=name, actor=ANONYMOUS, state="", hz=10, hosts=(), job="",
-        created=0, until=0, ended=0, collecting=0, artifact="", trouble="",
-    )  # fmt: skip
+        profile_id=f"id-{name}",
+        tenant="default",
+        name=name,
+        actor=ANONYMOUS,
+        state="",
+        hz=10,
+        hosts=(),
+        job="",
+        created=0,
+        until=0,
+        ended=0,
+        collecting=0,
+        artifact="",
+        trouble="",
+    )
 
 
 def recording(name: str) -> Recording:
@@ -328,8 +382,10 @@ def test_workflows_schedules_and_dead_webhooks_are_shown(shown: Shown) -> None:
     shown.store.client.zadd(keys.deliveries_of("default", "dead"), {"msg_1": 1, "msg_2": 2})
     assert shown.value(metrics.WORKFLOWS, state="running") == 3 and shown.value(metrics.WORKFLOWS, state="done") == 7
     for metric, seconds in (
-        (metrics.WORKFLOW_IDLE, 60), (metrics.WORKFLOWS_AGE, 5), (metrics.SCHEDULES_LATE, 90),
-    ):  # fmt: skip
+        (metrics.WORKFLOW_IDLE, 60),
+        (metrics.WORKFLOWS_AGE, 5),
+        (metrics.SCHEDULES_LATE, 90),
+    ):
         assert seconds <= (shown.value(metric) or 0) < seconds + 60
     assert shown.value(metrics.WEBHOOKS_DEAD) == 2
 

@@ -23,18 +23,39 @@ SOURCE = "https://example.org/tiny.gguf"
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("disk", Place("", "disk")), ("node1:disk", Place("node1", "disk")), ("a.b_c-d:dram", Place("a.b_c-d", "dram")),
-        ("node1:gpu0", Place("node1", "gpu0")), ("n:gpu17", Place("n", "gpu17")),
+        ("disk", Place("", "disk")),
+        ("node1:disk", Place("node1", "disk")),
+        ("a.b_c-d:dram", Place("a.b_c-d", "dram")),
+        ("node1:gpu0", Place("node1", "gpu0")),
+        ("n:gpu17", Place("n", "gpu17")),
     ],
-)  # fmt: skip
+)
 def test_a_place_is_read_and_written_the_same(text: str, place: Place) -> None:
     assert places.read(text, ("disk", "dram", "gpu")) == place and str(place) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["", "dram", "gpu0", ":disk", "node1:", "node1:disk2", "node1:gpu", "node1:gpu007", "node1:gpu100",
-             "../x:disk", "a:b:disk", "node1:disk\n", "n" * 49 + ":disk", 7, None, ["disk"], "node1:cpu"],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "dram",
+        "gpu0",
+        ":disk",
+        "node1:",
+        "node1:disk2",
+        "node1:gpu",
+        "node1:gpu007",
+        "node1:gpu100",
+        "../x:disk",
+        "a:b:disk",
+        "node1:disk\n",
+        "n" * 49 + ":disk",
+        7,
+        None,
+        ["disk"],
+        "node1:cpu",
+    ],
+)
 def test_what_is_no_place_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match=r"must be disk|must name the host"):
         places.read(text, ("disk", "dram", "gpu"))
@@ -56,9 +77,17 @@ def test_models_are_artifacts_with_weights_and_a_name_and_are_read_once(both: Po
     rows = both.models()
     assert [row["model_name"] for row in rows] == ["deep", "tiny"]
     assert rows[1] | {"created": ""} == {
-        "model_name": "tiny", "type": "", "source": "", "status": "ready", "bytes": len(WEIGHTS), "locations": ["disk"],
-        "weights": ["tiny.gguf"], "services": [], "artifact_id": first, "created": "",
-    }  # fmt: skip
+        "model_name": "tiny",
+        "type": "",
+        "source": "",
+        "status": "ready",
+        "bytes": len(WEIGHTS),
+        "locations": ["disk"],
+        "weights": ["tiny.gguf"],
+        "services": [],
+        "artifact_id": first,
+        "created": "",
+    }
     asked, read = [], both.trees.entries
     both.trees.entries = lambda *given: asked.append(given) or read(*given)  # type: ignore[func-returns-value,method-assign]
     assert both.models() == rows and not asked, "no manifest is read twice"
@@ -74,9 +103,11 @@ def test_a_model_is_its_tenants_alone(pool: Pool) -> None:
     other = pool.token("team", "read", "submit", "run")
     assert pool.models(token=other) == []
     for method, path, body in (
-        ("GET", "tiny", None), ("DELETE", "tiny", None), ("POST", "tiny/copy", {"target_device": "h:disk"}),
+        ("GET", "tiny", None),
+        ("DELETE", "tiny", None),
+        ("POST", "tiny/copy", {"target_device": "h:disk"}),
         ("POST", "tiny/move", {"target_device": "h:disk"}),
-    ):  # fmt: skip
+    ):
         answer = pool.ask(method, f"/api/v1/models/{path}", body, token=other)
         assert (answer.status_code, answer.json()["field"]) == (404, "model_name"), path
     assert pool.ask("POST", "/api/v1/models/tiny/download", {"source": SOURCE}, token=other).status_code == 202
@@ -116,14 +147,18 @@ def test_a_model_is_registered_and_downloaded_from_there(pool: Pool) -> None:
     assert pool.files("qwen") == [weights.ABOUT, "config.json", "tiny.gguf"], "its files lie plainly"
     again = pool.ask("POST", "/api/v1/models", {"model_name": "qwen", "type": "mlm", "source": SOURCE + "2"}).json()
     assert (again["status"], again["type"], again["source"], again["weights"]) == (
-        "ready", "mlm", SOURCE + "2", ["tiny.gguf"],
-    )  # fmt: skip
+        "ready",
+        "mlm",
+        SOURCE + "2",
+        ["tiny.gguf"],
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"model_name": "Q", "source": SOURCE}, "model_name"), ({"model_name": "q"}, "source"),
+        ({"model_name": "Q", "source": SOURCE}, "model_name"),
+        ({"model_name": "q"}, "source"),
         ({"model_name": "q", "source": "ftp://x/y"}, "source"),
         ({"model_name": "q", "source": "file:///etc"}, "source"),
         ({"model_name": "q", "source": "https://me:word@x/y"}, "source"),
@@ -133,7 +168,7 @@ def test_a_model_is_registered_and_downloaded_from_there(pool: Pool) -> None:
         ({"model_name": "q", "source": SOURCE, "x": 1}, "x"),
         ({"model_name": "0" * 8, "source": SOURCE}, "name"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_registered_is_refused_by_its_field(pool: Pool, body: Any, field: str) -> None:
     answer = pool.ask("POST", "/api/v1/models", body)
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
@@ -210,9 +245,10 @@ def test_a_move_keeps_its_source_until_nothing_of_its_workflow_reads_it(pool: Po
     pool.done(first, "copy--bring")
     places_ = 'model_name: tiny, source_device: "node1:disk"'
     workflow = pool.submit(
-        f'm, action_type: move, {places_}, target_device: "node2:disk"', "slow",
+        f'm, action_type: move, {places_}, target_device: "node2:disk"',
+        "slow",
         f'c, action_type: copy, {places_}, target_device: "node3:disk", dependencies: [slow]',
-    )  # fmt: skip
+    )
     pool.look(workflow)
     pool.done(workflow, "m--bring")
     assert pool.states(workflow)["m"] == "done" and pool.states(workflow)["m--leave"] == "waiting"

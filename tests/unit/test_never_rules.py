@@ -241,14 +241,20 @@ class PrivateUse:
 #: At most five.
 PRIVATE_USES = (
     PrivateUse(
-        "coordinator/server/direct.py", "Dependant", "fastapi", "0.165.0",
+        "coordinator/server/direct.py",
+        "Dependant",
+        "fastapi",
+        "0.165.0",
         "Without it, FastAPI solves the dependencies of small calls: an eighth more CPU of a coordinator for each job.",
     ),
     PrivateUse(
-        "jobs/kinds/code_sets.py", "_unique_ids", "numba", "0.68.1",
+        "jobs/kinds/code_sets.py",
+        "_unique_ids",
+        "numba",
+        "0.68.1",
         "Symbols of compiled functions need random ids. numba has no public way to choose them.",
     ),
-)  # fmt: skip
+)
 #: Names with an underscore that Python's documentation describes.
 DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
 #: Functions that take the name of an attribute as text.

@@ -47,9 +47,15 @@ def test_long_values_are_cut_in_messages() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [([], "[]"), ([1, "a", None], "[1, 'a', None]"), ({"a": [1.5]}, "{'a': [1.5]}"), ("x", "'x'"), (True, "True"),
-     ([[0] * 3] * 50, "[[0, 0, 0], [0, 0, 0], [0, 0… (list of 50)")],
-)  # fmt: skip
+    [
+        ([], "[]"),
+        ([1, "a", None], "[1, 'a', None]"),
+        ({"a": [1.5]}, "{'a': [1.5]}"),
+        ("x", "'x'"),
+        (True, "True"),
+        ([[0] * 3] * 50, "[[0, 0, 0], [0, 0, 0], [0, 0… (list of 50)"),
+    ],
+)
 def test_values_are_shown_as_python_writes_them(value: object, text: str) -> None:
     assert short(value) == text
 

@@ -14,9 +14,15 @@ from jobs.store import keys
 from tests.unit.test_webhooks import Api
 
 GPU = {
-    "uuid": "GPU-1", "index": 0, "name": "H100", "memory_total_bytes": 24 << 30, "memory_used_bytes": 18 << 30,
-    "utilization_ratio": 0.87, "temperature_celsius": 72.0, "power_watts": 380.0,
-}  # fmt: skip
+    "uuid": "GPU-1",
+    "index": 0,
+    "name": "H100",
+    "memory_total_bytes": 24 << 30,
+    "memory_used_bytes": 18 << 30,
+    "utilization_ratio": 0.87,
+    "temperature_celsius": 72.0,
+    "power_watts": 380.0,
+}
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def test_enough_workers_are_answered_with_the_status(api: Api) -> None:
         ({"n_workers": 1, "worker_resources": {"GPU": 2}}, "worker_resources.GPU", "./deploy-cluster.sh docker 2 2"),
         ({"n_workers": 3, "worker_resources": {"GPU": 0.0}}, "n_workers", "./deploy-cluster.sh local --workers 3"),
     ],
-)  # fmt: skip
+)
 def test_fewer_are_a_conflict_that_names_the_command(api: Api, body: Any, field: str, command: str) -> None:
     live(api, "cpu-1", "cpu")
     live(api, "runner-1", "runner")
@@ -64,14 +70,17 @@ def test_fewer_are_a_conflict_that_names_the_command(api: Api, body: Any, field:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"n_workers": 0}, "n_workers"), ({"n_workers": 10_001}, "n_workers"), ({"n_workers": "4"}, "n_workers"),
-        ({"cluster_name": "x" * 65}, "cluster_name"), ({"workers": 4}, "workers"),
+        ({"n_workers": 0}, "n_workers"),
+        ({"n_workers": 10_001}, "n_workers"),
+        ({"n_workers": "4"}, "n_workers"),
+        ({"cluster_name": "x" * 65}, "cluster_name"),
+        ({"workers": 4}, "workers"),
         ({"worker_resources": {"TPU": 1}}, "worker_resources"),
         ({"worker_resources": {"GPU": 0.5}}, "worker_resources.GPU"),
         ({"worker_resources": {"GPU": -1}}, "worker_resources.GPU"),
         ({"worker_resources": {"GPU": 65}}, "worker_resources.GPU"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_started_is_named(api: Api, body: Any, field: str) -> None:
     answer = start(api, **body)
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
@@ -79,8 +88,9 @@ def test_what_cannot_be_started_is_named(api: Api, body: Any, field: str) -> Non
 
 def test_gpus_are_shown_in_gibibytes_and_percent(api: Api) -> None:
     assert api.ask("GET", "/api/llm/gpu/status").json() == {
-        "summary": {"available": False, "count": 0, "gpus": []}, "recent_metrics": [],
-    }  # fmt: skip
+        "summary": {"available": False, "count": 0, "gpus": []},
+        "recent_metrics": [],
+    }
     live(api, "gpu-1", "gpu", gpus=json.dumps([GPU, {"uuid": "GPU-2"}]))
     now = int(time.time())
     figures = {"gpu.GPU-1.utilization": 0.5, "gpu.GPU-1.memory": 6 << 30, "gpu.GPU-9.power": 100.0}
@@ -89,9 +99,10 @@ def test_gpus_are_shown_in_gibibytes_and_percent(api: Api) -> None:
     known = {"memory_total": 24.0, "memory_used": 18.0, "utilization": 87.0, "temperature": 72.0, "power_usage": 380.0}
     nothing = dict.fromkeys(known)
     assert shown["summary"] == {
-        "available": True, "count": 2,
+        "available": True,
+        "count": 2,
         "gpus": [{"id": 0, "name": "H100", **known}, {"id": 1, "name": "", **nothing}],
-    }  # fmt: skip
+    }
     assert shown["recent_metrics"] == [
         {"timestamp": now - 5, "id": 0, **nothing, "utilization": 50.0, "memory_used": 6.0}
     ]

@@ -37,10 +37,13 @@ def test_no_file_names_a_registry() -> None:
 
 def test_the_mirror_is_the_one_of_apt(tmp_path: Path) -> None:
     tools = _apt(
-        tmp_path, "Other Other main http://a.test/", "Debian Debian-Security main http://b.test/",
-        "Debian Debian contrib http://c.test/", "Debian Debian main http://d.test/debian/",
+        tmp_path,
+        "Other Other main http://a.test/",
+        "Debian Debian-Security main http://b.test/",
+        "Debian Debian contrib http://c.test/",
+        "Debian Debian main http://d.test/debian/",
         "Debian Debian main http://e.test/debian/",
-    )  # fmt: skip
+    )
     assert _mirror(tools).stdout == "http://d.test/debian\n"
 
 

@@ -63,12 +63,15 @@ def test_something_else_is_refused() -> None:
 
 
 BROKEN = [
-    ("{", "Expecting"), ("[]", "broken"), ("{}", "broken"), ('{"facts": {}, "columns": [{}]}', "broken"),
+    ("{", "Expecting"),
+    ("[]", "broken"),
+    ("{}", "broken"),
+    ('{"facts": {}, "columns": [{}]}', "broken"),
     ('{"facts": {}, "columns": [{"name": "x", "type": "u7", "offset": 8, "length": 1}]}', "broken"),
     ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": 8, "length": 1000}]}', "outside"),
     ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": -8, "length": 1}]}', "outside"),
     ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": "8", "length": 1}]}', "broken"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("header", "words"), BROKEN)

@@ -251,10 +251,14 @@ def test_pages_of_other_origins_are_refused_and_a_link_that_was_followed_is_not(
     async def work(ask: Ask) -> None:
         browser = await shown.let_in(ask)
         for wrong in (
-            {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://other.localhost:3000"}, FETCHED,
-            {"Origin": f"http://{shown.host}0"}, {**visit, "Sec-Fetch-Dest": "iframe"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Origin": "http://other.localhost:3000"},
+            FETCHED,
+            {"Origin": f"http://{shown.host}0"},
+            {**visit, "Sec-Fetch-Dest": "iframe"},
             {**FETCHED, "Sec-Fetch-Site": "same-site"},
-        ):  # fmt: skip
+        ):
             assert (await ask("/status", **browser, **wrong)).status_code == 403, wrong
         assert replica.heard == []
         for right in (visit, {"Origin": f"http://{shown.host}", "Sec-Fetch-Site": "same-origin"}):
@@ -438,6 +442,8 @@ def test_a_web_socket_needs_a_ticket_and_its_own_origin(shown: Shown) -> None:
         return answer.value.status_code
 
     for headers, status in (
-        ({}, 401), ({"Origin": "http://evil.example"}, 403), ({"Cookie": "service_page_3000=x"}, 401),
-    ):  # fmt: skip
+        ({}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Cookie": "service_page_3000=x"}, 401),
+    ):
         assert refused(headers) == status, headers

@@ -17,11 +17,17 @@ def service(name: str = "dask") -> Service:
     return Service(service_id=ID, tenant="default", name=name, engine="dask")
 
 
-@pytest.mark.parametrize(("asked", "there"), [
-    ("127.0.0.1:3000", f"dask-{ID}.localhost:3000"), ("localhost", f"dask-{ID}.localhost"),
-    ("[::1]:80", f"dask-{ID}.localhost:80"), ("cluster.example", f"dask-{ID}.apps.example"),
-    ("cluster.example:8443", f"dask-{ID}.apps.example:8443"), ("10.0.0.7:3000", f"dask-{ID}.apps.example:3000"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ("127.0.0.1:3000", f"dask-{ID}.localhost:3000"),
+        ("localhost", f"dask-{ID}.localhost"),
+        ("[::1]:80", f"dask-{ID}.localhost:80"),
+        ("cluster.example", f"dask-{ID}.apps.example"),
+        ("cluster.example:8443", f"dask-{ID}.apps.example:8443"),
+        ("10.0.0.7:3000", f"dask-{ID}.apps.example:3000"),
+    ],
+)
 def test_a_name_has_the_port_and_reach_of_the_one_that_was_asked(asked: str, there: str) -> None:
     authority = NAMES.authority(service(), asked)
     assert authority == there and NAMES.service_id(authority) == NAMES.service_id(authority.upper()) == ID
@@ -32,12 +38,27 @@ def test_a_long_name_stays_a_label_of_dns() -> None:
     assert len(label) <= 63 and label == f"{'a' * 49}-{ID}"
 
 
-@pytest.mark.parametrize("authority", [
-    "localhost", "127.0.0.1:3000", f"{ID}.localhost", f"-{ID}.localhost.", f"dask-{ID}", f"dask-{ID}.example",
-    f"dask-{ID}.localhost.example", f"dask-{ID}.x.localhost", f"dask-{ID}.apps.example.org", f"dask-{ID}0.localhost",
-    f"dask-{ID[:-1]}g.localhost", f"dask-{ID}.localhost:80:80", f"dask-{ID}.localhost/x", f"dask_{ID}.localhost", "",
-    f"dask-{ID}.apps-example",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "authority",
+    [
+        "localhost",
+        "127.0.0.1:3000",
+        f"{ID}.localhost",
+        f"-{ID}.localhost.",
+        f"dask-{ID}",
+        f"dask-{ID}.example",
+        f"dask-{ID}.localhost.example",
+        f"dask-{ID}.x.localhost",
+        f"dask-{ID}.apps.example.org",
+        f"dask-{ID}0.localhost",
+        f"dask-{ID[:-1]}g.localhost",
+        f"dask-{ID}.localhost:80:80",
+        f"dask-{ID}.localhost/x",
+        f"dask_{ID}.localhost",
+        "",
+        f"dask-{ID}.apps-example",
+    ],
+)
 def test_other_names_are_no_pages(authority: str) -> None:
     assert NAMES.service_id(authority) in ("", ID if authority == f"-{ID}.localhost." else "")
 

@@ -63,11 +63,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/", "text/html; charset=utf-8"), ("/cluster.html", "text/html; charset=utf-8"),
-        ("/favicon.svg", "image/svg+xml; charset=utf-8"), ("/assets/index-abc123.js", "text/javascript; charset=utf-8"),
-        ("/assets/index-abc123.css", "text/css; charset=utf-8"), ("/apiary.html", "text/html; charset=utf-8"),
+        ("/", "text/html; charset=utf-8"),
+        ("/cluster.html", "text/html; charset=utf-8"),
+        ("/favicon.svg", "image/svg+xml; charset=utf-8"),
+        ("/assets/index-abc123.js", "text/javascript; charset=utf-8"),
+        ("/assets/index-abc123.css", "text/css; charset=utf-8"),
+        ("/apiary.html", "text/html; charset=utf-8"),
     ],
-)  # fmt: skip
+)
 def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, kind: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 200
@@ -100,10 +103,18 @@ def test_the_types_are_those_of_the_web_image() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/assets/..%2f..%2fsecret.txt", "/leak.txt",
-        "//etc/passwd", "/%2fetc%2fpasswd", "/assets/%00", "/nothing.html", "/assets/nothing.js",
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/assets/../../secret.txt",
+        "/assets/..%2f..%2fsecret.txt",
+        "/leak.txt",
+        "//etc/passwd",
+        "/%2fetc%2fpasswd",
+        "/assets/%00",
+        "/nothing.html",
+        "/assets/nothing.js",
     ],
-)  # fmt: skip
+)
 def test_nothing_outside_the_folder_is_read(client: Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404, answer.text
@@ -138,9 +149,16 @@ def packed(tmp_path: Path) -> tuple[Path, Client]:
 
 @pytest.mark.parametrize(
     ("accepted", "coding"),
-    [("gzip, deflate, br, zstd", "br"), ("gzip", "gzip"), ("br;q=0, gzip;q=0.5", "gzip"), ("br; q=0.0,gzip;q=0", None),
-     ("identity", None), ("", None), ("GZIP", "gzip")],
-)  # fmt: skip
+    [
+        ("gzip, deflate, br, zstd", "br"),
+        ("gzip", "gzip"),
+        ("br;q=0, gzip;q=0.5", "gzip"),
+        ("br; q=0.0,gzip;q=0", None),
+        ("identity", None),
+        ("", None),
+        ("GZIP", "gzip"),
+    ],
+)
 def test_a_file_goes_out_packed_as_the_browser_takes_it(
     packed: tuple[Path, Client], accepted: str, coding: str | None
 ) -> None:
@@ -212,9 +230,14 @@ def test_a_folder_may_come_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "meant"),
-    [("/api/status/", "/api/status"), ("/api/jobs/", "/api/jobs"), ("/api/submit/", "/api/submit"),
-     ("/api/jobs/a/cancel/", "/api/jobs/a/cancel"), ("/health//", "/health")],
-)  # fmt: skip
+    [
+        ("/api/status/", "/api/status"),
+        ("/api/jobs/", "/api/jobs"),
+        ("/api/submit/", "/api/submit"),
+        ("/api/jobs/a/cancel/", "/api/jobs/a/cancel"),
+        ("/health//", "/health"),
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_slash_at_the_end_is_a_404_that_names_the_path(client: Client, method: str, path: str, meant: str) -> None:
     answer = client.request(method, path)
@@ -228,11 +251,17 @@ def test_a_slash_where_there_is_nothing_either_way_names_nothing(client: Client)
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("POST", "/api/jobs/a/result", "GET, OPTIONS"), ("POST", "/api/jobs/a/events", "GET, OPTIONS"),
-     ("GET", "/api/submit", "POST, OPTIONS"), ("POST", "/api/jobs/a", "GET, DELETE, OPTIONS"),
-     ("GET", "/api/jobs/a/cancel", "POST, OPTIONS"), ("DELETE", "/api/jobs", "GET, OPTIONS"),
-     ("PUT", "/api/jobs/a", "GET, DELETE, OPTIONS"), ("POST", "/health", "GET, HEAD, OPTIONS")],
-)  # fmt: skip
+    [
+        ("POST", "/api/jobs/a/result", "GET, OPTIONS"),
+        ("POST", "/api/jobs/a/events", "GET, OPTIONS"),
+        ("GET", "/api/submit", "POST, OPTIONS"),
+        ("POST", "/api/jobs/a", "GET, DELETE, OPTIONS"),
+        ("GET", "/api/jobs/a/cancel", "POST, OPTIONS"),
+        ("DELETE", "/api/jobs", "GET, OPTIONS"),
+        ("PUT", "/api/jobs/a", "GET, DELETE, OPTIONS"),
+        ("POST", "/health", "GET, HEAD, OPTIONS"),
+    ],
+)
 def test_a_wrong_method_is_a_405_that_lists_the_right_ones(client: Client, method: str, path: str, allow: str) -> None:
     answer = client.request(method, path)
     assert answer.status_code == 405, answer.text

@@ -14,9 +14,19 @@ from threads_cluster.profiling import profile_analysis, profile_plots
 
 GIB = 1 << 30
 HEAD: dict[str, Any] = {
-    "profile": 1, "id": "a" * 16, "host": "one", "worker": "w-1", "hz": 10, "cores": 4, "memory_total_bytes": 8 * GIB,
-    "devices": ["host:one"], "gpus": [], "offset": 0.0, "wall": 1000.0, "t": 5.0,
-}  # fmt: skip
+    "profile": 1,
+    "id": "a" * 16,
+    "host": "one",
+    "worker": "w-1",
+    "hz": 10,
+    "cores": 4,
+    "memory_total_bytes": 8 * GIB,
+    "devices": ["host:one"],
+    "gpus": [],
+    "offset": 0.0,
+    "wall": 1000.0,
+    "t": 5.0,
+}
 
 
 def write(folder: Path, rows: list[Any], name: str = "w-1.1", **head: Any) -> Path:

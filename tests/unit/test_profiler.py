@@ -49,8 +49,14 @@ class Clock:
 
 def asked(**more: Any) -> Asked:
     fields: dict[str, Any] = {
-        "file": "", "hz": 10, "seconds": 0.85, "most": 1 << 20, "host": True, "gpus": (), "head": {"profile": 1},
-    }  # fmt: skip
+        "file": "",
+        "hz": 10,
+        "seconds": 0.85,
+        "most": 1 << 20,
+        "host": True,
+        "gpus": (),
+        "head": {"profile": 1},
+    }
     return Asked(**(fields | more))
 
 

@@ -25,9 +25,15 @@ from threads_cluster.client import resource
 from threads_cluster.errors import ApiError, BadArgument
 
 HEAD = {
-    "profile": 1, "id": "a" * 16, "host": "one", "hz": 10, "cores": 4, "devices": ["host:one"], "wall": 1000.0,
+    "profile": 1,
+    "id": "a" * 16,
+    "host": "one",
+    "hz": 10,
+    "cores": 4,
+    "devices": ["host:one"],
+    "wall": 1000.0,
     "offset": 0,
-}  # fmt: skip
+}
 ROWS = [HEAD, *({"t": number / 10, "cpu": number / 10, "m": 1 << 30} for number in range(101))]
 DATA = gzip.compress("\n".join(map(json.dumps, ROWS)).encode())
 
@@ -46,9 +52,15 @@ def begin(bench: Bench, name: str = "night", **more: Any) -> str:
 
 def recording(data: bytes = DATA, name: str = "w-1.1") -> Recording:
     return Recording(
-        name=name, host="one", devices=("host:one",), samples=101, seconds=10.0, reason="stopped", size=len(data),
+        name=name,
+        host="one",
+        devices=("host:one",),
+        samples=101,
+        seconds=10.0,
+        reason="stopped",
+        size=len(data),
         sha=hashlib.sha256(data).hexdigest(),
-    )  # fmt: skip
+    )
 
 
 def send(bench: Bench, profile_id: str, data: bytes = DATA, said: Recording | None = None) -> str:
@@ -169,13 +181,21 @@ def test_nobody_sees_or_stops_another_tenants(bench: Bench) -> None:
 def test_what_is_refused_names_its_field(bench: Bench) -> None:
     begin(bench)
     cases: list[tuple[Any, int, str]] = [
-        ({"name": "night"}, 409, "name"), ({"name": "a/b"}, 422, "name"), ({"name": ".."}, 422, "name"),
-        ({"name": "x" * 57}, 422, "name"), ({"name": "A"}, 422, "name"), ({}, 422, "name"),
-        ({"name": "n", "hz": 0}, 422, "hz"), ({"name": "n", "hz": 101}, 422, "hz"),
-        ({"name": "n", "hz": 9.5}, 422, "hz"), ({"name": "n", "seconds": 86_401}, 422, "seconds"),
-        ({"name": "n", "hosts": ["nowhere"]}, 404, "hosts"), ({"name": "n", "hosts": ["a/b"]}, 422, "hosts"),
-        ({"name": "n", "job_id": "none"}, 404, "job_id"), ({"name": "n", "what": 1}, 422, "what"),
-    ]  # fmt: skip
+        ({"name": "night"}, 409, "name"),
+        ({"name": "a/b"}, 422, "name"),
+        ({"name": ".."}, 422, "name"),
+        ({"name": "x" * 57}, 422, "name"),
+        ({"name": "A"}, 422, "name"),
+        ({}, 422, "name"),
+        ({"name": "n", "hz": 0}, 422, "hz"),
+        ({"name": "n", "hz": 101}, 422, "hz"),
+        ({"name": "n", "hz": 9.5}, 422, "hz"),
+        ({"name": "n", "seconds": 86_401}, 422, "seconds"),
+        ({"name": "n", "hosts": ["nowhere"]}, 404, "hosts"),
+        ({"name": "n", "hosts": ["a/b"]}, 422, "hosts"),
+        ({"name": "n", "job_id": "none"}, 404, "job_id"),
+        ({"name": "n", "what": 1}, 422, "what"),
+    ]
     for body, status, field in cases:
         answer = bench.ask("POST", "/api/profiles", body)
         assert (answer.status_code, answer.json()["field"].partition(".")[0]) == (status, field), answer.text
@@ -298,12 +318,17 @@ def test_ctrl_c_while_a_profile_is_collected_says_how_to_go_on(
 
 def test_what_the_command_refuses(run: Run) -> None:
     cases: list[tuple[tuple[str, ...], str]] = [
-        (("start", "n", "--hz", "0"), "--hz"), (("start", "n", "--hz", "nan"), "--hz"),
-        (("start", "n", "--hz", "9.5"), "whole number"), (("start", "n", "--for", "x"), "--for"),
-        (("start", "a/b"), "NAME"), (("stop", "none"), "no profile none; list them with cluster profile list"),
-        (("analyze",), "needs one"), (("analyze", "x", "--plot", "x.gif"), "must end with"),
-        (("analyze", "no/such.jsonl"), "there is no file"), (("analyze", "none"), "no profile none"),
-    ]  # fmt: skip
+        (("start", "n", "--hz", "0"), "--hz"),
+        (("start", "n", "--hz", "nan"), "--hz"),
+        (("start", "n", "--hz", "9.5"), "whole number"),
+        (("start", "n", "--for", "x"), "--for"),
+        (("start", "a/b"), "NAME"),
+        (("stop", "none"), "no profile none; list them with cluster profile list"),
+        (("analyze",), "needs one"),
+        (("analyze", "x", "--plot", "x.gif"), "must end with"),
+        (("analyze", "no/such.jsonl"), "there is no file"),
+        (("analyze", "none"), "no profile none"),
+    ]
     for words, why in cases:
         code, out, err = run(*words)
         assert code == 2 and out == "" and why in err, (words, err)

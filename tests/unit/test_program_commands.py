@@ -96,11 +96,12 @@ def test_a_gap_is_never_jumped_over_in_a_pipe(fake: Ran, run: Run) -> None:
 
 def test_a_broken_connection_goes_on_where_it_stopped(fake: Ran, run: Run) -> None:
     fake.on(
-        "GET", FOLLOW,
+        "GET",
+        FOLLOW,
         httpx.Response(200, headers=EVENTS, text=event("stdout", 0, b"abc")),
         httpx.ReadError("cut"),
         httpx.Response(200, headers=EVENTS, text=event("stdout", 1, b"bcde") + END),
-    )  # fmt: skip
+    )
     assert run(*BARE, "true").out == b"abcde"
     assert [one.headers.get("Last-Event-ID") for one in fake.asked if one.url.path == FOLLOW] == [None, "1-0", "1-0"]
 
@@ -155,9 +156,13 @@ def test_of_a_log_that_was_cut_only_what_is_missing_is_not_shown(fake: Ran, run:
 
 @pytest.mark.parametrize(
     ("place", "parts", "lost"),
-    [(0, [(0, 1 << 20), ((1 << 20) + 30, 9 << 20)], 500), (1 << 20, [((1 << 20) + 30, 9 << 20)], 500),
-     ((1 << 20) + 200, [((1 << 20) + 30, 9 << 20)], 300), ((1 << 20) + 600, [((1 << 20) + 130, 9 << 20)], 0)],
-)  # fmt: skip
+    [
+        (0, [(0, 1 << 20), ((1 << 20) + 30, 9 << 20)], 500),
+        (1 << 20, [((1 << 20) + 30, 9 << 20)], 500),
+        ((1 << 20) + 200, [((1 << 20) + 30, 9 << 20)], 300),
+        ((1 << 20) + 600, [((1 << 20) + 130, 9 << 20)], 0),
+    ],
+)
 def test_places_in_a_log_that_was_cut(place: int, parts: list[tuple[int, int]], lost: int) -> None:
     cut = output.Cut(dropped=500, line=30)
     assert list(output.ranges(place, 9 << 20, cut)) == parts
@@ -387,9 +392,12 @@ def test_what_it_left_is_fetched_over_what_is_there(fake: Ran, run: Run, folder:
 
 def test_nothing_that_it_left_leads_out_of_the_folder(fake: Ran, run: Run, folder: Path) -> None:
     artifact = fake.keeps_rows(
-        ["f", "logs/0", 1, "0" * 64], ["l", "outputs/0/bad", "../../logs/0"], ["l", "outputs/0/good", "to"],
-        ["f", "outputs/0/to", 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"], data=(b"x",),
-    )  # fmt: skip
+        ["f", "logs/0", 1, "0" * 64],
+        ["l", "outputs/0/bad", "../../logs/0"],
+        ["l", "outputs/0/good", "to"],
+        ["f", "outputs/0/to", 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"],
+        data=(b"x",),
+    )
     fake.on("GET", f"/api/files/{'0' * 64}", httpx.Response(200, content=b"-"))
     fake.units(unit(artifact=artifact))
     assert run("run", "--no-files", "--output", "*", "--", "true").code == 0
@@ -399,19 +407,66 @@ def test_nothing_that_it_left_leads_out_of_the_folder(fake: Ran, run: Run, folde
 def test_options_become_parameters(fake: Ran, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE", "a=b")
     ran = run(
-        "run", "--no-files", "--env", "X=1", "-e", "HERE", "--secret", "KEY", "--gpus", "2", "--cpus", "0.5",
-        "--memory", "512", "--gpu-memory", "8000", "--compute-capability", "8.0", "--host", "h", "--label", "big",
-        "--timeout", "9.5", "--stop-signal-seconds", "2", "--workspace", "w", "--python", "r.txt", "--retries", "2",
-        "--priority", "high", "--", "prog", "--gpus", "--", "-x",
-    )  # fmt: skip
+        "run",
+        "--no-files",
+        "--env",
+        "X=1",
+        "-e",
+        "HERE",
+        "--secret",
+        "KEY",
+        "--gpus",
+        "2",
+        "--cpus",
+        "0.5",
+        "--memory",
+        "512",
+        "--gpu-memory",
+        "8000",
+        "--compute-capability",
+        "8.0",
+        "--host",
+        "h",
+        "--label",
+        "big",
+        "--timeout",
+        "9.5",
+        "--stop-signal-seconds",
+        "2",
+        "--workspace",
+        "w",
+        "--python",
+        "r.txt",
+        "--retries",
+        "2",
+        "--priority",
+        "high",
+        "--",
+        "prog",
+        "--gpus",
+        "--",
+        "-x",
+    )
     assert ran.code == 0, ran.err
     assert sent(fake) == {
-        "command": ["prog", "--gpus", "--", "-x"], "env": {"X": "1", "HERE": "a=b"}, "secrets": ["KEY"],
-        "timeout_seconds": 9.5, "stop_signal_seconds": 2.0, "workspace": "w", "retries": {"max": 2},
+        "command": ["prog", "--gpus", "--", "-x"],
+        "env": {"X": "1", "HERE": "a=b"},
+        "secrets": ["KEY"],
+        "timeout_seconds": 9.5,
+        "stop_signal_seconds": 2.0,
+        "workspace": "w",
+        "retries": {"max": 2},
         "python": {"requirements": "r.txt"},
-        "requirements": {"gpus": 2, "gpu_memory_mib": 8000, "compute_capability": "8.0", "cpus": 0.5,
-                         "memory_mib": 512, "host": "h", "labels": ["big"]},
-    }  # fmt: skip
+        "requirements": {
+            "gpus": 2,
+            "gpu_memory_mib": 8000,
+            "compute_capability": "8.0",
+            "cpus": 0.5,
+            "memory_mib": 512,
+            "host": "h",
+            "labels": ["big"],
+        },
+    }
     assert fake.bodies("/api/submit")[-1]["priority"] == "high"
     assert run("run", "--no-files", "--shell", "a | b").code == 0
     assert sent(fake) == {"command": "a | b", "retries": {"max": 0}}
@@ -667,8 +722,11 @@ def test_run_from_python_is_a_program_where_it_is_given_words(fake: Ran, cluster
     ended = cluster.run(["python3", "x.py"], env={"A": "1"}, gpus=1)
     assert (ended.exit, ended.stdout, ended.stderr, ended.worker) == (3, b"out", b"err", "runner-1")
     assert sent(fake) == {
-        "command": ["python3", "x.py"], "env": {"A": "1"}, "retries": {"max": 0}, "requirements": {"gpus": 1},
-    }  # fmt: skip
+        "command": ["python3", "x.py"],
+        "env": {"A": "1"},
+        "retries": {"max": 0},
+        "requirements": {"gpus": 1},
+    }
     fake.on("GET", "/api/jobs/j1", fake.job("cancelled"))
     with pytest.raises(errors.JobEnded):
         cluster.run(["true"])

@@ -221,8 +221,14 @@ def test_targets_are_services_of_the_stack() -> None:
     # Redis and nginx are seen through exporters; what starts and stops workers, and runners, which are on a network of
     # their own, in the numbers that coordinators give of workers.
     assert unscraped == {
-        "redis", "nginx", "cpu-worker-pool", "autoscaler", "engine-proxy", "runner", "runner-token",
-    }  # fmt: skip
+        "redis",
+        "nginx",
+        "cpu-worker-pool",
+        "autoscaler",
+        "engine-proxy",
+        "runner",
+        "runner-token",
+    }
 
 
 def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:

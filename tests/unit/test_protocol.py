@@ -94,10 +94,14 @@ def test_a_request_in_pieces_is_answered_and_its_connection_lives_on(monkeypatch
 
 @pytest.mark.parametrize(
     "pieces",
-    [(GET, b"X: " + b"a" * 70_000 + b"\r\n\r\n"), (GET + b"X: a\r\n" * 20_000 + b"\r\n",),
-     (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",), (GET + b"X: ", *[b"a" * 60_000] * 9)],
+    [
+        (GET, b"X: " + b"a" * 70_000 + b"\r\n\r\n"),
+        (GET + b"X: a\r\n" * 20_000 + b"\r\n",),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",),
+        (GET + b"X: ", *[b"a" * 60_000] * 9),
+    ],
     ids=["header", "headers", "path", "pieces"],
-)  # fmt: skip
+)
 def test_a_head_over_64_kib_is_a_431(pieces: tuple[bytes, ...]) -> None:
     # Nothing, where the client was still sending when the connection was closed.
     said = heard(*pieces)

@@ -46,8 +46,16 @@ WORKERS = frozenset(
 )
 #: Keys of programs, which run where no Redis is.
 NOT_WORKERS = {
-    "shapes", "shapes:{}", "unfit", "waiting_replicas", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
-}  # fmt: skip
+    "shapes",
+    "shapes:{}",
+    "unfit",
+    "waiting_replicas",
+    "grace",
+    "leased:{}",
+    "cramped",
+    "reserved",
+    "claimed:{}",
+}
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (
     "token:x",

@@ -25,10 +25,16 @@ def test_a_sentinel_address_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("rest", "service", "database"),
     [
-        ("", "mymaster", 0), ("/", "mymaster", 0), ("/main", "main", 0), ("/3", "mymaster", 3), ("/main/3", "main", 3),
-        ("/3/main", "main", 3), ("/?service=main", "main", 0), ("/a%2Fb/1", "a/b", 1),
+        ("", "mymaster", 0),
+        ("/", "mymaster", 0),
+        ("/main", "main", 0),
+        ("/3", "mymaster", 3),
+        ("/main/3", "main", 3),
+        ("/3/main", "main", 3),
+        ("/?service=main", "main", 0),
+        ("/a%2Fb/1", "a/b", 1),
     ],
-)  # fmt: skip
+)
 def test_service_and_database_may_change_places(rest: str, service: str, database: int) -> None:
     place = redis_address.sentinels(f"redis+sentinel://a{rest}")
     assert (place.service, place.database) == (service, database)
@@ -46,8 +52,11 @@ def test_sentinels_get_the_credentials_of_redis_unless_the_address_gives_others(
     ]
     assert {(place.user, place.password, place.hosts) for place in asked} == {("worker", "p@ss", (("::1", 7),))}
     assert [(place.sentinel_user, place.sentinel_password) for place in asked] == [
-        ("worker", "p@ss"), (None, None), ("me", "mine"), (None, "mine")
-    ]  # fmt: skip
+        ("worker", "p@ss"),
+        (None, None),
+        ("me", "mine"),
+        (None, "mine"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +142,16 @@ def test_whatever_a_sentinel_answers_the_next_one_is_asked_and_none_is_lost() ->
     client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
     manager = client.connection_pool.sentinel_manager
     wrong: list[object] = [
-        connection.ResponseError("unknown command 'SENTINEL'"), connection.RedisError("Protocol Error: H"),
-        connection.SilenceError("late"), KeyError("flags"), {}, {"main": {}}, "garbage", state(is_sdown=True),
+        connection.ResponseError("unknown command 'SENTINEL'"),
+        connection.RedisError("Protocol Error: H"),
+        connection.SilenceError("late"),
+        KeyError("flags"),
+        {},
+        {"main": {}},
+        "garbage",
+        state(is_sdown=True),
         state(is_master=False),
-    ]  # fmt: skip
+    ]
     # While one is asked, another thread doubts the first.
     right = Sentinel(state())
     sentinels = [*(Sentinel(answer, manager.doubt) for answer in wrong), right]

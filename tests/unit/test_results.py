@@ -31,8 +31,13 @@ def answers(store: Store, ids: list[str]) -> list[dict[str, Any]]:
 
 
 def test_each_job_is_answered_in_its_place(store: Store) -> None:
-    ids = [put(store, "a", b'{"sum":1}'), "nosuch", put(store, "b", None, "failed", error="no \u00b5 luck"),
-           put(store, "c", None, "running"), "a"]  # fmt: skip
+    ids = [
+        put(store, "a", b'{"sum":1}'),
+        "nosuch",
+        put(store, "b", None, "failed", error="no \u00b5 luck"),
+        put(store, "c", None, "running"),
+        "a",
+    ]
     done = {"job_id": "a", "type": "sums", "state": "done", "result": {"sum": 1}}
     assert answers(store, ids) == [
         done,
@@ -58,8 +63,12 @@ def test_an_answer_holds_so_much_and_tells_where_the_rest_is(store: Store, monke
     assert {name for name, answer in found.items() if "result" in answer} == {"a", "b", "d", "f"}
     assert sum(sizes[name] for name in "abdf") <= 1000
     assert found["c"] == {
-        "job_id": "c", "type": "sums", "state": "done", "result_at": "/api/jobs/c/result", "result_bytes": 600,
-    }  # fmt: skip
+        "job_id": "c",
+        "type": "sums",
+        "state": "done",
+        "result_at": "/api/jobs/c/result",
+        "result_bytes": 600,
+    }
     assert found["e"]["result_bytes"] == 350
     assert len(answers(store, ["a"] * 1000)) == 1000
 

@@ -87,11 +87,14 @@ def test_a_signal_is_128_and_its_number_as_in_a_shell(slot: Slot, written: Writt
     assert slot.run(shell("kill -SEGV $$"), written).code == 128 + signal.SIGSEGV
 
 
-@pytest.mark.parametrize(("argv", "folder", "code", "words"), [
-    (["/no/such/program"], "/", 127, "/no/such/program: No such file"),
-    (["/etc/passwd"], "/", 126, "/etc/passwd: Permission denied"),
-    (["true"], "/no/such/folder", 127, "/no/such/folder: No such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "folder", "code", "words"),
+    [
+        (["/no/such/program"], "/", 127, "/no/such/program: No such file"),
+        (["/etc/passwd"], "/", 126, "/etc/passwd: Permission denied"),
+        (["true"], "/no/such/folder", 127, "/no/such/folder: No such file"),
+    ],
+)
 def test_what_cannot_start_says_why(
     slot: Slot, written: Written, argv: list[str], folder: str, code: int, words: str
 ) -> None:
@@ -428,9 +431,10 @@ def test_a_guard_that_never_answers_is_killed_with_its_program(
     stopped = tmp_path / "stopped"
     with pytest.raises(GuardDied):
         slot.run(
-            shell(f"kill -STOP $PPID; echo > {stopped}; exec sleep 4242.8", timeout_seconds=60), written,
+            shell(f"kill -STOP $PPID; echo > {stopped}; exec sleep 4242.8", timeout_seconds=60),
+            written,
             lambda: 0.0 if stopped.exists() else None,
-        )  # fmt: skip
+        )
     assert slot.run(shell("exit 3"), written).code == 3
 
 

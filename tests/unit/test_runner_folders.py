@@ -62,18 +62,22 @@ def close_folders(top: Path) -> None:
     (top / "sub").chmod(0o500)
 
 
-@pytest.mark.parametrize("act", [
-    lambda top: (top / "left").write_text("x"),
-    lambda top: (top / "sub/left").symlink_to("/etc"),
-    lambda top: (top / "a.txt").unlink(),
-    lambda top: shutil.rmtree(top / "sub"),
-    lambda top: (top / "sub").rename(top / "other"),
-    lambda top: ((top / "a.txt").unlink(), (top / "a.txt").symlink_to("sub/b.txt")),
-    lambda top: os.link(top / "a.txt", top / "twin"),
-    lambda top: (top / "a.txt").chmod(0o777),
-    lambda top: os.mkfifo(top / "pipe"),
-    rewrite, close_folders,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda top: (top / "left").write_text("x"),
+        lambda top: (top / "sub/left").symlink_to("/etc"),
+        lambda top: (top / "a.txt").unlink(),
+        lambda top: shutil.rmtree(top / "sub"),
+        lambda top: (top / "sub").rename(top / "other"),
+        lambda top: ((top / "a.txt").unlink(), (top / "a.txt").symlink_to("sub/b.txt")),
+        lambda top: os.link(top / "a.txt", top / "twin"),
+        lambda top: (top / "a.txt").chmod(0o777),
+        lambda top: os.mkfifo(top / "pipe"),
+        rewrite,
+        close_folders,
+    ],
+)
 def test_whatever_a_unit_does_the_next_one_sees_the_jobs_files(folder: Folder, act: Callable[[Path], object]) -> None:
     act(folder.path)
     folder.restore()
@@ -119,27 +123,30 @@ def test_what_is_cleared_is_never_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "tree").exists()
 
 
-@pytest.mark.parametrize(("glob", "paths", "others"), [
-    ("*.csv", ["a.csv"], ["a.csv.gz", "sub/a.csv", "acsv"]),
-    ("out/*.csv", ["out/a.csv"], ["out/sub/a.csv", "a.csv"]),
-    ("**/*.csv", ["a.csv", "x/y/a.csv"], ["a.txt"]),
-    ("out/**", ["out/a", "out/b/c"], ["outer/a"]),
-    ("out", ["out", "out/a/b"], ["outer"]),
-    ("./out/", ["out/a"], ["b/out/a"]),
-    ("[ab]?.txt", ["a1.txt", "bx.txt"], ["c1.txt", "a.txt"]),
-    ("[!ab].txt", ["c.txt"], ["a.txt", "/.txt"]),
-    ("a+(b)", ["a+(b)"], ["aab"]),
-    ("**", ["a", "a/b"], []),
-    ("a**z", ["az", "abz", "a/b/z", "a/z/more"], ["a", "ab"]),
-    ("**/x/**/y", ["x/y", "a/x/b/c/y", "x/b/y"], ["y", "x", "xy"]),
-    ("***", ["a", "a/b"], []),
-    ("[z-a]x", [], ["zx", "ax", "-x"]),
-    ("[]x", ["[]x"], ["x"]),
-    ("[!]", ["a"], ["/"]),
-    ("[[&&~~||--a]", ["[", "&", "a"], ["b"]),
-    ("[a\\]", ["a", "\\"], ["b"]),
-    ("[", ["["], ["a"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("glob", "paths", "others"),
+    [
+        ("*.csv", ["a.csv"], ["a.csv.gz", "sub/a.csv", "acsv"]),
+        ("out/*.csv", ["out/a.csv"], ["out/sub/a.csv", "a.csv"]),
+        ("**/*.csv", ["a.csv", "x/y/a.csv"], ["a.txt"]),
+        ("out/**", ["out/a", "out/b/c"], ["outer/a"]),
+        ("out", ["out", "out/a/b"], ["outer"]),
+        ("./out/", ["out/a"], ["b/out/a"]),
+        ("[ab]?.txt", ["a1.txt", "bx.txt"], ["c1.txt", "a.txt"]),
+        ("[!ab].txt", ["c.txt"], ["a.txt", "/.txt"]),
+        ("a+(b)", ["a+(b)"], ["aab"]),
+        ("**", ["a", "a/b"], []),
+        ("a**z", ["az", "abz", "a/b/z", "a/z/more"], ["a", "ab"]),
+        ("**/x/**/y", ["x/y", "a/x/b/c/y", "x/b/y"], ["y", "x", "xy"]),
+        ("***", ["a", "a/b"], []),
+        ("[z-a]x", [], ["zx", "ax", "-x"]),
+        ("[]x", ["[]x"], ["x"]),
+        ("[!]", ["a"], ["/"]),
+        ("[[&&~~||--a]", ["[", "&", "a"], ["b"]),
+        ("[a\\]", ["a", "\\"], ["b"]),
+        ("[", ["["], ["a"]),
+    ],
+)
 def test_globs(glob: str, paths: list[str], others: list[str]) -> None:
     assert [path for path in paths if not pattern(glob).fullmatch(path)] == []
     assert [path for path in others if pattern(glob).fullmatch(path)] == []
@@ -147,9 +154,12 @@ def test_globs(glob: str, paths: list[str], others: list[str]) -> None:
 
 def test_a_glob_that_would_take_years_takes_no_time() -> None:
     for glob, path in (
-        ("*a" * 100 + "b", "a" * 255), ("**/" * 100 + "x", "a/" * 200 + "y"), ("**a" * 100 + "b", "a" * 1000),
-        ("*?" * 200 + "/b", "a" * 255), ("[!b]*" * 100 + "c", "a" * 255),
-    ):  # fmt: skip
+        ("*a" * 100 + "b", "a" * 255),
+        ("**/" * 100 + "x", "a/" * 200 + "y"),
+        ("**a" * 100 + "b", "a" * 1000),
+        ("*?" * 200 + "/b", "a" * 255),
+        ("[!b]*" * 100 + "c", "a" * 255),
+    ):
         assert not pattern(glob).fullmatch(path), glob
 
 

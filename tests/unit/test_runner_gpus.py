@@ -23,12 +23,19 @@ class Driver(SimpleNamespace):
 
     def __init__(self, used_mib: int = 600, pids: tuple[int, ...] | None = (), errors: int | None = 0) -> None:
         super().__init__(
-            NVML_MEMORY_ERROR_TYPE_UNCORRECTED=1, NVML_VOLATILE_ECC=0, nvmlDeviceGetTotalEccErrors=self.ecc_errors,
+            NVML_MEMORY_ERROR_TYPE_UNCORRECTED=1,
+            NVML_VOLATILE_ECC=0,
+            nvmlDeviceGetTotalEccErrors=self.ecc_errors,
             errors=errors,
-            NVMLError=Refused, nvmlInit=lambda: self.count(1), nvmlShutdown=lambda: self.count(-1),
-            nvmlDeviceGetHandleByUUID=self.handle, nvmlDeviceGetComputeRunningProcesses=self.processes,
-            nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=used_mib << 20), pids=pids, open=0,
-        )  # fmt: skip
+            NVMLError=Refused,
+            nvmlInit=lambda: self.count(1),
+            nvmlShutdown=lambda: self.count(-1),
+            nvmlDeviceGetHandleByUUID=self.handle,
+            nvmlDeviceGetComputeRunningProcesses=self.processes,
+            nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=used_mib << 20),
+            pids=pids,
+            open=0,
+        )
 
     def count(self, change: int) -> None:
         self.open += change
@@ -52,11 +59,15 @@ class Driver(SimpleNamespace):
 @pytest.mark.parametrize(
     ("driver", "words"),
     [
-        (Driver(), ""), (Driver(pids=(7, 9)), "compute there: 7, 9"), (Driver(5000), "5000 MiB of its memory"),
-        (Driver(5000, None), "5000 MiB of its memory"), (Driver(600, None), ""),
-        (Driver(errors=None), ""), (Driver(errors=3), "could not correct 3 memory errors"),
+        (Driver(), ""),
+        (Driver(pids=(7, 9)), "compute there: 7, 9"),
+        (Driver(5000), "5000 MiB of its memory"),
+        (Driver(5000, None), "5000 MiB of its memory"),
+        (Driver(600, None), ""),
+        (Driver(errors=None), ""),
+        (Driver(errors=3), "could not correct 3 memory errors"),
     ],
-)  # fmt: skip
+)
 def test_processes_and_much_memory_of_others_are_seen(
     monkeypatch: pytest.MonkeyPatch, driver: Driver, words: str
 ) -> None:

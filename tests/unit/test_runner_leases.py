@@ -116,12 +116,17 @@ class Bench:
         resources = Resources(slots=1, cpus=1.0, memory_mib=1000)
         store: Any = type("Store", (), {"leases": self.leases})()
         self.host = Host(
-            worker="runner-1", name="host-1", store=store, files=lambda job, lease, stopped: self.files,
-            places=places, inputs=Inputs(FileCache(places.cache, 1 << 20)),
+            worker="runner-1",
+            name="host-1",
+            store=store,
+            files=lambda job, lease, stopped: self.files,
+            places=places,
+            inputs=Inputs(FileCache(places.cache, 1 << 20)),
             ledger=Ledger(resources, None, "runner-1"),  # type: ignore[arg-type]
             environments=Environments(places.environments, 1 << 30),
-            cordon=Cordon(places.work, least_free), stopping=lambda: self.stopping,
-        )  # fmt: skip
+            cordon=Cordon(places.work, least_free),
+            stopping=lambda: self.stopping,
+        )
         self.slot = Slot("0")
         self.lane = GuardLane(self.host, Workplace(places, self.slot, self.host.inputs))
         self.home = places.work / "0" / "home"
@@ -130,9 +135,15 @@ class Bench:
         count: dict[str, Any] = {} if "items" in more else {"count": 1000}
         spec = json.loads(json.dumps(dict(KIND.plan(KIND.parameters(command=command, **count, **more)).spec)))
         facts = Facts(
-            job_id=job, kind="command", spec=spec, queue="runner.normal", total=1000, expected_rate=1.0,
-            nominal_rate=1.0, tenant="default",
-        )  # fmt: skip
+            job_id=job,
+            kind="command",
+            spec=spec,
+            queue="runner.normal",
+            total=1000,
+            expected_rate=1.0,
+            nominal_rate=1.0,
+            tenant="default",
+        )
         return Task(facts, Grant(token="t", lo=lo, hi=hi, errors=errors))
 
     def run(self, command: Any, lo: int = 0, hi: int = 1, **more: Any) -> tuple[int, dict[str, Any]]:
@@ -173,21 +184,39 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
     assert workspace.startswith(str(bench.host.places.workspaces)) and Path(workspace).is_dir()
     given.pop("LC_CTYPE", None)  # Python's own
     assert given == {
-        "HOME": home, "TMPDIR": home, "PATH": given["PATH"], "LANG": "C.UTF-8", "MINE": "x", "PASSWORD": "hidden",
-        "CLUSTER_JOB_ID": "j", "CLUSTER_UNIT": "0", "CLUSTER_UNITS": "1", "CLUSTER_ITEM": '{"a":1}',
+        "HOME": home,
+        "TMPDIR": home,
+        "PATH": given["PATH"],
+        "LANG": "C.UTF-8",
+        "MINE": "x",
+        "PASSWORD": "hidden",
+        "CLUSTER_JOB_ID": "j",
+        "CLUSTER_UNIT": "0",
+        "CLUSTER_UNITS": "1",
+        "CLUSTER_ITEM": '{"a":1}',
         "CLUSTER_ITEM_JSON": '{"a":1}',
-        "CLUSTER_ATTEMPT": "3", "CLUSTER_RESULT": f"{home}/.cluster-result", "CUDA_VISIBLE_DEVICES": "",
-    }  # fmt: skip
+        "CLUSTER_ATTEMPT": "3",
+        "CLUSTER_RESULT": f"{home}/.cluster-result",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     assert run["attempts"] == [3]
 
 
 @pytest.mark.parametrize(
     ("item", "given"),
     [
-        ('"a b.txt"', "a b.txt"), ('""', ""), ('"\\u00fc\\n"', "ü\n"), ('"7"', "7"), ("7", "7"), ("null", "null"),
-        ('["a"]', '["a"]'), ('{"k":"ü"}', '{"k":"ü"}'), ('"a\\u0000b"', '"a\\u0000b"'), ('"\\ud800"', '"\\ud800"'),
+        ('"a b.txt"', "a b.txt"),
+        ('""', ""),
+        ('"\\u00fc\\n"', "ü\n"),
+        ('"7"', "7"),
+        ("7", "7"),
+        ("null", "null"),
+        ('["a"]', '["a"]'),
+        ('{"k":"ü"}', '{"k":"ü"}'),
+        ('"a\\u0000b"', '"a\\u0000b"'),
+        ('"\\ud800"', '"\\ud800"'),
     ],
-)  # fmt: skip
+)
 def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
     """Before, the text had JSON quotes."""
     job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x")
@@ -215,8 +244,13 @@ def test_a_unit_that_fails_is_failed_after_what_finished_before_it_is_committed(
     assert bench.leases.calls[0][1:4] == (3, 5, True)
     assert (unit, error, most, wait_ms) == (5, "exit code 3", 2, 1000)
     assert (row["unit"], row["exit"], row["reason"], row["attempt"], row["worker"], row["host"]) == (
-        5, 3, "", 1, "runner-1", "host-1",
-    )  # fmt: skip
+        5,
+        3,
+        "",
+        1,
+        "runner-1",
+        "host-1",
+    )
     assert sorted(row["tail"].split()) == ["err", "out-5"]
     [(units, files)] = bench.files.kept
     assert units == [3, 4, 5]
@@ -229,18 +263,26 @@ def test_a_later_attempt_of_the_first_unit_waits_longer(bench: Bench) -> None:
     assert (call[1], call[4], call[5]["attempt"]) == (7, 9000, 3)
 
 
-@pytest.mark.parametrize(("command", "more", "exit", "reason", "words"), [
-    (["sleep", "60"], {"timeout_seconds": 0.2}, 137, "timeout", "timeout_seconds, 0.2"),
-    (["/no/such"], {}, 127, "not started", "/no/such: No such file"),
-    ("kill -SEGV $$", {}, 139, "", "SIGSEGV"),
-    ("echo { > $CLUSTER_RESULT", {}, 0, "", "CLUSTER_RESULT"),
-    ("echo NaN > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
-    ("echo 1e999 > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
-    ("printf '\"\\\\ud800\"' > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
-    ("printf '\\377\\3761\\0' > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
-    ("printf '%0150d' 0 | tr 0 '[' > $CLUSTER_RESULT; printf '%0150d' 0 | tr 0 ']' >> $CLUSTER_RESULT", {}, 0, "",
-     "over 100 levels"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "more", "exit", "reason", "words"),
+    [
+        (["sleep", "60"], {"timeout_seconds": 0.2}, 137, "timeout", "timeout_seconds, 0.2"),
+        (["/no/such"], {}, 127, "not started", "/no/such: No such file"),
+        ("kill -SEGV $$", {}, 139, "", "SIGSEGV"),
+        ("echo { > $CLUSTER_RESULT", {}, 0, "", "CLUSTER_RESULT"),
+        ("echo NaN > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
+        ("echo 1e999 > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
+        ("printf '\"\\\\ud800\"' > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
+        ("printf '\\377\\3761\\0' > $CLUSTER_RESULT", {}, 0, "", "is no JSON"),
+        (
+            "printf '%0150d' 0 | tr 0 '[' > $CLUSTER_RESULT; printf '%0150d' 0 | tr 0 ']' >> $CLUSTER_RESULT",
+            {},
+            0,
+            "",
+            "over 100 levels",
+        ),
+    ],
+)
 def test_failures_say_why(bench: Bench, command: Any, more: dict[str, Any], exit: int, reason: str, words: str) -> None:
     row = bench.fail(command, **more)[5]
     assert (row["exit"], row["reason"]) == (exit, reason)

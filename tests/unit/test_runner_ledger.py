@@ -50,9 +50,16 @@ def lane(name: str) -> Any:
 
 def facts(tenant: str = "default", job: str = "j", kind: str = "command", **needs: Any) -> Facts:
     return Facts(
-        job_id=job, kind=kind, spec={"requirements": needs}, queue="runner.high", total=1, expected_rate=1.0,
-        nominal_rate=1.0, tenant=tenant, priority="high",
-    )  # fmt: skip
+        job_id=job,
+        kind=kind,
+        spec={"requirements": needs},
+        queue="runner.high",
+        total=1,
+        expected_rate=1.0,
+        nominal_rate=1.0,
+        tenant=tenant,
+        priority="high",
+    )
 
 
 #: What a runner computes.
@@ -73,10 +80,18 @@ def test_a_job_that_says_nothing_counts_as_the_cpus_of_a_slot() -> None:
     assert room.startable(KINDS, [lane("2")]) and room.take(lane("2"), facts())
 
 
-@pytest.mark.parametrize("needs", [
-    {"cpus": 5}, {"memory_mib": 1001}, {"gpus": 4}, {"gpus": 3, "compute_capability": "8.0"}, {"host": "other"},
-    {"labels": ["fast"]}, {"gpu_memory_mib": 90_000},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "needs",
+    [
+        {"cpus": 5},
+        {"memory_mib": 1001},
+        {"gpus": 4},
+        {"gpus": 3, "compute_capability": "8.0"},
+        {"host": "other"},
+        {"labels": ["fast"]},
+        {"gpu_memory_mib": 90_000},
+    ],
+)
 def test_what_there_is_not_is_not_taken(needs: dict[str, Any]) -> None:
     room = ledger()
     assert not room.take(lane("0"), facts(**needs))

@@ -225,9 +225,12 @@ def test_a_runner_that_takes_no_work_is_named_with_its_reason_where_it_alone_has
     def reason(needed: dict[str, object], **runners: dict[str, object]) -> str:
         count = len(runners)
         fleet = Fleet(
-            workers={RUNNER: count}, lanes={RUNNER: 8 * count}, runners=runners,
-            resting={"runner-1": (ssd, full)}, cordoned={"runner-1": (RUNNER, full)},
-        )  # fmt: skip
+            workers={RUNNER: count},
+            lanes={RUNNER: 8 * count},
+            runners=runners,
+            resting={"runner-1": (ssd, full)},
+            cordoned={"runner-1": (RUNNER, full)},
+        )
         return scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet, needed=needed) or ""
 
     needs_ssd: dict[str, object] = {"labels": ["ssd"]}
@@ -248,18 +251,32 @@ def beside(tenant: str = "", works_for: str = "", replicas: int = 1, memory_mib:
 ONE_TENANT = "without RUNNER_UIDS it takes jobs of one tenant at a time"
 
 
-@pytest.mark.parametrize(("left", "kind", "needed", "words"), [
-    (beside(tenant="a", works_for="a"), "command", {},
-     f"runner-1 runs a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add"),
-    (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
-    (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
-    (beside(memory_mib=3000), "command", {"memory_mib": 4000},
-     "the job needs memory_mib 4000, but the services on runner-1 leave 3000; it waits until a service there ends"),
-    (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
-    (beside(replicas=0), "service", {}, "runner-1 cannot run another replica"),
-    (beside(replicas=0), "command", {}, "every worker is busy"),
-    (beside(), "service", {}, "it is the next of its tenant in the queue runner.normal"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("left", "kind", "needed", "words"),
+    [
+        (
+            beside(tenant="a", works_for="a"),
+            "command",
+            {},
+            f"runner-1 runs a service of another tenant, and {ONE_TENANT}; it waits until a service there ends, or add",
+        ),
+        (beside(works_for="a"), "command", {}, f"runner-1 runs programs of another tenant, and {ONE_TENANT}"),
+        (beside(tenant="b", works_for="b"), "command", {}, "every worker is busy"),
+        (
+            beside(memory_mib=3000),
+            "command",
+            {"memory_mib": 4000},
+            (
+                "the job needs memory_mib 4000, but the services on runner-1 leave 3000; "
+                "it waits until a service there ends"
+            ),
+        ),
+        (beside(memory_mib=3000), "service", {"memory_mib": 4000}, "the job needs memory_mib 4000, but"),
+        (beside(replicas=0), "service", {}, "runner-1 cannot run another replica"),
+        (beside(replicas=0), "command", {}, "every worker is busy"),
+        (beside(), "service", {}, "it is the next of its tenant in the queue runner.normal"),
+    ],
+)
 def test_a_program_says_which_services_and_whose_programs_it_waits_for(
     left: dict[str, object], kind: str, needed: dict[str, object], words: str
 ) -> None:

@@ -29,17 +29,20 @@ def runs(cron: str, after: datetime, count: int) -> list[str]:
     return [f"{datetime.fromtimestamp(at, BERLIN):%d %H:%M %Z}" for at in islice(found, count)]
 
 
-@pytest.mark.parametrize(("cron", "after", "wanted"), [
-    # 2026-03-29: 02:00 is followed by 03:00. What is left out comes at the end of the gap.
-    ("30 2 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 02:30 CEST"]),
-    ("0 3 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 03:00 CEST"]),
-    ("*/30 * * * *", (2026, 3, 29, 1, 10), ["29 01:30 CET", "29 03:00 CEST", "29 03:30 CEST"]),
-    ("0 * * * *", (2026, 3, 29, 0, 30), ["29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST"]),
-    # 2026-10-25: 02:00 to 03:00 comes twice. A fixed time runs once.
-    ("30 2 * * *", (2026, 10, 24, 12), ["25 02:30 CEST", "26 02:30 CET"]),
-    ("*/30 2 * * *", (2026, 10, 25, 1), ["25 02:00 CEST", "25 02:30 CEST", "25 02:00 CET", "25 02:30 CET"]),
-    ("0 * * * *", (2026, 10, 25, 1, 30), ["25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cron", "after", "wanted"),
+    [
+        # 2026-03-29: 02:00 is followed by 03:00. What is left out comes at the end of the gap.
+        ("30 2 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 02:30 CEST"]),
+        ("0 3 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 03:00 CEST"]),
+        ("*/30 * * * *", (2026, 3, 29, 1, 10), ["29 01:30 CET", "29 03:00 CEST", "29 03:30 CEST"]),
+        ("0 * * * *", (2026, 3, 29, 0, 30), ["29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST"]),
+        # 2026-10-25: 02:00 to 03:00 comes twice. A fixed time runs once.
+        ("30 2 * * *", (2026, 10, 24, 12), ["25 02:30 CEST", "26 02:30 CET"]),
+        ("*/30 2 * * *", (2026, 10, 25, 1), ["25 02:00 CEST", "25 02:30 CEST", "25 02:00 CET", "25 02:30 CET"]),
+        ("0 * * * *", (2026, 10, 25, 1, 30), ["25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]),
+    ],
+)
 def test_a_change_of_clocks_leaves_out_no_run_and_makes_none_twice(
     cron: str, after: tuple[int, ...], wanted: list[str]
 ) -> None:
@@ -67,11 +70,21 @@ def test_times_that_passed_are_counted_by_cron_as_by_seconds() -> None:
     assert years[0] == times.MOST_MISSED + 1 and years[2] == 60 * 1_000_001
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("", "five fields"), ("* * * *", "five fields"), ("* * * * * *", "five fields"), ("@daily", "five fields"),
-    ("60 * * * *", "bad minute"), ("0 0 31 2 *", "day"), ("R * * * *", "bad minute"), ("* * * * 9", "day-of-week"),
-    ("*/0 * * * *", "bad minute"), ("\N{ARABIC-INDIC DIGIT THREE} * * * *", "bad minute"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "five fields"),
+        ("* * * *", "five fields"),
+        ("* * * * * *", "five fields"),
+        ("@daily", "five fields"),
+        ("60 * * * *", "bad minute"),
+        ("0 0 31 2 *", "day"),
+        ("R * * * *", "bad minute"),
+        ("* * * * 9", "day-of-week"),
+        ("*/0 * * * *", "bad minute"),
+        ("\N{ARABIC-INDIC DIGIT THREE} * * * *", "bad minute"),
+    ],
+)
 def test_what_is_no_cron_expression_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         times.check_cron(text)
@@ -120,25 +133,36 @@ def test_a_schedule_is_added_shown_paused_run_and_deleted(api: Api) -> None:
         assert api.ask(method, f"/api/schedules/{path}").status_code == 404
     logged = [line for line in api.ask("GET", "/api/audit?after=0").json()["lines"] if "schedule" in line]
     assert [line.split('"action":"')[1].split('"')[0] for line in logged] == [
-        "add schedule", "pause schedule", "resume schedule", "delete schedule",
-    ]  # fmt: skip
+        "add schedule",
+        "pause schedule",
+        "resume schedule",
+        "delete schedule",
+    ]
 
 
-@pytest.mark.parametrize(("given", "field", "why"), [
-    ({"every_seconds": None}, "every_seconds", "one of both"), ({"cron": "0 3 * * *"}, "every_seconds", "one of both"),
-    ({"every_seconds": 9}, "every_seconds", "10"), ({"every_seconds": 10**9}, "every_seconds", "31622400"),
-    ({"every_seconds": None, "cron": "x"}, "cron", "five fields"),
-    ({"every_seconds": None, "cron": "0 3 * * *", "timezone": "Mars/Base"}, "timezone", "Europe/Berlin"),
-    ({"catch_up": "all"}, "catch_up", "'last' or 'none'"),
-    ({"name": "a/b"}, "name", ""), ({"name": "x" * 65}, "name", ""),
-    ({"job": None}, "job", "one of both"), ({"workflow": "name: x"}, "job", "one of both"),
-    ({"job": None, "workflow": "name: [\n"}, "workflow", ":"),
-    ({"job": None, "workflow": "x" * 65_537}, "workflow", "65536"),
-    ({"job": {"type": "nothing"}}, "job.type", "nothing"),
-    ({"job": {**JOB, "idempotency_key": "k"}}, "job.idempotency_key", "leave it out"),
-    ({"job": {**JOB, "parameters": {"start_number": 0}}}, "job.parameters.start_number", "1"),
-    ({"job": {**JOB, "notify": "http://10.0.0.1/"}}, "job.notify", "private"), ({"more": 1}, "more", "not known"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "field", "why"),
+    [
+        ({"every_seconds": None}, "every_seconds", "one of both"),
+        ({"cron": "0 3 * * *"}, "every_seconds", "one of both"),
+        ({"every_seconds": 9}, "every_seconds", "10"),
+        ({"every_seconds": 10**9}, "every_seconds", "31622400"),
+        ({"every_seconds": None, "cron": "x"}, "cron", "five fields"),
+        ({"every_seconds": None, "cron": "0 3 * * *", "timezone": "Mars/Base"}, "timezone", "Europe/Berlin"),
+        ({"catch_up": "all"}, "catch_up", "'last' or 'none'"),
+        ({"name": "a/b"}, "name", ""),
+        ({"name": "x" * 65}, "name", ""),
+        ({"job": None}, "job", "one of both"),
+        ({"workflow": "name: x"}, "job", "one of both"),
+        ({"job": None, "workflow": "name: [\n"}, "workflow", ":"),
+        ({"job": None, "workflow": "x" * 65_537}, "workflow", "65536"),
+        ({"job": {"type": "nothing"}}, "job.type", "nothing"),
+        ({"job": {**JOB, "idempotency_key": "k"}}, "job.idempotency_key", "leave it out"),
+        ({"job": {**JOB, "parameters": {"start_number": 0}}}, "job.parameters.start_number", "1"),
+        ({"job": {**JOB, "notify": "http://10.0.0.1/"}}, "job.notify", "private"),
+        ({"more": 1}, "more", "not known"),
+    ],
+)
 def test_a_wrong_schedule_is_refused_by_field_and_nothing_is_stored(
     api: Api, given: dict[str, Any], field: str, why: str
 ) -> None:
@@ -193,9 +217,20 @@ def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may()
     def schedule(*, maker_may: bool, job: str = "", workflow: str = "") -> Schedule:
         body = json.dumps({**JOB, "type": job}) if job else ""
         return Schedule(
-            schedule_id="a1", tenant="default", name="it", token="t", runs_programs=maker_may, job=body, every=60,
-            cron="", timezone="UTC", overlap=False, catch_up="last", created=0, workflow=workflow,
-        )  # fmt: skip
+            schedule_id="a1",
+            tenant="default",
+            name="it",
+            token="t",
+            runs_programs=maker_may,
+            job=body,
+            every=60,
+            cron="",
+            timezone="UTC",
+            overlap=False,
+            catch_up="last",
+            created=0,
+            workflow=workflow,
+        )
 
     some = Asker(tenant="default", token="s", scopes=frozenset({Scope.SUBMIT}))
     for asker in (some, Asker(tenant="default", token="", scopes=frozenset({Scope.SUBMIT, Scope.RUN}))):

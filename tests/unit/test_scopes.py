@@ -32,11 +32,19 @@ from tests.unit.artifact_bench import Bench
 
 #: What answers without a token, by method and path; the pages' files do too.
 OPEN = {
-    ("GET", "/health"), ("HEAD", "/health"), ("GET", "/ready"), ("HEAD", "/ready"),
-    ("GET", "/api/docs"), ("GET", "/api/docs/start.js"), ("GET", "/api/docs/swagger-ui.css"),
-    ("GET", "/api/docs/swagger-ui-bundle.js"), ("GET", "/api/openapi.json"), ("HEAD", "/api/openapi.json"),
-    ("POST", "/api/login"), ("GET", "/api/authority"),
-}  # fmt: skip
+    ("GET", "/health"),
+    ("HEAD", "/health"),
+    ("GET", "/ready"),
+    ("HEAD", "/ready"),
+    ("GET", "/api/docs"),
+    ("GET", "/api/docs/start.js"),
+    ("GET", "/api/docs/swagger-ui.css"),
+    ("GET", "/api/docs/swagger-ui-bundle.js"),
+    ("GET", "/api/openapi.json"),
+    ("HEAD", "/api/openapi.json"),
+    ("POST", "/api/login"),
+    ("GET", "/api/authority"),
+}
 #: What looks closer than by a scope: only admins end another's token, and an invitation has no scope but join.
 CLOSER = {("DELETE", "/api/tokens/t2"): Scope.ADMIN, ("POST", "/api/join"): Scope.JOIN}
 #: In place of a path's parameters.

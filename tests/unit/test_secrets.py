@@ -109,21 +109,29 @@ def test_the_audit_log_names_secrets_and_a_repeated_call_writes_nothing(api: Api
     assert api.ask("DELETE", "/api/secrets/KEY").status_code == 404
     entries = [(entry["action"], entry["subject"], entry["outcome"]) for entry in api.logged()]
     assert entries == [
-        ("set secret", "default/KEY", "new"), ("set secret", "default/KEY", "changed"),
+        ("set secret", "default/KEY", "new"),
+        ("set secret", "default/KEY", "changed"),
         ("delete secret", "default/KEY", "ok"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_wrong_body_is_refused_by_field_and_bound_and_not_repeated(api: Api) -> None:
     wrong: list[tuple[Any, str, str]] = [
-        ({"value": ""}, "value", "not empty"), ({"value": f"{VALUE}\0"}, "value", "NUL"),
-        ({"value": [VALUE]}, "value", "text"), ({"value": 7}, "value", "text"), ({"value": None}, "value", "text"),
+        ({"value": ""}, "value", "not empty"),
+        ({"value": f"{VALUE}\0"}, "value", "NUL"),
+        ({"value": [VALUE]}, "value", "text"),
+        ({"value": 7}, "value", "text"),
+        ({"value": None}, "value", "text"),
         ({"value": "é" * (MAX_BYTES // 2 + 1)}, "value", f"{MAX_BYTES + 2} bytes in UTF-8; at most {MAX_BYTES}"),
-        ({VALUE: "a"}, "body", "nothing else"), ({"value": "a", VALUE: VALUE}, "body", "nothing else"),
-        ([VALUE], "body", "nothing else"), (VALUE, "body", "nothing else"),
-        (b'{"value": "' + VALUE.encode(), "body", "not JSON"), (b"", "body", "not JSON"),
-        (b'{"value": "\\ud800"}', "", ""), (b'{"value": NaN, "' + VALUE.encode() + b'": 1}', "body", "not JSON"),
-    ]  # fmt: skip
+        ({VALUE: "a"}, "body", "nothing else"),
+        ({"value": "a", VALUE: VALUE}, "body", "nothing else"),
+        ([VALUE], "body", "nothing else"),
+        (VALUE, "body", "nothing else"),
+        (b'{"value": "' + VALUE.encode(), "body", "not JSON"),
+        (b"", "body", "not JSON"),
+        (b'{"value": "\\ud800"}', "", ""),
+        (b'{"value": NaN, "' + VALUE.encode() + b'": 1}', "body", "not JSON"),
+    ]
     for body, field, part in wrong:
         answer = api.ask("PUT", "/api/secrets/KEY", body)
         assert answer.status_code in (400, 422) and answer.json()["field"].startswith(field), body

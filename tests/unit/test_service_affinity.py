@@ -37,9 +37,17 @@ def test_later_turns_of_a_conversation_have_the_prefix_of_its_first() -> None:
     assert of({"prompt": [1, 2]}, calls.COMPLETIONS) != of({"prompt": [1, 3]}, calls.COMPLETIONS)
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"messages": None}, {"messages": []}, {"messages": "hello"}, {"messages": 7}, {"messages": {"role": "user"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": None},
+        {"messages": []},
+        {"messages": "hello"},
+        {"messages": 7},
+        {"messages": {"role": "user"}},
+    ],
+)
 def test_a_request_without_a_prompt_has_no_prefix(body: dict[str, Any]) -> None:
     assert of(body) == b"" and of(body, calls.COMPLETIONS) == b""
     assert of({"input": "x", "prompt": "x"}, calls.EMBEDDINGS) == b""

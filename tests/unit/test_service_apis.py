@@ -41,21 +41,36 @@ def events_of(text: bytes) -> list[Json]:
 #: A complete stream of vLLM, and an incomplete one of llama.cpp.
 COMPLETE: list[dict[str, Any]] = [
     {"type": "response.created", "sequence_number": 0, "response": {**RESPONSE, "usage": None}},
-    {"type": "response.output_text.delta", "sequence_number": 1, "output_index": 0, "content_index": 0,
-     "item_id": "msg_1", "delta": "a"},
+    {
+        "type": "response.output_text.delta",
+        "sequence_number": 1,
+        "output_index": 0,
+        "content_index": 0,
+        "item_id": "msg_1",
+        "delta": "a",
+    },
     {"response": {**RESPONSE, "usage": USED, "user": None}, "sequence_number": 2, "type": "response.completed"},
-]  # fmt: skip
+]
 MESSAGE: list[dict[str, Any]] = [
-    {"type": "message_start", "message": {
-        **BEGIN, "id": "msg_1",
-        "usage": {"input_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 1,
-                  "output_tokens": 1}}},
+    {
+        "type": "message_start",
+        "message": {
+            **BEGIN,
+            "id": "msg_1",
+            "usage": {
+                "input_tokens": 2,
+                "cache_read_input_tokens": 4,
+                "cache_creation_input_tokens": 1,
+                "output_tokens": 1,
+            },
+        },
+    },
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 'a "usage"'}},
     {"type": "content_block_stop", "index": 0},
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
     {"type": "message_stop"},
-]  # fmt: skip
+]
 STREAMS = [(calls.RESPONSES, COMPLETE), (calls.MESSAGES, MESSAGE)]
 
 
@@ -180,11 +195,16 @@ def test_a_call_that_the_engine_is_known_to_lack_is_not_passed_on() -> None:
     with_engines(1, work, abilities={"calls": [calls.CHAT], "context_length": 9, "capabilities": ["completion"]})
 
 
-@pytest.mark.parametrize(("status", "said", "words"), [
-    (404, b'{"error": {"message": "File Not Found", "code": 404}}', "File Not Found"),
-    (404, b'{"detail": "Not Found"}', "Not Found"), (404, b"404 page not found", "404 page not found"),
-    (405, b"", "no reason"), (501, b'{"error": {"message": "Start it with --embeddings"}}', "Start it with"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "said", "words"),
+    [
+        (404, b'{"error": {"message": "File Not Found", "code": 404}}', "File Not Found"),
+        (404, b'{"detail": "Not Found"}', "Not Found"),
+        (404, b"404 page not found", "404 page not found"),
+        (405, b"", "no reason"),
+        (501, b'{"error": {"message": "Start it with --embeddings"}}', "Start it with"),
+    ],
+)
 @pytest.mark.parametrize(
     "path", [calls.RESPONSES, calls.MESSAGES, calls.MESSAGES_TOKENS, calls.EMBEDDINGS, calls.RERANK]
 )
@@ -201,15 +221,20 @@ def test_an_engine_that_does_not_know_a_call_is_named(path: str, status: int, sa
     with_engines(1, work, unknown)
 
 
-@pytest.mark.parametrize(("said", "kind", "words"), [
-    (b'{"error": {"code": 400, "message": "too long", "type": "exceed_context_size_error"}}', "", "too long"),
-    (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}', "", "too long"),
-    (b'{"object": "error", "message": "too long", "code": 400}', "invalid_request_error", "too long"),
-    (b'{"detail": "too long"}', "invalid_request_error", "too long"),
-    (b"too long", "invalid_request_error", "too long"),
-    (b'{"error": "too long"}', "invalid_request_error", "too long"), (b"", "invalid_request_error", "HTTP 400 without"),
-    (b"[" * 100_000, "invalid_request_error", "[[["), (b"\xff", "invalid_request_error", "\ufffd"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        (b'{"error": {"code": 400, "message": "too long", "type": "exceed_context_size_error"}}', "", "too long"),
+        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}', "", "too long"),
+        (b'{"object": "error", "message": "too long", "code": 400}', "invalid_request_error", "too long"),
+        (b'{"detail": "too long"}', "invalid_request_error", "too long"),
+        (b"too long", "invalid_request_error", "too long"),
+        (b'{"error": "too long"}', "invalid_request_error", "too long"),
+        (b"", "invalid_request_error", "HTTP 400 without"),
+        (b"[" * 100_000, "invalid_request_error", "[[["),
+        (b"\xff", "invalid_request_error", "\ufffd"),
+    ],
+)
 @pytest.mark.parametrize("path", [calls.CHAT, calls.RESPONSES, calls.MESSAGES])
 def test_an_engines_error_has_the_form_of_the_path(path: str, said: bytes, kind: str, words: str) -> None:
     async def refuses(asked: Asked) -> None:
@@ -262,7 +287,7 @@ NUMBERED: list[tuple[Json, int | None, int | None]] = [
     ({"type": "response.output_item.done", "item": ITEM}, 1, None),
     ({"type": "response.output_item.done", "item": CALL}, 2, None),
     ({"type": "response.completed", "response": {**RESPONSE, "usage": USED}}, None, None),
-]  # fmt: skip
+]
 
 
 def test_events_of_a_response_are_numbered_where_the_engine_does_not() -> None:
@@ -302,11 +327,20 @@ def test_a_message_begins_with_its_first_event_where_the_engine_left_it_out() ->
     with_engines(1, work, sends(*MESSAGE[1:]))
 
 
-@pytest.mark.parametrize("odd", [
-    b"data: [DONE]\n\n", b": ping\n\n", b"event: x\ndata: {\n\n", b"data: []\n\n", b'data: {"type": 3}\n\n',
-    b'data: {"type": "error", "message": "x"}\n\n', b"data: " + b'{"a":' * 10_000 + b"\n\n", b"event: response.x\n\n",
-    b'data: {"type":\ndata: "response.x"}\n\n',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"data: [DONE]\n\n",
+        b": ping\n\n",
+        b"event: x\ndata: {\n\n",
+        b"data: []\n\n",
+        b'data: {"type": 3}\n\n',
+        b'data: {"type": "error", "message": "x"}\n\n',
+        b"data: " + b'{"a":' * 10_000 + b"\n\n",
+        b"event: response.x\n\n",
+        b'data: {"type":\ndata: "response.x"}\n\n',
+    ],
+)
 def test_frames_that_are_no_events_of_a_response_pass_as_they_are(odd: bytes) -> None:
     assert event_repairs.of(calls.RESPONSES, "chat")(odd) == odd
 
@@ -343,11 +377,20 @@ def test_counts_of_a_stream_take_no_memory_and_what_is_none_changes_nothing() ->
     assert frames.usage == {"output_tokens": 99} and not frames.done
 
 
-@pytest.mark.parametrize(("usage", "tokens"), [
-    ({"prompt_tokens": 5, "completion_tokens": 2, "input_tokens": 5, "output_tokens": 2}, (5, 2)),
-    ({"input_tokens": 5, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 1, "output_tokens": 2}, (8, 2)),
-    ({"prompt_tokens": 5, "total_tokens": 5}, (5, 0)), ({"input_tokens": "5"}, (0, 0)), (None, (0, 0)), ([], (0, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 5, "completion_tokens": 2, "input_tokens": 5, "output_tokens": 2}, (5, 2)),
+        (
+            {"input_tokens": 5, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 1, "output_tokens": 2},
+            (8, 2),
+        ),
+        ({"prompt_tokens": 5, "total_tokens": 5}, (5, 0)),
+        ({"input_tokens": "5"}, (0, 0)),
+        (None, (0, 0)),
+        ([], (0, 0)),
+    ],
+)
 def test_tokens_are_read_by_the_names_of_each_api(usage: Any, tokens: tuple[int, int]) -> None:
     assert openai.tokens(usage) == tokens
 

@@ -79,15 +79,22 @@ def _into(sent: list[bytes]) -> Any:
 _BOMB = gzip.compress(bytes(1 << 20))
 
 
-@pytest.mark.parametrize(("said", "body"), [
-    (whole(_BOMB, b"Content-Encoding: gzip"), {}),
-    (_STREAM_HEAD + b"Content-Encoding: gzip\r\n\r\n" + _BOMB, STREAM),
-    (whole(b"{}", status=600), {}), (whole(b"{}", status=999), {}), (whole(b"{}", status=305), {}),
-    (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello", {}),
-    (whole(b"{}x", b"Content-Length: 2"), {}), (b"HTTP/1.1 200 X\r\nContent-Length: -2\r\n\r\n{}", {}),
-    (b"HTTP/1.1 200 X\r\nA: " + b"x" * (1 << 20) + b"\r\n\r\n", {}),
-    (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}", {}),
-], ids=lambda value: repr(value[:60]) if isinstance(value, bytes) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "body"),
+    [
+        (whole(_BOMB, b"Content-Encoding: gzip"), {}),
+        (_STREAM_HEAD + b"Content-Encoding: gzip\r\n\r\n" + _BOMB, STREAM),
+        (whole(b"{}", status=600), {}),
+        (whole(b"{}", status=999), {}),
+        (whole(b"{}", status=305), {}),
+        (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello", {}),
+        (whole(b"{}x", b"Content-Length: 2"), {}),
+        (b"HTTP/1.1 200 X\r\nContent-Length: -2\r\n\r\n{}", {}),
+        (b"HTTP/1.1 200 X\r\nA: " + b"x" * (1 << 20) + b"\r\n\r\n", {}),
+        (b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}", {}),
+    ],
+    ids=lambda value: repr(value[:60]) if isinstance(value, bytes) else "",
+)
 def test_an_answer_that_is_none_is_a_502_and_holds_nothing(said: bytes, body: dict[str, Any]) -> None:
     with pytest.raises(BadUpstream):
         answered(says(said), {"model": "chat", **body})
@@ -107,12 +114,24 @@ def test_counts_that_are_none_count_nothing(count: Any, *, streams: bool) -> Non
     assert (client.ended[0].prompt_tokens, client.ended[0].answer_tokens, client.ended[0].status) == (0, 3, 200)
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    (b'{"choices": [{"text": "say \\"usage\\": {"}], "usage": {"prompt_tokens": 1}}', {"prompt_tokens": 1}),
-    (b'{"usage": {"prompt_tokens": 1}, "data": [' + b"{}," * 100_000 + b'{}], "of": "usage"}', {"prompt_tokens": 1}),
-    (b'{"usage" : null}', None), (b'{"usage":' + b"[" * 10_000, None), (b'{"usage":' + b'{"a":' * 10_000, None),
-    (b'"usage"' * 10_000, None), (b'{"usage": {' + b'"a": 1, ' * 10_000, None), (b"", None), (b"\xff", None),
-], ids=range(9))  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b'{"choices": [{"text": "say \\"usage\\": {"}], "usage": {"prompt_tokens": 1}}', {"prompt_tokens": 1}),
+        (
+            b'{"usage": {"prompt_tokens": 1}, "data": [' + b"{}," * 100_000 + b'{}], "of": "usage"}',
+            {"prompt_tokens": 1},
+        ),
+        (b'{"usage" : null}', None),
+        (b'{"usage":' + b"[" * 10_000, None),
+        (b'{"usage":' + b'{"a":' * 10_000, None),
+        (b'"usage"' * 10_000, None),
+        (b'{"usage": {' + b'"a": 1, ' * 10_000, None),
+        (b"", None),
+        (b"\xff", None),
+    ],
+    ids=range(9),
+)
 def test_counts_are_found_without_reading_the_answer(text: bytes, found: Any) -> None:
     assert openai.usage(text) == found
 

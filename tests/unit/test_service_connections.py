@@ -64,9 +64,14 @@ async def interim(asked: Asked) -> None:
 
 
 LEFT_OVER = (
-    beyond_its_length, while_idle, after_the_last_chunk, after_the_last_chunk_of_a_stream, without_content,
-    not_modified, interim,
-)  # fmt: skip
+    beyond_its_length,
+    while_idle,
+    after_the_last_chunk,
+    after_the_last_chunk_of_a_stream,
+    without_content,
+    not_modified,
+    interim,
+)
 
 
 @pytest.mark.parametrize("behaviour", LEFT_OVER)

@@ -45,12 +45,24 @@ class Stored:
         self.read: list[str] = []
         self.list = [
             Replica(
-                number=number, job_id=f"v-a-{number}", generation=1, since=1, job_state="running",
-                report=Report(state="ready", why="", since=1, address="127.0.0.1", port=each.port,
-                              key=f"key-{number}", worker=f"runner-{number}", host="here"),
+                number=number,
+                job_id=f"v-a-{number}",
+                generation=1,
+                since=1,
+                job_state="running",
+                report=Report(
+                    state="ready",
+                    why="",
+                    since=1,
+                    address="127.0.0.1",
+                    port=each.port,
+                    key=f"key-{number}",
+                    worker=f"runner-{number}",
+                    host="here",
+                ),
             )
             for number, each in enumerate(engines, 1)
-        ]  # fmt: skip
+        ]
 
     @property
     def services(self) -> Stored:
@@ -58,8 +70,14 @@ class Stored:
 
     def of_tenant(self, tenant: str) -> list[Service]:
         self.read.append(tenant)
-        one = Service(service_id="a", tenant="default", name="chat", engine="http", failures=self.failures,
-                      asked=json.dumps(self.asked))  # fmt: skip
+        one = Service(
+            service_id="a",
+            tenant="default",
+            name="chat",
+            engine="http",
+            failures=self.failures,
+            asked=json.dumps(self.asked),
+        )
         return [one] if tenant == "default" else []
 
     def tunnels(self, _workers: object) -> dict[str, TunnelEnd]:
@@ -84,9 +102,12 @@ class Client:
         self.gateway = Gateway(Routes(stored, "here"), self.ended.append)  # type: ignore[arg-type]
 
     async def ask(
-        self, body: dict[str, Any], path: str = calls.CHAT, left: asyncio.Event | None = None,
+        self,
+        body: dict[str, Any],
+        path: str = calls.CHAT,
+        left: asyncio.Event | None = None,
         room: AsyncExitStack | None = None,
-    ) -> Response:  # fmt: skip
+    ) -> Response:
         async def receive() -> dict[str, Any]:
             await (left or asyncio.Event()).wait()
             return {"type": "http.disconnect"}
@@ -218,10 +239,13 @@ async def talk_nonsense(asked: Asked) -> None:
     asked.writer.close()
 
 
-@pytest.mark.parametrize(("broken", "streams"), [
-    *((broken, streams) for broken in (refuse, hang_up, hang_up_in_the_head, talk_nonsense) for streams in (0, 1)),
-    (hang_up_before_the_first_frame, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("broken", "streams"),
+    [
+        *((broken, streams) for broken in (refuse, hang_up, hang_up_in_the_head, talk_nonsense) for streams in (0, 1)),
+        (hang_up_before_the_first_frame, 1),
+    ],
+)
 def test_another_replica_answers_once_where_no_byte_has_come(
     monkeypatch: pytest.MonkeyPatch, broken: Any, streams: int
 ) -> None:
@@ -469,14 +493,17 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
     with_engines(0, work)
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    ({"host": "elsewhere"}, "answers on its own host alone"),
-    ({"address": "169.254.169.254"}, "at which nothing is asked"),
-    ({"address": "0.0.0.0"}, "has no tunnel to this coordinator yet"),
-    ({"address": "db.internal"}, "names no address"),
-    ({"state": "unhealthy"}, "1 unhealthy"),
-    ({"state": "stopping"}, "1 stopping"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"host": "elsewhere"}, "answers on its own host alone"),
+        ({"address": "169.254.169.254"}, "at which nothing is asked"),
+        ({"address": "0.0.0.0"}, "has no tunnel to this coordinator yet"),
+        ({"address": "db.internal"}, "names no address"),
+        ({"state": "unhealthy"}, "1 unhealthy"),
+        ({"state": "stopping"}, "1 stopping"),
+    ],
+)
 def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(
     change: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,10 +607,15 @@ def test_errors_of_the_engine_are_the_clients(status: int) -> None:
     with_engines(1, work, wrong)
 
 
-@pytest.mark.parametrize(("given", "passed"), [
-    ("application/json; charset=utf-8", "application/json; charset=utf-8"), ("text/plain", "text/plain; charset=utf-8"),
-    ("text/html", "application/octet-stream"), ("image/svg+xml", "application/octet-stream"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ("application/json; charset=utf-8", "application/json; charset=utf-8"),
+        ("text/plain", "text/plain; charset=utf-8"),
+        ("text/html", "application/octet-stream"),
+        ("image/svg+xml", "application/octet-stream"),
+    ],
+)
 def test_no_answer_of_an_engine_is_a_page_of_this_origin(given: str, passed: str) -> None:
     async def page(asked: Asked) -> None:
         await asked.send(f"HTTP/1.1 200 OK\r\nContent-Type: {given}\r\nContent-Length: 2\r\n\r\n{{}}".encode())

@@ -67,8 +67,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_replica_that_leads_is_told_of_itself_at_once() -> None:
     run = Waiting(STARTING | {"leads": True, "job_id": "v-a-2"})
     assert run.wait() == {
-        "CLUSTER_LEAD_ADDRESS": "127.0.0.1", "CLUSTER_LEAD_PORT": "7", "CLUSTER_LEAD_KEY": "own-key",
-    }  # fmt: skip
+        "CLUSTER_LEAD_ADDRESS": "127.0.0.1",
+        "CLUSTER_LEAD_PORT": "7",
+        "CLUSTER_LEAD_KEY": "own-key",
+    }
     assert (run.asked, run.said) == (1, [])
 
 
@@ -77,7 +79,7 @@ def test_another_one_waits_until_the_leader_is_ready_and_says_so() -> None:
     assert run.wait() == THEIRS and run.asked == 3
     assert {(row["state"], row["why"]) for row in run.said} == {
         ("starting", "waits for v-a-1, which leads, to be ready"),
-    }  # fmt: skip
+    }
     assert "their-key" not in str(run.said)
 
 

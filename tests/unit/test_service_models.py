@@ -48,9 +48,12 @@ def models(bench: Bench) -> Bench:
 def runner(bench: Bench, memory_mib: int, *gpus: int) -> None:
     """Let a runner beat that offers so much memory."""
     offer = {
-        "cpus": 8, "memory_mib": memory_mib, "host": "h", "labels": [],
+        "cpus": 8,
+        "memory_mib": memory_mib,
+        "host": "h",
+        "labels": [],
         "gpus": [{"memory_mib": each, "compute_capability": "9.0"} for each in gpus],
-    }  # fmt: skip
+    }
     row: dict[str, Any] = {"device": "runner", "state": "idle", "lanes": 1, "host": "h", "offer": json.dumps(offer)}
     bench.store.fleet.heartbeat("runner-1", bench.store.fleet.birth(), row)
 
@@ -107,9 +110,12 @@ def test_a_model_larger_than_any_runner_is_refused_and_served_when_forced(models
 
 def test_code_that_a_model_brings_needs_the_scope_operate(models: Bench) -> None:
     body = {
-        "name": "chat", "engine": "vllm", "model": "safe", "requirements": GPUS,
+        "name": "chat",
+        "engine": "vllm",
+        "model": "safe",
+        "requirements": GPUS,
         "parameters": {"trust_remote_code": True},
-    }  # fmt: skip
+    }
     runs, operates = models.token("default", "run", "read"), models.token("default", "run", "read", "operate")
     refused = models.ask("POST", "/api/services", body, token=runs)
     assert refused.status_code == 403 and "operate" in refused.text
@@ -117,12 +123,17 @@ def test_code_that_a_model_brings_needs_the_scope_operate(models: Bench) -> None
     assert models.ask("POST", "/api/services", body, token=operates).status_code == 201
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    ({"sharding_strategy": "tensor_parallel"}, {"--tensor-parallel-size": "2", "--pipeline-parallel-size": "1"}),
-    ({"sharding_strategy": "pipeline_parallel"}, {"--tensor-parallel-size": "1", "--pipeline-parallel-size": "2"}),
-    ({"precision": "fp16", "max_sequence_length": 256, "batch_size": 3},
-     {"--dtype": "float16", "--max-model-len": "256", "--max-num-seqs": "3", "--tensor-parallel-size": "2"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"sharding_strategy": "tensor_parallel"}, {"--tensor-parallel-size": "2", "--pipeline-parallel-size": "1"}),
+        ({"sharding_strategy": "pipeline_parallel"}, {"--tensor-parallel-size": "1", "--pipeline-parallel-size": "2"}),
+        (
+            {"precision": "fp16", "max_sequence_length": 256, "batch_size": 3},
+            {"--dtype": "float16", "--max-model-len": "256", "--max-num-seqs": "3", "--tensor-parallel-size": "2"},
+        ),
+    ],
+)
 def test_a_deployment_is_divided_over_its_gpus_as_its_words_say(
     models: Bench, more: dict[str, Any], words: dict[str, str]
 ) -> None:

@@ -36,9 +36,7 @@ def service(**more: object) -> Service:
 
 
 def report(state: str, since: int, worker: str = "runner-1") -> Report:
-    return Report(
-        state=state, why="", since=since, address="127.0.0.1", port=1, key="k" * 16, worker=worker, host="h"
-    )  # fmt: skip
+    return Report(state=state, why="", since=since, address="127.0.0.1", port=1, key="k" * 16, worker=worker, host="h")
 
 
 @dataclass

@@ -284,21 +284,30 @@ def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served
     assert len(api.jobs()) == 1
 
 
-@pytest.mark.parametrize(("given", "field", "why"), [
-    ({"name": "A"}, "name", ""), ({"name": "a" * 64}, "name", ""), ({"name": "-a"}, "name", ""),
-    ({"engine": "nosuch"}, "engine", "http, llamacpp"), ({"replicas": 101}, "replicas", "100"),
-    ({"replicas": -1}, "replicas", "0"), ({"replicas": True}, "replicas", ""),
-    ({"parameters": {}}, "parameters.command", "needed"), ({"parameters": {"command": []}}, "parameters.command", ""),
-    ({"parameters": {"command": ["x"], "more": 1}}, "parameters.more", "not known"),
-    ({"parameters": {"command": ["x"], "health": "up"}}, "parameters.health", "begin with /"),
-    ({"parameters": {"command": ["x"], "env": {"CLUSTER_KEY": "x"}}}, "parameters.env", "CLUSTER_"),
-    ({"requirements": {"gpus": 0}}, "requirements.gpus", "1"),
-    ({"requirements": {"size": 1}}, "requirements.size", "not known"),
-    ({"priority": "urgent"}, "priority", "high, normal, low"),
-    ({"request_timeout_seconds": 0}, "request_timeout_seconds", "1"),
-    ({"max_concurrent_requests": 0}, "max_concurrent_requests", "1"), ({"more": 1}, "more", "not known"),
-    ({"engine": "llamacpp", "parameters": {}}, "model", "GGUF"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "field", "why"),
+    [
+        ({"name": "A"}, "name", ""),
+        ({"name": "a" * 64}, "name", ""),
+        ({"name": "-a"}, "name", ""),
+        ({"engine": "nosuch"}, "engine", "http, llamacpp"),
+        ({"replicas": 101}, "replicas", "100"),
+        ({"replicas": -1}, "replicas", "0"),
+        ({"replicas": True}, "replicas", ""),
+        ({"parameters": {}}, "parameters.command", "needed"),
+        ({"parameters": {"command": []}}, "parameters.command", ""),
+        ({"parameters": {"command": ["x"], "more": 1}}, "parameters.more", "not known"),
+        ({"parameters": {"command": ["x"], "health": "up"}}, "parameters.health", "begin with /"),
+        ({"parameters": {"command": ["x"], "env": {"CLUSTER_KEY": "x"}}}, "parameters.env", "CLUSTER_"),
+        ({"requirements": {"gpus": 0}}, "requirements.gpus", "1"),
+        ({"requirements": {"size": 1}}, "requirements.size", "not known"),
+        ({"priority": "urgent"}, "priority", "high, normal, low"),
+        ({"request_timeout_seconds": 0}, "request_timeout_seconds", "1"),
+        ({"max_concurrent_requests": 0}, "max_concurrent_requests", "1"),
+        ({"more": 1}, "more", "not known"),
+        ({"engine": "llamacpp", "parameters": {}}, "model", "GGUF"),
+    ],
+)
 def test_a_wrong_service_is_refused_by_field_and_nothing_is_stored(
     api: Served, given: dict[str, Any], field: str, why: str
 ) -> None:
@@ -356,9 +365,12 @@ def test_what_is_read_for_a_tenant_is_its_own_whatever_others_serve(
         assert both.ask("PUT", f"/api/tenants/{tenant}", {}).is_success
         for number, engine in enumerate(("http", "http", "dask")):
             made = Service(
-                service_id=f"{digit}{number:011}", tenant=tenant, name=f"s-{number}", engine=engine,
+                service_id=f"{digit}{number:011}",
+                tenant=tenant,
+                name=f"s-{number}",
+                engine=engine,
                 asked=json.dumps(stored_request()),
-            )  # fmt: skip
+            )
             assert stored.add(made) == ("new", made.service_id)
     ids = [f"1{number:011}" for number in range(3)]
     token = both.token("read", "infer", "run", tenant="a")
@@ -380,9 +392,11 @@ def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
         assert answer.json()["status"] == status and answer.headers["content-type"] == "application/problem+json"
     for body, status, code in (
-        ({"model": "web"}, 503, "no_ready_replica"), ({"model": "x"}, 404, "model_not_found"), ({}, 400, None),
+        ({"model": "web"}, 503, "no_ready_replica"),
+        ({"model": "x"}, 404, "model_not_found"),
+        ({}, 400, None),
         ([], 400, None),
-    ):  # fmt: skip
+    ):
         answer = api.ask("POST", "/v1/chat/completions", body, api.maker)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
     assert api.ask("GET", "/v1/models/x", token=api.maker).status_code == 404
@@ -391,9 +405,15 @@ def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served)
 
 def _exchange(model: str, *, tokens: int = 0, status: int = 200, service: str = "") -> Exchange:
     return Exchange(
-        tenant="default", model=model, service=service, began=0.0, status=status, seconds=1.0,
-        prompt_tokens=2 * tokens, answer_tokens=tokens,
-    )  # fmt: skip
+        tenant="default",
+        model=model,
+        service=service,
+        began=0.0,
+        status=status,
+        seconds=1.0,
+        prompt_tokens=2 * tokens,
+        answer_tokens=tokens,
+    )
 
 
 def test_what_was_asked_is_counted_once_by_tenant_and_model(both: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,13 +497,19 @@ def test_metrics_name_so_many_models_and_no_more(api: Served, monkeypatch: pytes
     assert counts == {"a": 2, "b": 1, "other": 2}
 
 
-@pytest.mark.parametrize(("given", "field", "why"), [
-    ({}, "model", "there is no artifact tiny"), ({"model_name": "é"}, "model_name", "gives no name"),
-    ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
-    ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),
-    ({"sharding_strategy": "magic"}, "sharding_strategy", "tensor_parallel"), ({"replicas": 101}, "replicas", "100"),
-    ({"model_size": 7}, "model_size", "string"), ({"more": 1}, "more", "not known"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "field", "why"),
+    [
+        ({}, "model", "there is no artifact tiny"),
+        ({"model_name": "é"}, "model_name", "gives no name"),
+        ({"max_memory_per_gpu": "12GB"}, "max_memory_per_gpu", "needs gpu_per_replica"),
+        ({"max_memory_per_gpu": "much", "gpu_per_replica": 1}, "max_memory_per_gpu", "such as 12GB"),
+        ({"sharding_strategy": "magic"}, "sharding_strategy", "tensor_parallel"),
+        ({"replicas": 101}, "replicas", "100"),
+        ({"model_size": 7}, "model_size", "string"),
+        ({"more": 1}, "more", "not known"),
+    ],
+)
 def test_a_wrong_deployment_is_refused_by_field(api: Served, given: dict[str, Any], field: str, why: str) -> None:
     answer = api.ask("POST", "/api/llm/models/deploy", {"model_name": "tiny", **given}, api.maker)
     assert answer.status_code in (404, 422) and answer.json()["field"] == field and why in answer.text, answer.text
@@ -659,11 +685,15 @@ def test_access_to_a_group_is_that_to_its_leader_for_who_may_run_programs_and_is
     assert (access(name="web").status_code, access(name="nosuch").status_code) == (409, 404)
 
 
-@pytest.mark.parametrize(("given", "field"), [
-    ({"parameters": {"threads": 0}}, "parameters.threads"),
-    ({"parameters": {"memory_mib": -1}}, "parameters.memory_mib"), ({"idle_seconds": 60}, "idle_seconds"),
-    ({"parameters": {"scheduler": "tcp://x"}}, "parameters.scheduler"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"parameters": {"threads": 0}}, "parameters.threads"),
+        ({"parameters": {"memory_mib": -1}}, "parameters.memory_mib"),
+        ({"idle_seconds": 60}, "idle_seconds"),
+        ({"parameters": {"scheduler": "tcp://x"}}, "parameters.scheduler"),
+    ],
+)
 def test_workers_of_dask_are_refused_by_field(api: Served, given: dict[str, Any], field: str) -> None:
     answer = api.serve(**{"name": "dask", "engine": "dask", "parameters": {}, **given})
     assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text

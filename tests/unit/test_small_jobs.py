@@ -25,8 +25,10 @@ def test_the_time_of_a_gpu_is_shared_out_over_small_jobs_and_nothing_is_lost_by_
         device=device, worker="g", store=SimpleNamespace(leases=leases), persist=lambda call: call()
     )
     results: list[Any] = [Whole(result=b"1", marks="[]", seconds=0.0003) for _ in range(20)]
-    work = [(Facts(job_id=f"j{n}", kind="k", spec={}, queue="", total=1, expected_rate=1, nominal_rate=1), f"t{n}")
-            for n in range(20)]  # fmt: skip
+    work = [
+        (Facts(job_id=f"j{n}", kind="k", spec={}, queue="", total=1, expected_rate=1, nominal_rate=1), f"t{n}")
+        for n in range(20)
+    ]
     small_jobs.finish(state, work, results, Share(seconds=0.006))
     assert sum(one.device_ms for one in ended) == expected and len(ended) == 20
     assert max(one.device_ms for one in ended) <= 1

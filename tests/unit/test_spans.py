@@ -122,8 +122,10 @@ def test_a_worker_that_beats_no_more_is_not_known_to_compute(store: Store) -> No
 def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
     every = [
         Span(lane=lane, device="cpu", job=job, kind="sum", start=start, end=start + 50, units=1)
-        for lane in ("a", "b") for start in range(0, 1000, 100) for job in ("x",)
-    ]  # fmt: skip
+        for lane in ("a", "b")
+        for start in range(0, 1000, 100)
+        for job in ("x",)
+    ]
     joined, resolution = spans.join_spans(every, 10, 4)
     assert resolution and len(joined) <= 4
     assert {(span.lane, span.job, span.jobs) for span in joined} == {("a", "x", 1), ("b", "x", 1)}
@@ -148,9 +150,7 @@ def test_hidden_jobs_keep_their_time_and_nothing_else_also_where_spans_are_joine
     veiled = [span for span in found["spans"] if span.get("untold")]
     assert {(span["job_id"], span["type"], span["units"]) for span in veiled} == {(None, None, None)}
     few = spans.read(store, 600, 100, hidden)["spans"]
-    assert {(span["job_id"], span["type"], span["units"]) for span in few} <= {
-        (None, None, None), ("job7", "sum", 7)
-    }  # fmt: skip
+    assert {(span["job_id"], span["type"], span["units"]) for span in few} <= {(None, None, None), ("job7", "sum", 7)}
 
 
 def test_nobody_who_sees_all_is_told_less(store: Store) -> None:

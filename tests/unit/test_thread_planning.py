@@ -23,11 +23,14 @@ def pareto(number: int) -> dict[str, Any]:
     return {
         "type": "thread",
         "parameters": {
-            "replicas": 64, "thread_count": 100, "cores": [1, 2, 4, 8], "scheduler": ["round_robin", "fifo"],
+            "replicas": 64,
+            "thread_count": 100,
+            "cores": [1, 2, 4, 8],
+            "scheduler": ["round_robin", "fifo"],
             "work": {"distribution": "pareto", "mean_us": 100 + number, "alpha": 1.5 + number / 100, "max_ratio": 1000},
             "arrival": {"process": "poisson", "rate_per_ms": 1},
         },
-    }  # fmt: skip
+    }
 
 
 def test_a_batch_of_120_different_pareto_jobs_is_planned_in_no_time() -> None:

@@ -72,10 +72,20 @@ def test_nothing_but_a_ticket_is_one() -> None:
     text, known = tickets.issue(PLACE, Use.COOKIE, ANNA, 60), Known(ANNA, OWNER)
     until, token, session, signature = text.split(".")
     wrong = [
-        "", ".", "...", text + "x", text[:-1], f"{int(until) + 1}.{token}.{session}.{signature}",
-        f"{until}.{OWNER.token}.{session}.{signature}", f"{until}.{token}.s1.{signature}",
+        "",
+        ".",
+        "...",
+        text + "x",
+        text[:-1],
+        f"{int(until) + 1}.{token}.{session}.{signature}",
+        f"{until}.{OWNER.token}.{session}.{signature}",
+        f"{until}.{token}.s1.{signature}",
         f"{until}.{token}.{signature}",
-        f"{'9' * 4000}.{token}.{session}.{signature}", text.replace(".", "\0"), f"٣{text}", f"{text}\n", "\ud800",
-    ]  # fmt: skip
+        f"{'9' * 4000}.{token}.{session}.{signature}",
+        text.replace(".", "\0"),
+        f"٣{text}",
+        f"{text}\n",
+        "\ud800",
+    ]
     assert [holder(one, known) for one in wrong] == [None] * len(wrong)
     assert holder(tickets.issue(PLACE, Use.COOKIE, ANYONE, 60), known) is None

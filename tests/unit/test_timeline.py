@@ -25,10 +25,17 @@ def test_each_step_is_a_method_that_exists(part: str) -> None:
 def test_steps_are_medians_of_jobs_and_what_happens_between_jobs_is_of_none() -> None:
     notes = []
     for began in (0, 100, 200):
-        notes += [f"{(began + at) * 10**6} {name}" for at, name in (
-            (1, "the body is read"), (3, "NEXT is answered"), (4, "the loop hears the end"), (6, "NEXT is answered"),
-            (7, "the loop hears the end"), (50, "the body is read"),
-        )]  # fmt: skip
+        notes += [
+            f"{(began + at) * 10**6} {name}"
+            for at, name in (
+                (1, "the body is read"),
+                (3, "NEXT is answered"),
+                (4, "the loop hears the end"),
+                (6, "NEXT is answered"),
+                (7, "the loop hears the end"),
+                (50, "the body is read"),
+            )
+        ]
     spans = [(began * 10**6, (began + 10) * 10**6) for began in (0, 100, 200)]
     expected = [("the body is read", 1.0), ("NEXT is answered", 3.0), ("the loop hears the end", 7.0)]
     assert timeline.steps(notes, spans) == expected

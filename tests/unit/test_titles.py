@@ -30,23 +30,31 @@ def collatz(start: int | str, count: int, mode: str = "statistics") -> str:
         (collatz(str(2**95), 123_456_789_012), "Collatz ≈1.23×10¹¹ numbers from 2⁹⁵, statistics"),
         (titles.title("collatz", {"mode": "trajectory", "n": 27}), "Collatz trajectory of 27"),
         (titles.title("collatz", {"mode": "trajectory", "n": str(2**100 - 1)}), "Collatz trajectory of 2¹⁰⁰−1"),
-        (titles.title("collatz", {"mode": "trajectory", "n": "7" * 20_000}),
-         "Collatz trajectory of a number of 20\u202f000 digits"),
+        (
+            titles.title("collatz", {"mode": "trajectory", "n": "7" * 20_000}),
+            "Collatz trajectory of a number of 20\u202f000 digits",
+        ),
         (titles.title("thread", {"cores": 8, "scheduler": "work_stealing"}), "Threads: 8 cores, work stealing"),
         (titles.title("thread", {"cores": 1, "scheduler": ["fifo", "lifo"]}), "Threads: 1 core, fifo and lifo"),
         (titles.title("thread", {"cores": [1, 2, 4], "scheduler": "fifo"}), "Threads: 1, 2, 4 cores, fifo"),
-        (titles.title("thread", {"cores": [1, 2, 4, 8, 16, 64], "scheduler": ["fifo", "lifo", "round_robin"]}),
-         "Threads: 1 to 64 cores, 3 schedulers"),
-        (titles.title("thread", {"cores": 8, "scheduler": "fifo", "trace": {"replica": 7}}),
-         "Threads: trace of replica 7, 8 cores, fifo"),
-        (titles.title("command", {"command": ["python3", "train.py", "--seed", "{unit}"], "count": 100}),
-         "python3 train.py --seed {unit} × 100"),
+        (
+            titles.title("thread", {"cores": [1, 2, 4, 8, 16, 64], "scheduler": ["fifo", "lifo", "round_robin"]}),
+            "Threads: 1 to 64 cores, 3 schedulers",
+        ),
+        (
+            titles.title("thread", {"cores": 8, "scheduler": "fifo", "trace": {"replica": 7}}),
+            "Threads: trace of replica 7, 8 cores, fifo",
+        ),
+        (
+            titles.title("command", {"command": ["python3", "train.py", "--seed", "{unit}"], "count": 100}),
+            "python3 train.py --seed {unit} × 100",
+        ),
         (titles.title("command", {"command": ["echo", "two words"], "count": 1}), "echo 'two words'"),
         (titles.title("command", {"command": "for i in 1 2\ndo\techo $i\ndone"}), "for i in 1 2 do echo $i done"),
         (titles.title("command", {"command": ["a"], "items": [1, 2, 3]}), "a × 3"),
         (titles.title("command", {"command": ["echo", {"literal": "{unit} b"}]}), "echo '{unit} b'"),
     ],
-)  # fmt: skip
+)
 def test_a_title_says_what_the_job_is(given: str, expected: str) -> None:
     assert given == expected
 

@@ -51,12 +51,26 @@ def test_a_traceparent_names_a_place(text: str, sampled: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "00", "x", GIVEN[:-1], GIVEN + "0", GIVEN + "-more", GIVEN.upper(), GIVEN.replace("-", "_"), GIVEN + "\n",
-        f"ff-{TRACE}-{SPAN}-01", f"0-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{'0' * 16}-01",
-        f"00-{TRACE[:-1]}g-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01.more", f"00-{TRACE}-{SPAN}-0٣", f"00-{TRACE}-{SPAN}-1",
+        "",
+        "00",
+        "x",
+        GIVEN[:-1],
+        GIVEN + "0",
+        GIVEN + "-more",
+        GIVEN.upper(),
+        GIVEN.replace("-", "_"),
+        GIVEN + "\n",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"0-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE[:-1]}g-{SPAN}-01",
+        f"cc-{TRACE}-{SPAN}-01.more",
+        f"00-{TRACE}-{SPAN}-0٣",
+        f"00-{TRACE}-{SPAN}-1",
         "0" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_traceparent_is_ignored(text: str) -> None:
     assert tracing.read(text) is None
 
@@ -408,9 +422,13 @@ def test_the_process_of_a_coordinator_without_them_answers(any_redis_url: str, t
     (tmp_path / "sitecustomize.py").write_text(HIDING)
     port = free_port()
     given = {
-        **os.environ, "PYTHONPATH": str(tmp_path), "REDIS_URL": any_redis_url, "COORDINATOR_PORT": str(port),
-        "METRICS_PORT": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318",
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "REDIS_URL": any_redis_url,
+        "COORDINATOR_PORT": str(port),
+        "METRICS_PORT": "0",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318",
+    }
     log = tmp_path / "log"
     with log.open("wb") as said:
         process = subprocess.Popen([sys.executable, "-m", "coordinator"], env=given, stdout=said, stderr=said)

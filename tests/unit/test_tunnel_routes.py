@@ -62,9 +62,10 @@ def served(socket: Socket) -> Tunnels:
     """Serve a tunnel to its end; return what there is then."""
     tunnels = Tunnels()
     cluster: Any = SimpleNamespace(
-        credentials=SimpleNamespace(asker=_asker, require=_nothing), settings=_SETTINGS,
+        credentials=SimpleNamespace(asker=_asker, require=_nothing),
+        settings=_SETTINGS,
         store=SimpleNamespace(services=SimpleNamespace(note_tunnel=lambda *_: None)),
-    )  # fmt: skip
+    )
     given: Any = socket
     given.headers = {}
     given.app = SimpleNamespace(state=SimpleNamespace(coordinator=SimpleNamespace(cluster=cluster, tunnels=tunnels)))
@@ -83,11 +84,24 @@ async def _nothing(_asker: object) -> None:
     pass
 
 
-@pytest.mark.parametrize("words", [
-    (), (BEAT,), ("text",), (BEAT, "text"), (BEAT, b""), (b"",), (BEAT, b"a"), (BEAT, message(9, 0)),
-    (BEAT, message(Kind.OPEN, 1, struct.pack(">I", 80))), (BEAT, message(Kind.OPEN, 1)),
-    (BEAT, message(Kind.DATA, 7, b"x" * PIECE)), (BEAT, message(Kind.CREDIT, 7, struct.pack(">I", WINDOW))),
-], ids=range(12))  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        (BEAT,),
+        ("text",),
+        (BEAT, "text"),
+        (BEAT, b""),
+        (b"",),
+        (BEAT, b"a"),
+        (BEAT, message(9, 0)),
+        (BEAT, message(Kind.OPEN, 1, struct.pack(">I", 80))),
+        (BEAT, message(Kind.OPEN, 1)),
+        (BEAT, message(Kind.DATA, 7, b"x" * PIECE)),
+        (BEAT, message(Kind.CREDIT, 7, struct.pack(">I", WINDOW))),
+    ],
+    ids=range(12),
+)
 def test_a_runner_that_lies_or_goes_has_no_tunnel_any_more(words: tuple[bytes | str, ...]) -> None:
     socket = Socket(*words)
     assert not served(socket).name("runner-1") and socket.closed

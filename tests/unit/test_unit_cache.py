@@ -14,9 +14,17 @@ from jobs import errors
 from jobs.store.work.unit_reads import StoredUnits, UnitMark
 
 STORED = StoredUnits(
-    kind="command", state="running", total=10, cursor=0, accumulator=None, parts=(), free=(), retry=(), dead=(),
+    kind="command",
+    state="running",
+    total=10,
+    cursor=0,
+    accumulator=None,
+    parts=(),
+    free=(),
+    retry=(),
+    dead=(),
     leases=(),
-)  # fmt: skip
+)
 
 
 class Reads:

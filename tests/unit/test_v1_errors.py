@@ -24,14 +24,23 @@ from tests.unit.test_services import Served
 
 #: Paths, each of which uses the form of its own API: OpenAI's or Anthropic's.
 CALLS = (
-    "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/v1/messages",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/messages",
     "/v1/messages/count_tokens",
-)  # fmt: skip
+)
 #: Types of errors in Anthropic's API, by status.
 ANTHROPIC = {
-    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
-    429: "rate_limit_error", 500: "api_error", 503: "overloaded_error",
-}  # fmt: skip
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
 ID = "given-by-the-client_1"
 
 
@@ -107,12 +116,15 @@ def test_a_request_that_cannot_be_read_is_refused_in_the_form_of_the_path(
     check(ask(api.app, path, token=api.maker), path, 408, kind)
 
 
-@pytest.mark.parametrize(("error", "status", "kind", "code"), [
-    (errors.OverLimit("later", seconds=7), 429, "rate_limit_error", "queue_full"),
-    (errors.Unavailable("later"), 503, "server_error", None),
-    (connection.Unreachable[0]("gone"), 503, "server_error", None),
-    (RuntimeError("of the inner works"), 500, "server_error", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "status", "kind", "code"),
+    [
+        (errors.OverLimit("later", seconds=7), 429, "rate_limit_error", "queue_full"),
+        (errors.Unavailable("later"), 503, "server_error", None),
+        (connection.Unreachable[0]("gone"), 503, "server_error", None),
+        (RuntimeError("of the inner works"), 500, "server_error", None),
+    ],
+)
 @pytest.mark.parametrize("path", CALLS)
 def test_what_keeps_a_model_from_answering_is_told_in_the_form_of_the_path(
     api: Served, monkeypatch: pytest.MonkeyPatch, path: str, error: Exception, status: int, kind: str, code: str | None

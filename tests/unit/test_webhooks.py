@@ -41,10 +41,15 @@ LOOPBACK = "127.0.0.0/8, ::1/128"
 def post(url: str, guard: Guard | None = None, *, resolve: Any = attempt.look_up, seconds: float = 60.0) -> Outcome:
     return asyncio.run(
         attempt.post(
-            url, {"webhook-id": "msg_1"}, b"{}", guard or Guard(LOOPBACK), resolve=resolve, connect_seconds=seconds,
+            url,
+            {"webhook-id": "msg_1"},
+            b"{}",
+            guard or Guard(LOOPBACK),
+            resolve=resolve,
+            connect_seconds=seconds,
             total_seconds=seconds,
         )
-    )  # fmt: skip
+    )
 
 
 def resolves(*addresses: str, asked: list[str] | None = None) -> Any:
@@ -59,12 +64,42 @@ def resolves(*addresses: str, asked: list[str] | None = None) -> Any:
 # -- the guard ------------------------------------------------------------------------------------------------------
 
 NOT_PUBLIC = (
-    "127.0.0.1", "127.8.9.1", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
-    "100.64.0.1", "192.0.0.8", "192.0.2.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1",
-    "240.0.0.1", "255.255.255.255", "::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "fe80::1",
-    "fe80::1%eth0", "fc00::1", "fd12:3456::1", "fec0::1", "ff02::1", "64:ff9b::7f00:1", "64:ff9b:1::1",
-    "2002:7f00:1::1", "2001::1", "2001:db8::1", "::ffff:0:7f00:1",
-)  # fmt: skip
+    "127.0.0.1",
+    "127.8.9.1",
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "192.0.0.8",
+    "192.0.2.1",
+    "198.18.0.1",
+    "198.51.100.1",
+    "203.0.113.1",
+    "224.0.0.1",
+    "239.1.1.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "::127.0.0.1",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fc00::1",
+    "fd12:3456::1",
+    "fec0::1",
+    "ff02::1",
+    "64:ff9b::7f00:1",
+    "64:ff9b:1::1",
+    "2002:7f00:1::1",
+    "2001::1",
+    "2001:db8::1",
+    "::ffff:0:7f00:1",
+)
 PUBLIC = ("1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8")
 
 
@@ -125,30 +160,60 @@ def test_what_an_internal_name_stands_for_is_told_to_the_log_alone(caplog: pytes
     assert refused.error == "Connection refused"
 
 
-@pytest.mark.parametrize("url", [
-    "http://127.0.0.1/", "http://169.254.169.254/latest/meta-data", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
-    "https://[fd00::1]:8443/x", "http://0/", "http://2130706433/", "http://0x7f000001/", "http://127.1/",
-    "http://localhost/", "http://LOCALHOST./", "http://0x7f.1/", "http://127.0.0.1./", "http://0177.0.0.1/",
-    "http://[::ffff:7f00:1]/", "http://[0:0:0:0:0:ffff:127.0.0.1]/",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "https://[fd00::1]:8443/x",
+        "http://0/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "http://127.1/",
+        "http://localhost/",
+        "http://LOCALHOST./",
+        "http://0x7f.1/",
+        "http://127.0.0.1./",
+        "http://0177.0.0.1/",
+        "http://[::ffff:7f00:1]/",
+        "http://[0:0:0:0:0:ffff:127.0.0.1]/",
+    ],
+)
 def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
     outcome = post(destinations.url(url), Guard())
     assert not outcome.delivered and outcome.status is None and outcome.error
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("ftp://host/", "https://HOST"), ("https:///path", "https://HOST"), ("//host/", "https://HOST"),
-    ("host", "https://"),
-    ("https://user:word@host/", "user or password"), ("https://user@host/", "user or password"),
-    ("https://host:0/", "port"), ("https://host:/", "port"), ("https://host:65536/", "no URL"),
-    ("https://host/#x", "#"),
-    ("https://host:x/", "no URL"),
-    ("http://127.0.0.1:80.invalid/", "no URL"), ("https://ho st/", "characters"), ("https://h\n/", "characters"),
-    ("https://m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller.example/", "xn--"), ("https://host/\x00", "characters"),
-    ("https://[fe80::1%25eth0]/", "interface"), ("https://[::1/", "no URL"), ("https://-host/", "no name"),
-    ("https://a..b" + "c" * 300 + "/", "no name"), ("https://host\\@evil/", "characters"),
-    ("https://host/" + "x" * 2048, "at most 2048"), ("javascript:alert(1)", "https://HOST"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ftp://host/", "https://HOST"),
+        ("https:///path", "https://HOST"),
+        ("//host/", "https://HOST"),
+        ("host", "https://"),
+        ("https://user:word@host/", "user or password"),
+        ("https://user@host/", "user or password"),
+        ("https://host:0/", "port"),
+        ("https://host:/", "port"),
+        ("https://host:65536/", "no URL"),
+        ("https://host/#x", "#"),
+        ("https://host:x/", "no URL"),
+        ("http://127.0.0.1:80.invalid/", "no URL"),
+        ("https://ho st/", "characters"),
+        ("https://h\n/", "characters"),
+        ("https://m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller.example/", "xn--"),
+        ("https://host/\x00", "characters"),
+        ("https://[fe80::1%25eth0]/", "interface"),
+        ("https://[::1/", "no URL"),
+        ("https://-host/", "no name"),
+        ("https://a..b" + "c" * 300 + "/", "no name"),
+        ("https://host\\@evil/", "characters"),
+        ("https://host/" + "x" * 2048, "at most 2048"),
+        ("javascript:alert(1)", "https://HOST"),
+    ],
+)
 def test_a_url_of_another_form_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         destinations.url(text)
@@ -200,15 +265,24 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
         assert post(taken.url()).delivered and proxy.got == []
 
 
-@pytest.mark.parametrize(("answer", "status", "error"), [
-    (answers(200, body=b"thanks"), 200, ""), (answers(204), 204, ""), (answers(299), 299, ""),
-    (answers(500), 500, ""), (answers(410), 410, ""), (answers(300), 300, ""),
-    (receiver.for_ever, 200, ""), (receiver.in_drops, None, "within 0.6 s"), (receiver.silence, None, "within 0.6 s"),
-    (receiver.nonsense, None, "does not answer as HTTP"),
-    (answers(200, *["X-Many: y"] * 9000), None, "ended without an answer"),
-    (receiver.go_on_for_ever, None, "ended without an answer"),
-    (answers(200, "Content-Encoding: gzip", body=b"\x1f\x8b" + b"\0" * 60_000), 200, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "status", "error"),
+    [
+        (answers(200, body=b"thanks"), 200, ""),
+        (answers(204), 204, ""),
+        (answers(299), 299, ""),
+        (answers(500), 500, ""),
+        (answers(410), 410, ""),
+        (answers(300), 300, ""),
+        (receiver.for_ever, 200, ""),
+        (receiver.in_drops, None, "within 0.6 s"),
+        (receiver.silence, None, "within 0.6 s"),
+        (receiver.nonsense, None, "does not answer as HTTP"),
+        (answers(200, *["X-Many: y"] * 9000), None, "ended without an answer"),
+        (receiver.go_on_for_ever, None, "ended without an answer"),
+        (answers(200, "Content-Encoding: gzip", body=b"\x1f\x8b" + b"\0" * 60_000), 200, ""),
+    ],
+)
 def test_an_answer_is_bounded_in_bytes_and_time(answer: Any, status: int | None, error: str) -> None:
     with Receiver(answer) as taken:
         began = time.monotonic()
@@ -219,8 +293,14 @@ def test_an_answer_is_bounded_in_bytes_and_time(answer: Any, status: int | None,
 
 def test_a_receiver_may_ask_to_be_left_alone_for_an_hour_at_most() -> None:
     soon = (datetime.now(UTC) + timedelta(seconds=300)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    for text, least, most in (("120", 120, 120), ("999999", 3600, 3600), ("-5", 0, 0), ("x", 0, 0), (soon, 250, 300),
-                              ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", 0, 0)):  # fmt: skip
+    for text, least, most in (
+        ("120", 120, 120),
+        ("999999", 3600, 3600),
+        ("-5", 0, 0),
+        ("x", 0, 0),
+        (soon, 250, 300),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", 0, 0),
+    ):
         with Receiver(answers(429, f"Retry-After: {text}")) as taken:
             assert least <= post(taken.url()).wait_seconds <= most
     assert sender.wait_seconds(1, Outcome(status=503, wait_seconds=600)) == 600
@@ -235,11 +315,16 @@ def certificate(folder: Path, name: str) -> Path:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     made = (
-        x509.CertificateBuilder().subject_name(who).issuer_name(who).public_key(key.public_key()).serial_number(1)
-        .not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(who)
+        .issuer_name(who)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -348,9 +433,7 @@ class Api:
     def __init__(self, redis_url: str, secrets_key: str = FIRST, allow: str = LOOPBACK) -> None:
         self.redis_url = redis_url
         self.store = Store(connection.connect(redis_url))
-        self.settings = Settings(
-            redis_url=redis_url, cluster_token=TOKEN, secrets_key=secrets_key, webhook_allow=allow
-        )  # fmt: skip
+        self.settings = Settings(redis_url=redis_url, cluster_token=TOKEN, secrets_key=secrets_key, webhook_allow=allow)
         self.app = app.create(self.settings)
 
     def ask(self, method: str, path: str, body: Any = None, token: str = TOKEN) -> httpx.Response:
@@ -397,8 +480,13 @@ def test_an_end_is_delivered_signed_and_once(api: Api, sending: Sender) -> None:
         told = json.loads(got.body)
         assert told["id"] == got.headers["webhook-id"] and told["type"] == "job.cancelled"
         assert told["job"] == {
-            "id": job, "kind": "collatz", "state": "cancelled", "tenant": "default", "error": None, "result": None,
-        }  # fmt: skip
+            "id": job,
+            "kind": "collatz",
+            "state": "cancelled",
+            "tenant": "default",
+            "error": None,
+            "result": None,
+        }
         assert abs(int(got.headers["webhook-timestamp"]) - time.time()) < 60
         assert verified(api.ask("GET", "/api/webhooks/key").json()["key"], got.headers, got.body)
         [row] = api.listed("delivered")
@@ -488,11 +576,20 @@ def submit(api: Api, url: Any, **more: Any) -> httpx.Response:
     return api.ask("POST", "/api/submit", body, **more)
 
 
-@pytest.mark.parametrize(("url", "why"), [
-    ("ftp://x/", "https://HOST"), ("https://a:b@x/", "password"), ("", "at least 1"), (7, "string"),
-    ("https://x/" + "y" * 3000, "2048"), ("http://169.254.169.254/", "metadata"), ("http://10.0.0.1/", "private"),
-    ("http://[::1]:99999/", "URL"), ("http://[fd00::1]/", "private"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://x/", "https://HOST"),
+        ("https://a:b@x/", "password"),
+        ("", "at least 1"),
+        (7, "string"),
+        ("https://x/" + "y" * 3000, "2048"),
+        ("http://169.254.169.254/", "metadata"),
+        ("http://10.0.0.1/", "private"),
+        ("http://[::1]:99999/", "URL"),
+        ("http://[fd00::1]/", "private"),
+    ],
+)
 def test_a_wrong_url_is_refused_at_submit_by_field(api: Api, url: Any, why: str) -> None:
     answer = submit(api, url)
     assert answer.status_code == 422 and answer.json()["field"] == "notify" and why in answer.text, answer.text
@@ -502,9 +599,10 @@ def test_a_wrong_url_is_refused_at_submit_by_field(api: Api, url: Any, why: str)
 def test_without_a_key_a_webhook_is_refused_with_the_setting_to_set(any_redis_url: str) -> None:
     api = Api(any_redis_url, secrets_key="")
     refused = (
-        (422, submit(api, "https://x.example/")), (409, api.ask("GET", "/api/webhooks/key")),
+        (422, submit(api, "https://x.example/")),
+        (409, api.ask("GET", "/api/webhooks/key")),
         (409, api.ask("POST", "/api/webhooks/test", {"url": "https://x.example/"})),
-    )  # fmt: skip
+    )
     for status, answer in refused:
         assert answer.status_code == status and "SECRETS_KEY, which is not set" in answer.text
     assert submit(api, None).status_code == 202
@@ -524,8 +622,9 @@ def test_tenants_see_and_retry_their_own_and_the_key_is_for_submitters_and_noted
     end_jobs(api, "http://127.0.0.1:1/", token=mine)
     [row] = api.ask("GET", "/api/webhooks", token=mine).json()["deliveries"]
     assert api.ask("GET", "/api/webhooks", token=theirs).json() == {
-        "deliveries": [], "counts": {"pending": 0, "delivered": 0, "dead": 0},
-    }  # fmt: skip
+        "deliveries": [],
+        "counts": {"pending": 0, "delivered": 0, "dead": 0},
+    }
     assert api.ask("POST", f"/api/webhooks/{row['id']}/retry", token=theirs).status_code == 404
     assert api.ask("GET", "/api/webhooks?tenant=a", token=theirs).status_code == 403
     assert len(api.ask("GET", "/api/webhooks?tenant=a").json()["deliveries"]) == 1
@@ -538,8 +637,9 @@ def test_tenants_see_and_retry_their_own_and_the_key_is_for_submitters_and_noted
     assert api.ask("GET", "/api/webhooks/key?tenant=a", token=theirs).status_code == 403
     logged = [json.loads(line) for line in api.ask("GET", "/api/audit?after=0").json()["lines"]]
     assert [(one["subject"], one["tenant"]) for one in logged if one["action"] == "show webhook key"] == [
-        ("a", "a"), ("default", "default"),
-    ]  # fmt: skip
+        ("a", "a"),
+        ("default", "default"),
+    ]
 
 
 def test_a_receiver_is_tried_once_and_the_answer_says_what_came_of_it(api: Api) -> None:
@@ -560,9 +660,20 @@ def test_a_receiver_is_tried_once_and_the_answer_says_what_came_of_it(api: Api) 
 
 def test_a_delivery_with_a_text_of_any_kind_is_one_line_of_json() -> None:
     row = Delivery(
-        delivery_id="msg_1", tenant="a", url="https://x/", type="job.failed", job="j", kind="sum",
-        error='"\n\N{SNOWMAN}\ud800', state="pending", created=1, ended=0, due=0, attempts=1, said="",
-    )  # fmt: skip
+        delivery_id="msg_1",
+        tenant="a",
+        url="https://x/",
+        type="job.failed",
+        job="j",
+        kind="sum",
+        error='"\n\N{SNOWMAN}\ud800',
+        state="pending",
+        created=1,
+        ended=0,
+        due=0,
+        attempts=1,
+        said="",
+    )
     assert json.loads(sender.body(row))["job"]["error"].startswith('"\n\N{SNOWMAN}')
 
 

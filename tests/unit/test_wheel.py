@@ -74,8 +74,10 @@ def test_python_imports_the_client_without_the_checkout(installed: Path) -> None
         "print(threads_cluster.__file__, importlib.util.find_spec('jobs'), Cluster().url)"
     )
     assert run(installed, "-c", program).split() == [
-        str(installed / "threads_cluster/__init__.py"), "None", "http://127.0.0.1:3000",
-    ]  # fmt: skip
+        str(installed / "threads_cluster/__init__.py"),
+        "None",
+        "http://127.0.0.1:3000",
+    ]
 
 
 def test_the_command_runs_without_the_checkout(installed: Path) -> None:

@@ -145,7 +145,7 @@ def test_bytes_of_items_are_counted_over_the_workflow(flow: Flows, monkeypatch: 
 
 def test_a_workflow_of_thousands_of_refused_items_keeps_short_errors(
     flow: Flows, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(engine, "MANY", 3)
     workflow = flow.submit(
         'a, action_type: command, foreach: [1, 2, 3, 4], command: [run, "${item.' + "x" * 500 + '}"]'
@@ -191,9 +191,7 @@ def of_items(count: int, jobs: Any) -> Results:
     whole = Document(name="t", actions={"b": Action(id="b", type="command", foreach=[])})
     seen = {f"b/{index}": JobSeen(f"f-{index}", "done") for index in range(count)}
     records = {"b": Record(state="expanded", items=(1,) * count)}
-    return Results(
-        whole, Known(workflow="w", state=State.RUNNING, attempt=1, jobs=seen, records=records), "w 1", jobs
-    )  # fmt: skip
+    return Results(whole, Known(workflow="w", state=State.RUNNING, attempt=1, jobs=seen, records=records), "w 1", jobs)
 
 
 def test_ten_thousand_items_are_read_in_few_round_trips_and_once() -> None:
@@ -306,10 +304,14 @@ class Inside:
         raise document.InvalidWorkflow(yaml_texts.Complaints([yaml_texts.Complaint(place=yaml_texts.START, text="x")]))
 
 
-@pytest.mark.parametrize(("size", "path", "at_once"), [
-    (document.LARGE + 1, "/api/workflows", 1), (document.LARGE + 1, "/api/workflows/validate", 1),
-    (1000, "/api/workflows", 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "path", "at_once"),
+    [
+        (document.LARGE + 1, "/api/workflows", 1),
+        (document.LARGE + 1, "/api/workflows/validate", 1),
+        (1000, "/api/workflows", 4),
+    ],
+)
 def test_large_texts_are_validated_one_after_the_other(
     flow: Flows, monkeypatch: pytest.MonkeyPatch, size: int, path: str, at_once: int
 ) -> None:

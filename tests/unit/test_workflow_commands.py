@@ -54,8 +54,9 @@ def test_a_workflow_is_validated_submitted_looked_at_approved_and_deleted(run: R
     code, out, _ = run("status", workflow)
     assert code == 0 and "state     running\n" in out and "actions   1 queued, 2 waiting\n" in out
     assert [line.split() for line in out.splitlines() if line.startswith(("layer", "    1"))] == [
-        ["layer", "actions", "states"], ["1", "1", "1", "queued"],
-    ]  # fmt: skip
+        ["layer", "actions", "states"],
+        ["1", "1", "1", "queued"],
+    ]
     flows.done(workflow, "a")
     assert run("approve", workflow, "ok") == (0, "ok approved\n", "")
     flows.look(workflow)

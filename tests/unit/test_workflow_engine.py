@@ -257,16 +257,26 @@ def test_a_failed_action_skips_what_comes_after_and_retry_goes_on_from_it(flows:
     flows.done(workflow, "a", "f")
     flows.failed(workflow, "b")
     assert flows.states(workflow) == {
-        "a": "done", "b": "failed", "c": "skipped", "d": "skipped", "e": "skipped", "f": "done",
-    }  # fmt: skip
+        "a": "done",
+        "b": "failed",
+        "c": "skipped",
+        "d": "skipped",
+        "e": "skipped",
+        "f": "done",
+    }
     row = flows.row(workflow)
     assert row["state"] == "failed" and row["error"].startswith("b")
     before = flows.jobs()
     assert flows.steer(workflow, "retry").json()["attempt"] == 2
     flows.look(workflow)
     assert flows.states(workflow) == {
-        "a": "done", "b": "queued", "c": "blocked", "d": "waiting", "e": "waiting", "f": "done",
-    }  # fmt: skip
+        "a": "done",
+        "b": "queued",
+        "c": "blocked",
+        "d": "waiting",
+        "e": "waiting",
+        "f": "done",
+    }
     assert flows.jobs() == before, "the jobs go on: nothing is submitted again"
     flows.done(workflow, "b", value="z")
     flows.done(workflow, "c", "d")
@@ -353,11 +363,12 @@ def test_an_approval_waits_for_a_person(flows: Flows) -> None:
 
 def test_values_are_published_and_deleted_as_artifacts(flow: Flows) -> None:
     workflow = flow.submit(
-        "a", 'p, action_type: artifact_publish, name: out, value: {got: "${a.value}"}',
+        "a",
+        'p, action_type: artifact_publish, name: out, value: {got: "${a.value}"}',
         'q, action_type: artifact_publish, name: again, artifact: "${p.artifact}"',
         "d, action_type: artifact_delete, artifact: out, dependencies: [q]",
         "e, action_type: artifact_delete, artifact: nix, dependencies: [d]",
-    )  # fmt: skip
+    )
     flow.look(workflow)
     assert flow.ask("GET", "/api/artifacts/out").status_code == 404
     flow.done(workflow, "a", value=[1, 2])
@@ -477,8 +488,14 @@ def test_programs_need_the_scope_run(flow: Flows) -> None:
 def test_other_tenants_see_and_steer_nothing(flow: Flows) -> None:
     workflow = flow.submit("ok, action_type: approve")
     stranger = flow.token("acme", "read", "submit", "run")
-    calls = [("GET", ""), ("GET", "/actions/ok"), ("POST", "/cancel"), ("POST", "/retry"), ("DELETE", ""),
-             ("POST", "/actions/ok/approve")]  # fmt: skip
+    calls = [
+        ("GET", ""),
+        ("GET", "/actions/ok"),
+        ("POST", "/cancel"),
+        ("POST", "/retry"),
+        ("DELETE", ""),
+        ("POST", "/actions/ok/approve"),
+    ]
     for method, path in calls:
         assert flow.ask(method, f"/api/workflows/{workflow}{path}", token=stranger).status_code == 404, path
     assert flow.ask("GET", "/api/workflows", token=stranger).json()["workflows"] == []

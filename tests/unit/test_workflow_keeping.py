@@ -162,8 +162,13 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     census.round()
     seen = figures(flow)
     assert {name: seen[name] for name in ("running", "waiting", "done", "failed", "cancelling", "cancelled")} == {
-        "running": 3, "waiting": 1, "done": 1, "failed": 0, "cancelling": 0, "cancelled": 0,
-    }  # fmt: skip
+        "running": 3,
+        "waiting": 1,
+        "done": 1,
+        "failed": 0,
+        "cancelling": 0,
+        "cancelled": 0,
+    }
     assert abs(seen["at"] / 1000 - time.time()) < 60
     # One that takes long goes on where it was.
     monkeypatch.setattr("coordinator.workflows.census.ROUND_SECONDS", -1.0)

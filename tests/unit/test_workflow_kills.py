@@ -31,9 +31,12 @@ def test_each_difference_is_a_finding(tmp_path: Path) -> None:
     campaign.compare("same", OUTCOME, OUTCOME)
     assert tally.findings == []
     others: list[dict[str, Any]] = [
-        {"states": {"a": "failed"}}, {"errors": {"a": "exit code 3"}}, {"jobs": {}}, {"published": "0" * 64},
+        {"states": {"a": "failed"}},
+        {"errors": {"a": "exit code 3"}},
+        {"jobs": {}},
+        {"published": "0" * 64},
         {"counts": {"done": 2}},
-    ]  # fmt: skip
+    ]
     for other in others:
         campaign.compare("other", replace(OUTCOME, **other), OUTCOME)
     assert len(tally.findings) == len(others)

@@ -53,9 +53,13 @@ def test_the_end_of_a_workflow_is_delivered_signed_and_once(flow: Flows) -> None
             body = json.loads(got.body)
             assert body["type"] == "workflow.done" and body["id"] == got.headers["webhook-id"] and "job" not in body
             assert body["workflow"] == {
-                "id": workflow, "name": "test", "state": "done", "tenant": "default", "error": None,
+                "id": workflow,
+                "name": "test",
+                "state": "done",
+                "tenant": "default",
+                "error": None,
                 "result": f"/api/workflows/{workflow}",
-            }  # fmt: skip
+            }
             assert verified(flow.ask("GET", "/api/webhooks/key").json()["key"], got.headers, got.body)
             [row] = flow.ask("GET", "/api/webhooks").json()["deliveries"]
             assert (row["workflow_id"], row["job_id"], row["type"]) == (workflow, None, "workflow.done")
@@ -122,10 +126,15 @@ def test_a_call_may_name_the_receiver_which_overrules_the_text(flow: Flows) -> N
     assert flow.row(flow.submit("a"))["notify"] is None
 
 
-@pytest.mark.parametrize(("url", "why"), [
-    ("ftp://x/", "must be a URL that begins with https://HOST"), ("7", "must be a URL"), ("[a]", "must be a URL"),
-    ("https://a:b@x/", "user or password"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://x/", "must be a URL that begins with https://HOST"),
+        ("7", "must be a URL"),
+        ("[a]", "must be a URL"),
+        ("https://a:b@x/", "user or password"),
+    ],
+)
 def test_a_receiver_that_is_none_is_a_problem_of_the_text_with_its_place(flow: Flows, url: str, why: str) -> None:
     answer = flow.post(workflow_text("a", name=f"test\nnotify: {url}"))
     [problem] = answer.json()["problems"]

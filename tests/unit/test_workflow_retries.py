@@ -114,8 +114,12 @@ def test_a_retry_of_many_jobs_lets_others_have_their_turn(flow: Flows, monkeypat
 
 def test_a_result_that_is_needed_and_gone_is_computed_again(flow: Flows) -> None:
     """The action that refers to it could never be filled in."""
-    workflow = flow.submit("x", 'a, action_type: command, command: [run, "${x.value}"]', "b, action_type: approve",
-                           'c, action_type: command, command: [run, "${a.value}"], dependencies: [b]')  # fmt: skip
+    workflow = flow.submit(
+        "x",
+        'a, action_type: command, command: [run, "${x.value}"]',
+        "b, action_type: approve",
+        'c, action_type: command, command: [run, "${a.value}"], dependencies: [b]',
+    )
     flow.look(workflow)
     flow.done(workflow, "x", value=1)
     flow.done(workflow, "a", value=2)

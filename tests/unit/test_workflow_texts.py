@@ -74,12 +74,32 @@ def validated(*actions: str) -> document.Document:
 @pytest.mark.parametrize(
     ("written", "value"),
     [
-        ("1", 1), ("-7", -7), ("0x1f", 31), ("0o17", 15), ("017", 17), ("1e5", 1e5), ("1.5", 1.5), (".5", 0.5),
-        ("no", "no"), ("on", "on"), ("12:30:00", "12:30:00"), ("2026-01-01", "2026-01-01"), ("1_000", "1_000"),
-        ("true", True), ("~", None), ("null", None), ("", None), ("'1'", "1"), ('"no"', "no"), ("+3", 3), ("-", None),
-        ("9" * 40, int("9" * 40)), ("-x", "-x"), ("1.2.3", "1.2.3"),
+        ("1", 1),
+        ("-7", -7),
+        ("0x1f", 31),
+        ("0o17", 15),
+        ("017", 17),
+        ("1e5", 1e5),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("no", "no"),
+        ("on", "on"),
+        ("12:30:00", "12:30:00"),
+        ("2026-01-01", "2026-01-01"),
+        ("1_000", "1_000"),
+        ("true", True),
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("'1'", "1"),
+        ('"no"', "no"),
+        ("+3", 3),
+        ("-", None),
+        ("9" * 40, int("9" * 40)),
+        ("-x", "-x"),
+        ("1.2.3", "1.2.3"),
     ],
-)  # fmt: skip
+)
 def test_scalars_mean_what_yaml_1_2_says(written: str, value: Any) -> None:
     found, wrong = parsed(f"a: {written}\n".encode() if written != "-" else b"a:\n")
     assert plain(found) == {"a": value} and not wrong.total
@@ -88,12 +108,15 @@ def test_scalars_mean_what_yaml_1_2_says(written: str, value: Any) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**70), 2**70)
+        | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters=_NO_YAML)),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc xyz", min_size=1), inner, max_size=3),
         max_leaves=8,
     )
-)  # fmt: skip
+)
 def test_json_means_what_it_says(value: Any) -> None:
     found, wrong = parsed(json.dumps({"a": value}, ensure_ascii=False).encode())
     assert plain(found) == {"a": value} and not wrong.total
@@ -178,8 +201,19 @@ actions:
   - {action_id: f, action_type: command, command: [echo, "x ${a.delay}"], gpus: 3}
 """
     assert [line.split(": ")[0] for line in complaints(source)] == [
-        "2:1", "4:59", "4:76", "5:5", "6:6", "7:20", "7:53", "7:57", "8:5", "9:78", "10:58", "10:75",
-    ]  # fmt: skip
+        "2:1",
+        "4:59",
+        "4:76",
+        "5:5",
+        "6:6",
+        "7:20",
+        "7:53",
+        "7:57",
+        "8:5",
+        "9:78",
+        "10:58",
+        "10:75",
+    ]
 
 
 def test_a_name_and_actions_are_needed() -> None:
@@ -222,7 +256,7 @@ def test_a_name_and_actions_are_needed() -> None:
         (["b", 'a, action_type: command, command: ["-n=${b.value}"]'], "stands within a longer text"),
         (["b, foreach: [1]", 'a, action_type: command, command: ["${b.value}"]'], "has foreach, gives no value"),
     ],
-)  # fmt: skip
+)
 def test_one_mistake_is_one_complaint(actions: list[str], words: str) -> None:
     assert words in complaint(*actions)
 
@@ -285,9 +319,12 @@ def test_the_same_workflow_as_json_is_the_same() -> None:
 
 def test_a_document_is_stored_as_it_is() -> None:
     whole = validated(
-        "b, after_any: [c]", 'a, action_type: command, command: ["${b.value}"], priority: high', "c",
-        'd, action_type: command, foreach: "${a.values}", command: ["${item}"]', "e, foreach: []",
-    )  # fmt: skip
+        "b, after_any: [c]",
+        'a, action_type: command, command: ["${b.value}"], priority: high',
+        "c",
+        'd, action_type: command, foreach: "${a.values}", command: ["${item}"]',
+        "e, foreach: []",
+    )
     again = unpacked(whole.name, whole.description, json.loads(json.dumps(packed(whole))))
     assert list(again.actions) == list(whole.actions)
     for name, action in again.actions.items():
@@ -369,9 +406,10 @@ def test_a_key_that_is_given_a_hundred_thousand_times_is_told_within_bounds() ->
 
 def test_items_of_lists_count_as_actions() -> None:
     lists = [f"a{number}, foreach: [{', '.join('1' * 2500)}]" for number in range(4)]
-    assert "a3: foreach: with it the workflow has 10004 actions and items; at most 10000" in complaints(
-        workflow_text(*lists)
-    )[0]  # fmt: skip
+    assert (
+        "a3: foreach: with it the workflow has 10004 actions and items; at most 10000"
+        in complaints(workflow_text(*lists))[0]
+    )
     validated(*lists[:3])
 
 

@@ -112,8 +112,12 @@ class Flows(Bench):
         gathered = self.store.results.gather(job)
         assert self.store.results.fold(job, gathered, execution.encode(part))
         gathered = self.store.results.gather(job)
-        result = {"units": units, "seconds": {"sum": 1, "least": 1, "most": 1, "median": 1}, "attempts": units,
-                  "workers": {"r": units}}  # fmt: skip
+        result = {
+            "units": units,
+            "seconds": {"sum": 1, "least": 1, "most": 1, "median": 1},
+            "attempts": units,
+            "workers": {"r": units},
+        }
         assert self.store.results.finish(job, gathered, json.dumps(result).encode())
 
     def lease_next(self, job: str) -> Any:

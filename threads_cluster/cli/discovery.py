@@ -48,10 +48,19 @@ def discover(
 
 def _table(rows: Sequence[Json]) -> None:
     columns = ("cluster", "name", "version", "token", "addresses")
-    show.rows(columns, [
-        [row["url"], row["name"], row["version"], "needed" if row["token_needed"] else "", " ".join(row["addresses"])]
-        for row in rows
-    ])  # fmt: skip
+    show.rows(
+        columns,
+        [
+            [
+                row["url"],
+                row["name"],
+                row["version"],
+                "needed" if row["token_needed"] else "",
+                " ".join(row["addresses"]),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]:
@@ -113,9 +122,12 @@ def read_row(network: Any, name: str, until: float) -> Json | None:
     host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
     return {
         "url": f"{'https' if facts.get('tls') == '1' else 'http'}://{host}:{info.port}",
-        "name": visible(name.removesuffix(f".{TYPE}"), _LONGEST), "version": facts.get("version", ""),
-        "token_needed": facts.get("token") != "0", "addresses": addresses, "port": info.port,
-    }  # fmt: skip
+        "name": visible(name.removesuffix(f".{TYPE}"), _LONGEST),
+        "version": facts.get("version", ""),
+        "token_needed": facts.get("token") != "0",
+        "addresses": addresses,
+        "port": info.port,
+    }
 
 
 def _text(value: bytes | None) -> str:

@@ -69,16 +69,24 @@ class InOrder(TyperGroup):
 
 
 app = typer.Typer(
-    name="cluster", help="Submit jobs to a cluster and watch them.", epilog=_EPILOG, no_args_is_help=True,
-    rich_markup_mode=None, add_completion=True, pretty_exceptions_enable=False,
-    cls=InOrder, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
-)  # fmt: skip
+    name="cluster",
+    help="Submit jobs to a cluster and watch them.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    cls=InOrder,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+)
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(
     typer.Typer(cls=Kinds, no_args_is_help=True, rich_markup_mode=None),
-    name="submit", help="Submit a job; each kind has its own flags.", subcommand_metavar="KIND [FLAGS]...",
+    name="submit",
+    help="Submit a job; each kind has its own flags.",
+    subcommand_metavar="KIND [FLAGS]...",
     epilog="cluster submit KIND --help lists the flags of a kind.",
-)  # fmt: skip
+)
 
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 

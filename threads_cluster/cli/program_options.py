@@ -61,8 +61,9 @@ COMMON: dict[str, Any] = {
     ],
     "workspace": Annotated[
         str | None,
-        typer.Option(metavar="NAME",
-                     help="A folder of this name on the runner, $CLUSTER_WORKSPACE, that stays: for checkpoints."),
+        typer.Option(
+            metavar="NAME", help="A folder of this name on the runner, $CLUSTER_WORKSPACE, that stays: for checkpoints."
+        ),
     ],
     "python": Annotated[
         str | None,
@@ -76,7 +77,7 @@ COMMON: dict[str, Any] = {
         str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
     ],
     **ORDER,
-}  # fmt: skip
+}
 OUTPUT: dict[str, Any] = {
     "output": Annotated[
         list[str] | None,
@@ -161,11 +162,13 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
         gpu_memory_mib=given.pop("gpu_memory"),
         memory_mib=given.pop("memory"),
         labels=given.pop("label") or (),
-        **{name: given.pop(name) for name in ("cpus", "gpus", "compute_capability", "host", "stop_signal_seconds",
-                                              "workspace", "python")},
+        **{
+            name: given.pop(name)
+            for name in ("cpus", "gpus", "compute_capability", "host", "stop_signal_seconds", "workspace", "python")
+        },
         **({"batch": given.pop("batch")} if "batch" in given else {}),
         **fixed,
-    )  # fmt: skip
+    )
 
 
 def choices(given: Mapping[str, Any]) -> dict[str, Any]:

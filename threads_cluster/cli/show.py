@@ -283,35 +283,57 @@ def jobs(several: Sequence[Mapping[str, Any]]) -> None:
 def _job_row(job: Mapping[str, Any]) -> list[Any]:
     ended = job.get("ended")
     return [
-        job["job_id"], job["type"], job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate")),
-        figures.duration(job.get("eta_seconds")), figures.age(job.get("created")),
+        job["job_id"],
+        job["type"],
+        job["state"],
+        figures.percent(job.get("progress")),
+        figures.rate(job.get("rate")),
+        figures.duration(job.get("eta_seconds")),
+        figures.age(job.get("created")),
         figures.duration(job.get("seconds")) if ended else "",
-    ]  # fmt: skip
+    ]
 
 
 def job(row: Mapping[str, Any]) -> None:
     """One job, with what it was asked and who computed it."""
     state = ended_line(row) if row.get("ended") else job_line(row)
-    pairs({
-        "job": row["job_id"], "title": row.get("title"), "type": row["type"],
-        "state": state.removeprefix(f"{row['job_id']} "),
-        "tenant": row.get("tenant"), "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
-        "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
-        "started": _moment(row, "started"), "ended": _moment(row, "ended"),
-        "most lanes": row.get("max_running"),
-        "timeout": figures.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
-        "notes": "; ".join(row.get("notes", [])),
-    })  # fmt: skip
+    pairs(
+        {
+            "job": row["job_id"],
+            "title": row.get("title"),
+            "type": row["type"],
+            "state": state.removeprefix(f"{row['job_id']} "),
+            "tenant": row.get("tenant"),
+            "done": f"{row['done']} of {row['total']} units",
+            "priority": row.get("priority"),
+            "device": row.get("device"),
+            "queue": row.get("queue"),
+            "created": _moment(row, "created"),
+            "started": _moment(row, "started"),
+            "ended": _moment(row, "ended"),
+            "most lanes": row.get("max_running"),
+            "timeout": figures.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
+            "notes": "; ".join(row.get("notes", [])),
+        }
+    )
     line("parameters")
-    pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value
-           for name, value in row["parameters"].items()}, indent=2)  # fmt: skip
+    pairs(
+        {
+            name: json.dumps(value) if isinstance(value, Mapping | list) else value
+            for name, value in row["parameters"].items()
+        },
+        indent=2,
+    )
     workers = (row.get("usage") or {}).get("workers") or {}
     if workers:
         columns = ("worker", "device", "units", "leases", "busy")
-        rows(columns, [
-            [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
-            for name, used in workers.items()
-        ])  # fmt: skip
+        rows(
+            columns,
+            [
+                [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
+                for name, used in workers.items()
+            ],
+        )
 
 
 def relations(row: Mapping[str, Any]) -> None:
@@ -343,11 +365,20 @@ def _moment(row: Mapping[str, Any], name: str) -> str:
 def tokens(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of API tokens."""
     columns = ("token", "name", "tenant", "scopes", "expires", "used")
-    rows(columns, [
-        [token["id"], token["name"], token["tenant"], ",".join(token["scopes"]), _end(token["expires"]),
-         token["used"] or "never"]
-        for token in several
-    ])  # fmt: skip
+    rows(
+        columns,
+        [
+            [
+                token["id"],
+                token["name"],
+                token["tenant"],
+                ",".join(token["scopes"]),
+                _end(token["expires"]),
+                token["used"] or "never",
+            ]
+            for token in several
+        ],
+    )
 
 
 def _end(moment: str | None) -> str:
@@ -365,11 +396,24 @@ def secrets(several: Sequence[Mapping[str, Any]]) -> None:
 def schedules(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of schedules."""
     columns = ("name", "runs", "kind", "state", "next", "submitted", "skipped", "missed", "failed", "last outcome")
-    rows(columns, [
-        [row["name"], rhythm(row), row["type"], row["state"], _due(row["next_run"]), row["submitted"], row["skipped"],
-         row["missed"], row["failed"], _last(row)]
-        for row in several
-    ])  # fmt: skip
+    rows(
+        columns,
+        [
+            [
+                row["name"],
+                rhythm(row),
+                row["type"],
+                row["state"],
+                _due(row["next_run"]),
+                row["submitted"],
+                row["skipped"],
+                row["missed"],
+                row["failed"],
+                _last(row),
+            ]
+            for row in several
+        ],
+    )
 
 
 def _last(row: Mapping[str, Any]) -> str:
@@ -384,14 +428,25 @@ def _last_workflow(row: Mapping[str, Any]) -> str | None:
 
 def schedule(row: Mapping[str, Any]) -> None:
     """Print one schedule."""
-    pairs({
-        "name": row["name"], "tenant": row["tenant"], "runs": rhythm(row), "state": row["state"],
-        "overlap": row["overlap"], "catch up": row["catch_up"],
-        "job": json.dumps(row["job"]) if row.get("job") else None,
-        "last run": _moment(row, "last_run"), "last job": row["last_job_id"],
-        "last workflow": _last_workflow(row), "last outcome": row["last_outcome"],
-        "submitted": row["submitted"], "skipped": row["skipped"], "missed": row["missed"], "failed": row["failed"],
-    })  # fmt: skip
+    pairs(
+        {
+            "name": row["name"],
+            "tenant": row["tenant"],
+            "runs": rhythm(row),
+            "state": row["state"],
+            "overlap": row["overlap"],
+            "catch up": row["catch_up"],
+            "job": json.dumps(row["job"]) if row.get("job") else None,
+            "last run": _moment(row, "last_run"),
+            "last job": row["last_job_id"],
+            "last workflow": _last_workflow(row),
+            "last outcome": row["last_outcome"],
+            "submitted": row["submitted"],
+            "skipped": row["skipped"],
+            "missed": row["missed"],
+            "failed": row["failed"],
+        }
+    )
     next_runs(row)
     if row.get("workflow"):
         line("")
@@ -420,11 +475,22 @@ def rhythm(row: Mapping[str, Any]) -> str:
 def webhooks(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of deliveries of webhooks."""
     columns = ("id", "of", "type", "to", "state", "tries", "next try", "last outcome")
-    rows(columns, [
-        [row["id"], row["job_id"] or row.get("workflow_id"), row["type"], row["url"], row["state"], row["attempts"],
-         _due(row["next_attempt"]), row["last_outcome"] or ""]
-        for row in several
-    ])  # fmt: skip
+    rows(
+        columns,
+        [
+            [
+                row["id"],
+                row["job_id"] or row.get("workflow_id"),
+                row["type"],
+                row["url"],
+                row["state"],
+                row["attempts"],
+                _due(row["next_attempt"]),
+                row["last_outcome"] or "",
+            ]
+            for row in several
+        ],
+    )
 
 
 def _due(moment: str | None) -> str:
@@ -447,11 +513,16 @@ def _artifact_row(row: Mapping[str, Any]) -> list[Any]:
 
 def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
     """One artifact, and the first of its paths."""
-    pairs({
-        "id": row["artifact_id"], "names": " ".join(row["names"]), "files": row["files"],
-        "size": figures.size(row["bytes"]), "created": figures.age(row["created"]),
-        "held by": " ".join(row.get("held_by", [])),
-    })  # fmt: skip
+    pairs(
+        {
+            "id": row["artifact_id"],
+            "names": " ".join(row["names"]),
+            "files": row["files"],
+            "size": figures.size(row["bytes"]),
+            "created": figures.age(row["created"]),
+            "held by": " ".join(row.get("held_by", [])),
+        }
+    )
     line("")
     for entry in entries[:PATHS]:
         line(f"{'' if entry.kind in 'dl' else figures.size(entry.size):>9}  {_path(entry)}")
@@ -473,10 +544,15 @@ def units(several: Sequence[Mapping[str, Any]]) -> None:
 def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
     value = unit.get("value")
     return [
-        unit["unit"], unit["state"], unit.get("exit"), figures.duration(unit.get("seconds")), unit.get("attempts"),
-        unit.get("worker"), "" if value is None else visible(json.dumps(value), DIGITS),
+        unit["unit"],
+        unit["state"],
+        unit.get("exit"),
+        figures.duration(unit.get("seconds")),
+        unit.get("attempts"),
+        unit.get("worker"),
+        "" if value is None else visible(json.dumps(value), DIGITS),
         unit.get("error") or unit.get("reason"),
-    ]  # fmt: skip
+    ]
 
 
 def hosts(several: Sequence[Mapping[str, Any]]) -> None:
@@ -496,11 +572,18 @@ def _host_state(host: Mapping[str, Any]) -> str:
 
 def _host_row(host: Mapping[str, Any]) -> list[Any]:
     return [
-        host["host"], _host_state(host), len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}",
-        host.get("cpus"), figures.percent(host.get("cpu_ratio")), host.get("load1"), _memory(host),
-        ", ".join(host["gpus"]), ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
+        host["host"],
+        _host_state(host),
+        len(host["workers"]),
+        f"{host['busy_lanes']} of {host['lanes']}",
+        host.get("cpus"),
+        figures.percent(host.get("cpu_ratio")),
+        host.get("load1"),
+        _memory(host),
+        ", ".join(host["gpus"]),
+        ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
         figures.ago(host["seen_seconds_ago"]),
-    ]  # fmt: skip
+    ]
 
 
 def host(row: Mapping[str, Any]) -> None:
@@ -512,18 +595,30 @@ def host(row: Mapping[str, Any]) -> None:
     ]
     versions = [f"{part} {' and '.join(several)}" for part, several in row.get("versions", {}).items()]
     load, cpus, score = row.get("load1"), row.get("cpus"), row.get("score")
-    pairs({
-        "host": row["host"], "state": _host_state(row), "seen": figures.ago(row["seen_seconds_ago"]),
-        "load": "" if load is None else f"{load:.2f} on {cpus} cpus", "score": "" if score is None else f"{score:.1f}",
-        "memory": _memory(row), "disks": "; ".join(disks),
-        "network": "" if None in speeds else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
-        "versions": ", ".join(versions), "labels": ", ".join(row["labels"]),
-        "given labels": ", ".join(row.get("given_labels", ())), "clock": _clock(row),
-    })  # fmt: skip
+    pairs(
+        {
+            "host": row["host"],
+            "state": _host_state(row),
+            "seen": figures.ago(row["seen_seconds_ago"]),
+            "load": "" if load is None else f"{load:.2f} on {cpus} cpus",
+            "score": "" if score is None else f"{score:.1f}",
+            "memory": _memory(row),
+            "disks": "; ".join(disks),
+            "network": ""
+            if None in speeds
+            else f"receives {figures.size(speeds[0])}/s, sends {figures.size(speeds[1])}/s",
+            "versions": ", ".join(versions),
+            "labels": ", ".join(row["labels"]),
+            "given labels": ", ".join(row.get("given_labels", ())),
+            "clock": _clock(row),
+        }
+    )
     if row.get("devices"):
         line("")
-        rows(("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
-             [_device_row(device) for device in row["devices"]])  # fmt: skip
+        rows(
+            ("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
+            [_device_row(device) for device in row["devices"]],
+        )
     if row.get("cards"):
         line("")
         rows(("card", "name", "used", "memory", "temperature", "power"), map(_card_row, row["cards"]))
@@ -534,19 +629,28 @@ def host(row: Mapping[str, Any]) -> None:
 def _card_row(card: Mapping[str, Any]) -> list[Any]:
     celsius, watts = card.get("temperature_celsius"), card.get("power_watts")
     return [
-        card["card"], card["name"], figures.percent(card.get("utilization_ratio")), _memory(card),
-        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
-    ]  # fmt: skip
+        card["card"],
+        card["name"],
+        figures.percent(card.get("utilization_ratio")),
+        _memory(card),
+        "" if celsius is None else f"{celsius:.0f} C",
+        "" if watts is None else f"{watts:.0f} W",
+    ]
 
 
 def _device_row(device: Mapping[str, Any]) -> list[Any]:
     celsius, watts = device.get("temperature_celsius"), device.get("power_watts")
     job = "idle" if device["idle"] else device.get("job")
     return [
-        device.get("index"), device["name"], device["worker"], "cordoned" if device.get("cordoned") else job,
-        figures.percent(device.get("utilization_ratio")), _memory(device),
-        "" if celsius is None else f"{celsius:.0f} C", "" if watts is None else f"{watts:.0f} W",
-    ]  # fmt: skip
+        device.get("index"),
+        device["name"],
+        device["worker"],
+        "cordoned" if device.get("cordoned") else job,
+        figures.percent(device.get("utilization_ratio")),
+        _memory(device),
+        "" if celsius is None else f"{celsius:.0f} C",
+        "" if watts is None else f"{watts:.0f} W",
+    ]
 
 
 def _clock(row: Mapping[str, Any]) -> str:
@@ -585,11 +689,16 @@ def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
         state = f"{state}, kept for {worker['reserved_for']}"
     device = " ".join(filter(None, (worker.get("device"), worker.get("cpu_level"))))
     return [
-        worker["id"], device, state, worker.get("lanes"), worker.get("job"),
+        worker["id"],
+        device,
+        state,
+        worker.get("lanes"),
+        worker.get("job"),
         figures.percent(worker.get("cpu_ratio")),
-        figures.size(worker.get("memory_used_bytes")), worker.get("host"),
+        figures.size(worker.get("memory_used_bytes")),
+        worker.get("host"),
         figures.ago(worker.get("seen_seconds_ago", 0)),
-    ]  # fmt: skip
+    ]
 
 
 def status(summary: Mapping[str, Any], url: str) -> None:
@@ -602,15 +711,17 @@ def status(summary: Mapping[str, Any], url: str) -> None:
     counts = {state: count for state, count in summary["jobs"].items() if count}
     speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
     waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
-    pairs({
-        "cluster": f"{url}, version {summary['version']}",
-        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
-        "desired": ", ".join(needed),
-        "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
-        "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
-        f"{figures.duration(summary.get('oldest_wait_seconds'))}",
-        "speed": ", ".join(speeds),
-    })  # fmt: skip
+    pairs(
+        {
+            "cluster": f"{url}, version {summary['version']}",
+            "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
+            "desired": ", ".join(needed),
+            "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
+            "waiting": ", ".join(waiting)
+            and f"{', '.join(waiting)}; the longest for {figures.duration(summary.get('oldest_wait_seconds'))}",
+            "speed": ", ".join(speeds),
+        }
+    )
 
 
 def kinds(several: Sequence[Mapping[str, Any]]) -> None:

@@ -238,9 +238,14 @@ class Cluster:
     ) -> Ended: ...
 
     def run(
-        self, kind: str | Sequence[str], parameters: Mapping[str, Any] | None = None, *,
-        files: str | Path | None = None, timeout: float | None = None, **choices: Any,
-    ) -> Json | Ended:  # fmt: skip
+        self,
+        kind: str | Sequence[str],
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        files: str | Path | None = None,
+        timeout: float | None = None,
+        **choices: Any,
+    ) -> Json | Ended:
         """Submits a job, waits for it, and gives its result; `choices` are those of `submit`.
 
         A short job costs one exchange with the cluster. TimedOut after `timeout` seconds, JobEnded when it failed or
@@ -276,9 +281,13 @@ class Cluster:
         return result
 
     def map(
-        self, function: str | Callable[..., Any], values: Iterable[Any], *, files: str | Path | None = ".",
+        self,
+        function: str | Callable[..., Any],
+        values: Iterable[Any],
+        *,
+        files: str | Path | None = ".",
         **choices: Any,
-    ) -> Mapped:  # fmt: skip
+    ) -> Mapped:
         """Call `module:function` of the folder `files` with each value, on the runners; iterate over what they return.
 
         A call has a fresh interpreter; values come and go as JSON. `choices`: fields of `programs.Program`.
@@ -449,10 +458,17 @@ class Cluster:
         return self._get(f"tenants/{quoted(name)}", shape=tenant_answers.Tenant)
 
     def put_tenant(
-        self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None,
-        max_units: Mapping[str, int] | None = None, max_gpu_seconds: int | None = None,
-        max_stored_bytes: int | None = None, requires: Sequence[str] | None = None,
-    ) -> Json:  # fmt: skip
+        self,
+        name: str,
+        *,
+        weight: int = 1,
+        max_lanes: int | None = None,
+        max_jobs: int | None = None,
+        max_units: Mapping[str, int] | None = None,
+        max_gpu_seconds: int | None = None,
+        max_stored_bytes: int | None = None,
+        requires: Sequence[str] | None = None,
+    ) -> Json:
         """Register a tenant, or change its weight and caps; None: no cap. `max_units`: a day, by kind.
 
         `requires`: labels that hosts need to compute its jobs; none: any host may; None: as it was.
@@ -553,9 +569,14 @@ class Cluster:
         return rows
 
     def create_token(
-        self, name: str, scopes: Sequence[str], *, tenant: str = "default", ttl_seconds: int | None = None,
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        tenant: str = "default",
+        ttl_seconds: int | None = None,
         labels: Sequence[str] = (),
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         """`{token, id, name, tenant, scopes, expires, labels}`; the token is in this answer and nowhere else.
 
         `labels`: of the host of a worker, or of an invitation's host; tenants may require them.
@@ -593,10 +614,17 @@ class Cluster:
         return self._get(f"schedules/{quoted(name)}", shape=schedule_answers.Schedule, tenant=tenant)
 
     def add_schedule(
-        self, name: str, job: Mapping[str, Any] | None = None, *, workflow: str | None = None,
-        every_seconds: int | None = None, cron: str | None = None, timezone: str | None = None, overlap: bool = False,
+        self,
+        name: str,
+        job: Mapping[str, Any] | None = None,
+        *,
+        workflow: str | None = None,
+        every_seconds: int | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
+        overlap: bool = False,
         catch_up: str | None = None,
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         """Have a job submitted again and again, `job` as for `submit_batch`, or a workflow, its text.
 
         Returns the schedule with its `next_runs`.

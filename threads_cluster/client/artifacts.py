@@ -68,8 +68,10 @@ class Artifacts:
                     raise
             else:
                 return committed | {
-                    "sent_files": len(sent), "sent_bytes": sum(sent.values()), "manifest_bytes": len(tree.manifest)
-                }  # fmt: skip
+                    "sent_files": len(sent),
+                    "sent_bytes": sum(sent.values()),
+                    "manifest_bytes": len(tree.manifest),
+                }
         raise AssertionError
 
     def list(self) -> Iterator[Json]:
@@ -223,9 +225,12 @@ class Artifacts:
         left = list(shas)
         while left:
             body = self._connection.ask_octets(
-                "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[: bundles.MAX_FILES]},
+                "POST",
+                "/api/file-bundle",
+                patience=self._patience,
+                body={"hashes": left[: bundles.MAX_FILES]},
                 extra_seconds=uploads.STORING_SECONDS,
-            )  # fmt: skip
+            )
             try:
                 files = bundles.unpacked(body)
             except Malformed:

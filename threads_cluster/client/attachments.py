@@ -69,9 +69,13 @@ class Attachment:
     def read(self, after: int, wait_seconds: float) -> Shown:
         """Return what it wrote after a place; waits where there is nothing."""
         answer = self._reading.ask(
-            "GET", f"{self._path}/output", patience=PATIENCE, extra_seconds=wait_seconds, after=str(after),
+            "GET",
+            f"{self._path}/output",
+            patience=PATIENCE,
+            extra_seconds=wait_seconds,
+            after=str(after),
             wait_seconds=f"{wait_seconds:g}",
-        )  # fmt: skip
+        )
         row = answers.checked(attachment_answers.Output, answer, self._reading.url)
         try:
             pieces = [(_STREAMS[stream], base64.b64decode(text, validate=True)) for stream, text in row["chunks"]]

@@ -112,27 +112,52 @@ class Connection:
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
 
     def ask(
-        self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, kind: str = _OCTETS, headers: Mapping[str, str] | None = None, **query: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        *,
+        patience: float,
+        extra_seconds: float = 0.0,
+        body: Any = None,
+        octets: bytes | None = None,
+        kind: str = _OCTETS,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
         """The JSON answer (None when there is no body). Only for what may be sent twice.
 
         `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is,
         of this `kind`.
         """
         answer = self.ask_octets(
-            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, kind=kind,
-            headers=headers, **query,
-        )  # fmt: skip
+            method,
+            path,
+            patience=patience,
+            extra_seconds=extra_seconds,
+            body=body,
+            octets=octets,
+            kind=kind,
+            headers=headers,
+            **query,
+        )
         try:
             return bodies.parse(answer) if answer else None
         except bodies.BadBody as error:
             raise UnexpectedAnswer(self.url, str(error)) from None
 
     def ask_octets(
-        self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, kind: str = _OCTETS, headers: Mapping[str, str] | None = None, **query: Any,
-    ) -> bytes:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        *,
+        patience: float,
+        extra_seconds: float = 0.0,
+        body: Any = None,
+        octets: bytes | None = None,
+        kind: str = _OCTETS,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> bytes:
         """The answer as it is; the rest as `ask`."""
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
@@ -215,9 +240,15 @@ class Connection:
             raise Unreachable(self.url, str(error)) from error
 
     def _begun(
-        self, method: str, path: str, *, headers: Mapping[str, str], timeout: httpx.Timeout,
-        params: Mapping[str, Any] | None = None, content: bytes | None = None,
-    ) -> httpx.Response:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        timeout: httpx.Timeout,
+        params: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
         """An answer whose body is not read yet, of the transport itself where httpx would add nothing to the request.
 
         What else httpx does for each, such as to look through cookies, takes a third of a short call.
@@ -225,13 +256,16 @@ class Connection:
         if self.has_user or self.http.cookies or self.http.is_closed:
             made = self.http.build_request(
                 method, path, params=params, headers=headers, content=content, timeout=timeout
-            )  # fmt: skip
+            )
             return self.http.send(made, stream=True)
         merged = self._headers | {name.lower(): value for name, value in headers.items()}
         request = httpx.Request(
-            method, self._address(path, params), headers=merged, content=content,
+            method,
+            self._address(path, params),
+            headers=merged,
+            content=content,
             extensions={"timeout": timeout.as_dict()},
-        )  # fmt: skip
+        )
         answer = self._transport.handle_request(request)
         answer.request = request
         if "Set-Cookie" in answer.headers:  # of a proxy that keeps a client at one coordinator

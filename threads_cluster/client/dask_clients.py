@@ -35,9 +35,15 @@ class NotReached(ClientError):
 
 @contextlib.contextmanager
 def connected(
-    cluster: Cluster, workers: int, name: str | None, *, timeout: float = 300.0, threads: int = 1, memory_mib: int = 0,
+    cluster: Cluster,
+    workers: int,
+    name: str | None,
+    *,
+    timeout: float = 300.0,
+    threads: int = 1,
+    memory_mib: int = 0,
     requirements: Mapping[str, Any] | None = None,
-) -> Iterator[Any]:  # fmt: skip
+) -> Iterator[Any]:
     """Yield a client that has its workers. Errors: BadArgument, TimedOut, NotReached, and those of `services`."""
     dask, until = _distributed(), time.monotonic() + timeout
     with contextlib.ExitStack() as held:

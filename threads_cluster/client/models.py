@@ -67,9 +67,14 @@ class Models(_Placed):
         return self._ask("POST", "", answers.Model, body=body)
 
     def download(
-        self, name: str, source: str | None = None, *, to: str = "disk", sha256: str | None = None,
+        self,
+        name: str,
+        source: str | None = None,
+        *,
+        to: str = "disk",
+        sha256: str | None = None,
         secrets: Sequence[str] = (),
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         """Have a runner download a model; return `{task_id}`, the workflow that does. Needs the scope run.
 
         `source`: unless given, as it was registered. `sha256`: of its one file. `to`: where it will lie besides the

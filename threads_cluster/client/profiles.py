@@ -27,9 +27,14 @@ class Profiles(Resource):
     path = "/api/profiles"
 
     def start(
-        self, name: str, *, hz: int | None = None, seconds: int | None = None, hosts: Sequence[str] = (),
+        self,
+        name: str,
+        *,
+        hz: int | None = None,
+        seconds: int | None = None,
+        hosts: Sequence[str] = (),
         job: str | None = None,
-    ) -> Json:  # fmt: skip
+    ) -> Json:
         """Have workers record the telemetry of their hosts and GPUs from now on; returns the profile.
 
         `hz`: samples a second, 1 to 100. `seconds`: after which it stops by itself. `hosts`: none for all. `job`: with

@@ -200,9 +200,14 @@ class Programs:
             self._cluster.cancel(self._cluster.submit(KIND, parameters, **choices)["job_id"])
 
     def _put(
-        self, path: Path, what: str, exclude: Sequence[str] = (), progress: Progress | None = None,
-        sent: Callable[[Json], None] | None = None, place: Path | None = None,
-    ) -> str:  # fmt: skip
+        self,
+        path: Path,
+        what: str,
+        exclude: Sequence[str] = (),
+        progress: Progress | None = None,
+        sent: Callable[[Json], None] | None = None,
+        place: Path | None = None,
+    ) -> str:
         shown = {} if progress is None else {"progress": progress}
         answer = self._cluster.artifacts.put(path, name=_name(what, place or path), exclude=exclude, **shown)
         if sent is not None:
@@ -233,14 +238,23 @@ class Programs:
         streams: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self.show_rest(row, Shown(lambda stream, data: streams[stream].extend(data)))
         return Ended(
-            job_id=job_id, exit=exit_code(row), reason=row.get("reason") or "", stdout=bytes(streams["stdout"]),
-            stderr=bytes(streams["stderr"]), seconds=row.get("seconds"), worker=row.get("worker"),
-        )  # fmt: skip
+            job_id=job_id,
+            exit=exit_code(row),
+            reason=row.get("reason") or "",
+            stdout=bytes(streams["stdout"]),
+            stderr=bytes(streams["stderr"]),
+            seconds=row.get("seconds"),
+            worker=row.get("worker"),
+        )
 
     def map(
-        self, function: str | Callable[..., Any], values: Iterable[Any], *, files: str | Path | None = ".",
+        self,
+        function: str | Callable[..., Any],
+        values: Iterable[Any],
+        *,
+        files: str | Path | None = ".",
         **choices: Any,
-    ) -> Mapped:  # fmt: skip
+    ) -> Mapped:
         """Call `module:function` of the files with each value on the runners; iterate over what they return, in order.
 
         Values come and go as JSON. `choices`: fields of `Program`. UnitFailed at the first value whose call failed.
@@ -396,9 +410,11 @@ class Programs:
         if not row.get("artifact"):
             return {"fetched_files": 0, "fetched_bytes": 0}
         return self._cluster.artifacts.fetch_part(
-            row["artifact"], folder, lambda path: path.removeprefix(prefix) if path.startswith(prefix) else None,
+            row["artifact"],
+            folder,
+            lambda path: path.removeprefix(prefix) if path.startswith(prefix) else None,
             replace=replace,
-        )  # fmt: skip
+        )
 
     def fetch(self, job_id: str, folder: str | Path, *, flat: bool = False) -> Json:
         """`{units, fetched_files, fetched_bytes}`: download what all units left so far, each into a folder of its own.

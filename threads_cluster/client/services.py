@@ -30,9 +30,16 @@ class Services(Resource):
     path = "/api/services"
 
     def serve(
-        self, name: str, engine: str = "", *, model: str | None = None, replicas: int | None = None,
-        parameters: Mapping[str, Any] | None = None, requirements: Mapping[str, Any] | None = None, **choices: Any,
-    ) -> Json:  # fmt: skip
+        self,
+        name: str,
+        engine: str = "",
+        *,
+        model: str | None = None,
+        replicas: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        requirements: Mapping[str, Any] | None = None,
+        **choices: Any,
+    ) -> Json:
         """Keep replicas of an engine up, and return the service. `model`: an artifact by id or name.
 
         Without an engine: one for the model's files. `choices`: `force` (also where the weights are more than any

@@ -98,14 +98,27 @@ GSWARM = (
     Row(theirs="model list", ours="model list", flags=_same("--location")),
     Row(theirs="model info", ours="model info", operands=1),
     Row(theirs="model register", ours="model register", operands=1, flags=_same("--type", "--source")),
-    Row(theirs="model download", ours="model download", operands=1,
-        flags={"--source": _source, "--url": _as("--source"), "--type": _nothing, "--node": _as("--host"),
-               "--device": _as("--device")}),
+    Row(
+        theirs="model download",
+        ours="model download",
+        operands=1,
+        flags={
+            "--source": _source,
+            "--url": _as("--source"),
+            "--type": _nothing,
+            "--node": _as("--host"),
+            "--device": _as("--device"),
+        },
+    ),
     Row(theirs="model move", ours="model move", operands=1, flags=_same("--from", "--to", "--node")),
     Row(theirs="model copy", ours="model copy", operands=1, flags=_same("--from", "--to", "--node")),
     Row(theirs="model delete", ours="model delete", operands=1, flags=_same("--device", "--node")),
-    Row(theirs="model serve", ours="serve", operands=1,
-        flags={"--device": _gpu, "--node": _as("--host"), "--port": _no_port}),
+    Row(
+        theirs="model serve",
+        ours="serve",
+        operands=1,
+        flags={"--device": _gpu, "--node": _as("--host"), "--port": _no_port},
+    ),
     Row(theirs="model stop", ours="service stop", operands=1, flags=_NODE),
     Row(theirs="model services", ours="services"),
     Row(theirs="model status", ours="service show", operands=1, flags=_NODE),
@@ -120,7 +133,7 @@ GSWARM = (
     Row(theirs="queue tasks", ours="queue tasks", flags=_same("--status")),
     Row(theirs="queue cancel", ours="queue cancel", operands=1),
     Row(theirs="queue history", ours="queue history", flags=_same("--limit")),
-)  # fmt: skip
+)
 GRID_CLI = (
     Row(theirs="health", ours="health"),
     Row(theirs="run", ours="run", operands=1, flags={"--log-level": _level}),
@@ -130,9 +143,11 @@ GRID_CLI = (
 )
 #: What they type to start a cluster or to join one, which no command of `cluster` does.
 _SCRIPT = {
-    "host start": "./deploy-cluster.sh local", "host stop": "./deploy-cluster.sh stop",
-    "host status": "./deploy-cluster.sh status", "client connect": "./deploy-cluster.sh join TOKEN",
-}  # fmt: skip
+    "host start": "./deploy-cluster.sh local",
+    "host stop": "./deploy-cluster.sh stop",
+    "host status": "./deploy-cluster.sh status",
+    "client connect": "./deploy-cluster.sh join TOKEN",
+}
 
 
 def translated(rows: Sequence[Row], words: Sequence[str], known: Callable[[Sequence[str]], bool]) -> list[str]:

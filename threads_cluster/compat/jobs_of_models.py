@@ -63,10 +63,14 @@ class ClusterClient:
         """
         prompts, options = _asked(input_data)
         action = {
-            "action_id": _ACTION, "action_type": "inference", "model_name": self._model(model_path),
-            "input_data": self._put(prompts), "output_device": "disk", **options,
+            "action_id": _ACTION,
+            "action_type": "inference",
+            "model_name": self._model(model_path),
+            "input_data": self._put(prompts),
+            "output_device": "disk",
+            **options,
             **({"requirements": _requirements(gpu_requirements)} if gpu_requirements else {}),
-        }  # fmt: skip
+        }
         row = self.cluster.workflows.submit({"name": "inference", "actions": [action]})
         job: str = row["workflow_id"]
         return job

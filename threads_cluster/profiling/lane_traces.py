@@ -42,10 +42,12 @@ def totals(spans: Sequence[Mapping[str, Any]], lanes: Sequence[Mapping[str, Any]
     """Return `{lanes, workers, leases, busy_seconds, open}` of a job's spans; what is open has no busy time yet."""
     places = {span["lane"] for span in spans}
     return {
-        "lanes": len(places), "workers": len({lanes[place]["worker"] for place in places}),
-        "leases": sum(span["leases"] for span in spans), "busy_seconds": sum(span["busy_seconds"] for span in spans),
+        "lanes": len(places),
+        "workers": len({lanes[place]["worker"] for place in places}),
+        "leases": sum(span["leases"] for span in spans),
+        "busy_seconds": sum(span["busy_seconds"] for span in spans),
         "open": sum(span["open"] for span in spans),
-    }  # fmt: skip
+    }
 
 
 class _Lane:
@@ -91,9 +93,15 @@ def _phases(job: Mapping[str, Any], begin: float, end: float) -> Iterator[Json]:
 
 def _phase(name: str, start: float, end: float, begin: float) -> Json:
     return {
-        "ph": "X", "cat": "job", "name": name, "pid": _JOB, "tid": 0, "ts": _micros(start - begin),
-        "dur": _micros(max(0.0, end - start)), "args": {},
-    }  # fmt: skip
+        "ph": "X",
+        "cat": "job",
+        "name": name,
+        "pid": _JOB,
+        "tid": 0,
+        "ts": _micros(start - begin),
+        "dur": _micros(max(0.0, end - start)),
+        "args": {},
+    }
 
 
 def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
@@ -107,25 +115,37 @@ def _busy(spans: Sequence[Mapping[str, Any]], begin: float) -> Iterator[Json]:
     for moment, change in sorted(changes.items()):
         busy += change
         yield {
-            "ph": "C", "name": "lanes at work", "pid": _JOB, "tid": 0, "ts": _micros(moment - begin),
+            "ph": "C",
+            "name": "lanes at work",
+            "pid": _JOB,
+            "tid": 0,
+            "ts": _micros(moment - begin),
             "args": {"lanes": busy},
-        }  # fmt: skip
+        }
 
 
 def _slice(span: Mapping[str, Any], lane: _Lane, begin: float) -> Json:
     seconds, units = span["end"] - span["start"], int(span["units"])
     busy = None if span["open"] else span["busy_seconds"]
     about: Json = {
-        "leases": span["leases"], "units": str(units), "busy_seconds": busy,
+        "leases": span["leases"],
+        "units": str(units),
+        "busy_seconds": busy,
         "units_per_second": round(units / busy, 3) if busy else None,
-        "open": span["open"], "lost": bool(span.get("lost")),
-    }  # fmt: skip
+        "open": span["open"],
+        "lost": bool(span.get("lost")),
+    }
     many = f"{span['leases']} leases" if span["leases"] != 1 else "1 lease"
     return {
-        "ph": "X", "cat": "lost" if about["lost"] else "leases", "name": f"{span['type']}: {many}",
-        "pid": lane.process, "tid": lane.thread, "ts": _micros(span["start"] - begin),
-        "dur": _micros(max(0.0, seconds)), "args": about,
-    }  # fmt: skip
+        "ph": "X",
+        "cat": "lost" if about["lost"] else "leases",
+        "name": f"{span['type']}: {many}",
+        "pid": lane.process,
+        "tid": lane.thread,
+        "ts": _micros(span["start"] - begin),
+        "dur": _micros(max(0.0, seconds)),
+        "args": about,
+    }
 
 
 def _end(job: Mapping[str, Any], stream: Mapping[str, Any]) -> float:

@@ -296,9 +296,14 @@ def power(piece: Piece, begin: float, end: float) -> float | None:
 
 #: Figures over time, by name.
 LINES: Mapping[str, Value] = {
-    "utilization": utilization, "memory": mean("m"), "power": power, "receive": rate("rx"), "transmit": rate("tx"),
-    "read": rate("rd"), "write": rate("wr"),
-}  # fmt: skip
+    "utilization": utilization,
+    "memory": mean("m"),
+    "power": power,
+    "receive": rate("rx"),
+    "transmit": rate("tx"),
+    "read": rate("rd"),
+    "write": rate("wr"),
+}
 
 
 def lines(recorded: Recorded, axis: Axis, figure: str) -> dict[str, Line]:
@@ -332,9 +337,12 @@ def summary(recorded: Recorded) -> Json:
     ]
     energies = [row["energy_joules"] for row in devices if row["energy_joules"] is not None]
     return {
-        "name": recorded.name, "begin": recorded.begin, "seconds": recorded.end - recorded.begin,
-        "energy_joules": sum(energies) if energies else None, "devices": devices,
-    }  # fmt: skip
+        "name": recorded.name,
+        "begin": recorded.begin,
+        "seconds": recorded.end - recorded.begin,
+        "energy_joules": sum(energies) if energies else None,
+        "devices": devices,
+    }
 
 
 def _device(pieces: Sequence[Piece], axis: Axis, end: float, figures: Mapping[str, Line]) -> Json:
@@ -343,17 +351,21 @@ def _device(pieces: Sequence[Piece], axis: Axis, end: float, figures: Mapping[st
     at_work = _known(figures["utilization"])
     watts = [(value, seconds) for value, seconds in zip(figures["power"], length, strict=False) if value is not None]
     row: Json = {
-        "device": first.device, "host": first.host, "title": first.title,
-        "samples": sum(len(piece.ticks) for piece in pieces), "missed": sum(piece.missed for piece in pieces),
+        "device": first.device,
+        "host": first.host,
+        "title": first.title,
+        "samples": sum(len(piece.ticks) for piece in pieces),
+        "missed": sum(piece.missed for piece in pieces),
         "torn": sum(piece.torn for piece in pieces),
         "seconds": sum(piece.end - piece.begin for piece in pieces),
         "utilization": _spread(at_work),
         "idle_ratio": sum(value < IDLE_RATIO for value in at_work) / len(at_work) if at_work else None,
-        "memory_bytes": _spread(_known(figures["memory"])), "memory_total_bytes": first.memory_total,
+        "memory_bytes": _spread(_known(figures["memory"])),
+        "memory_total_bytes": first.memory_total,
         "power_watts": _spread([value for value, _ in watts]),
         "energy_joules": sum(value * seconds for value, seconds in watts) if watts else None,
         "profiler_ratio": _own(pieces),
-    }  # fmt: skip
+    }
     for name in ("receive", "transmit", "read", "write"):
         row[name] = _flow(figures[name], length)
     return row

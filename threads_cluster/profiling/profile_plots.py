@@ -18,8 +18,17 @@ FORMATS = ("pdf", "png", "svg")
 _COLOURED = 10
 #: Colours that remain apart for people who see few, by Okabe and Ito, then two greys and a brown.
 _COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6A6A6A", "#000000", "#8C613C", "#B3B3B3",
-)  # fmt: skip
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#6A6A6A",
+    "#000000",
+    "#8C613C",
+    "#B3B3B3",
+)
 #: Panels: figure, title, unit, what one unit is, least top of the axis.
 _PANELS = (
     ("utilization", "Utilisation", "%", 0.01, 100.0),

@@ -40,9 +40,14 @@ def _joined(row: Mapping[str, Any], check: HealthCheck) -> Health:
         if device.get("utilization_ratio") is not None
     )
     told = {
-        "name": row["host"], "source": "joined", "gpus": gpus, "load1": load1, "cpus": cpus or None,
-        "memory_used_bytes": row.get("memory_used_bytes"), "memory_total_bytes": row.get("memory_total_bytes"),
-    }  # fmt: skip
+        "name": row["host"],
+        "source": "joined",
+        "gpus": gpus,
+        "load1": load1,
+        "cpus": cpus or None,
+        "memory_used_bytes": row.get("memory_used_bytes"),
+        "memory_total_bytes": row.get("memory_total_bytes"),
+    }
     if not row["live"]:
         return Health(**told, reachable=False, reason="its workers are lost", advice=f"cluster host {row['host']}")
     if load1 is None or not cpus:
@@ -80,8 +85,10 @@ def row(each: Health, best_one: Health | None) -> dict[str, Any]:
     """Return a host as JSON."""
     return {
         **{name: value for name, value in dataclasses.asdict(each).items() if name != "advice"},
-        "healthy": each.healthy, "gpu_percent": each.gpu_percent, "best": each is best_one,
-    }  # fmt: skip
+        "healthy": each.healthy,
+        "gpu_percent": each.gpu_percent,
+        "best": each is best_one,
+    }
 
 
 def line(each: Health, best_one: Health | None) -> str:

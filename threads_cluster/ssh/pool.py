@@ -158,10 +158,15 @@ async def _connected(node: Node, config: ClusterConfig, seconds: float) -> _Line
             return False
 
     given: dict[str, Any] = {
-        "known_hosts": keys.of, "client_factory": Client, "encoding": None, "connect_timeout": None,
-        "keepalive_interval": config.ssh.timeout / (_ALIVE_COUNT + 1), "keepalive_count_max": _ALIVE_COUNT,
-        "agent_forwarding": False, **_options(node, config),
-    }  # fmt: skip
+        "known_hosts": keys.of,
+        "client_factory": Client,
+        "encoding": None,
+        "connect_timeout": None,
+        "keepalive_interval": config.ssh.timeout / (_ALIVE_COUNT + 1),
+        "keepalive_count_max": _ALIVE_COUNT,
+        "agent_forwarding": False,
+        **_options(node, config),
+    }
     proxy = None
     try:
         async with asyncio.timeout(seconds):

@@ -96,9 +96,13 @@ async def asked(pool: Pool, node: Node) -> Health:
     except (HostTrouble, TimeoutError) as error:
         found = refusals.trouble(node, error, seconds=check.timeout, user="")
         return Health(
-            name=node.name, source="ssh", reachable=False, reason=found.why, advice=found.next,
+            name=node.name,
+            source="ssh",
+            reachable=False,
+            reason=found.why,
+            advice=found.next,
             seconds=monotonic() - began,
-        )  # fmt: skip
+        )
 
 
 async def _answer(connection: Any, node: Node) -> bytes:
@@ -133,7 +137,15 @@ def _judged(node: Node, said: bytes, check: HealthCheck, seconds: float) -> Heal
     gpus = tuple(min(used, 100.0) for used in told.get(b"gpu", []))
     total, available = (int(told[name][0]) << 10 if name in told else None for name in (b"total", b"available"))
     return Health(
-        name=node.name, source="ssh", reachable=True, reason=trouble_of(load1, cpus, gpus), load1=load1, cpus=cpus,
-        memory_total_bytes=total, memory_used_bytes=None if None in (total, available) else total - available,  # type: ignore[operator]
-        gpus=gpus, score=score(load1, cpus, gpus, check), seconds=seconds,
-    )  # fmt: skip
+        name=node.name,
+        source="ssh",
+        reachable=True,
+        reason=trouble_of(load1, cpus, gpus),
+        load1=load1,
+        cpus=cpus,
+        memory_total_bytes=total,
+        memory_used_bytes=None if None in (total, available) else total - available,  # type: ignore[operator]
+        gpus=gpus,
+        score=score(load1, cpus, gpus, check),
+        seconds=seconds,
+    )

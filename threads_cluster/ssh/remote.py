@@ -61,10 +61,13 @@ class Remote:
         python = shell_path(self._node.python or "python3")
         self._process = await connection.create_process(f'exec {python} -c "{_READ}"', encoding=None)
         request = {
-            "source": _SOURCE, "words": list(self._program.words),
-            "folder": self._program.folder, "env": dict(self._program.env), "silent_seconds": self.silent_seconds,
+            "source": _SOURCE,
+            "words": list(self._program.words),
+            "folder": self._program.folder,
+            "env": dict(self._program.env),
+            "silent_seconds": self.silent_seconds,
             "timeout_seconds": self._program.timeout_seconds,
-        }  # fmt: skip
+        }
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._last_sign = monotonic()
         readers = [self._read("stdout", self._process.stdout), self._read("stderr", self._process.stderr)]

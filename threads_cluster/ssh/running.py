@@ -79,9 +79,16 @@ class _Started:
     """A program that is started until a host has run it to its end."""
 
     def __init__(
-        self, opened: Hosts, tree: Tree | None, words: Sequence[str], env: Mapping[str, str],
-        timeout_seconds: float, say: Callable[[str], None], *, quiet: bool,
-    ) -> None:  # fmt: skip
+        self,
+        opened: Hosts,
+        tree: Tree | None,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        timeout_seconds: float,
+        say: Callable[[str], None],
+        *,
+        quiet: bool,
+    ) -> None:
         self._hosts, self._tree, self._words, self._env = opened, tree, words, env
         self._timeout, self._say, self._quiet = timeout_seconds, say, quiet
         self._wrote = False

@@ -100,8 +100,14 @@ class Sender:
             await _some(_FILES, lambda path: self._put(path, times[path]), changed)
         await self._link(before)
         await self._keep(times)
-        return Synced(folder=self._root, files=len(self._files), sent_files=len(changed), removed=removed,
-                      sent_bytes=self._sent_bytes, by=by)  # fmt: skip
+        return Synced(
+            folder=self._root,
+            files=len(self._files),
+            sent_files=len(changed),
+            removed=removed,
+            sent_bytes=self._sent_bytes,
+            by=by,
+        )
 
     async def _find_root(self) -> None:
         around = self._pool.config.root(self._node)
@@ -244,10 +250,16 @@ class Sender:
             async with server:
                 # -I: what is named is sent; the list says what, and not the time and size that rsync looks at.
                 command = [
-                    self._rsync or "rsync", "-Itps", "--chmod=F644,D755", "--from0", "--files-from=-", "-e",
-                    shlex.join([sys.executable, "-S", "-E", str(_PIPE), place]), f"{self._tree.root}/",
+                    self._rsync or "rsync",
+                    "-Itps",
+                    "--chmod=F644,D755",
+                    "--from0",
+                    "--files-from=-",
+                    "-e",
+                    shlex.join([sys.executable, "-S", "-E", str(_PIPE), place]),
+                    f"{self._tree.root}/",
                     f"host:{self._root}/",
-                ]  # fmt: skip
+                ]
                 await self._run_rsync(command, paths)
         for path in paths:
             if self._files[path].kind == "x":

@@ -196,9 +196,13 @@ def services(browser: Browser, _live: Live) -> None:
     folder = Path(tempfile.mkdtemp(prefix="runner-"))
     folder.chmod(0o711)
     own = Live(
-        Path(tempfile.mkdtemp()), workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts",
-        HOST_ID="attic", PAGES_DIR=str(DIST),
-    )  # fmt: skip
+        Path(tempfile.mkdtemp()),
+        workers=0,
+        CLUSTER_TOKEN=TOKEN,
+        ARTIFACT_URL=f"file://{folder}/artifacts",
+        HOST_ID="attic",
+        PAGES_DIR=str(DIST),
+    )
     try:
         own.start_redis()
         own.start_coordinator()
@@ -270,9 +274,16 @@ def mixed(frames: list[Image.Image]) -> Image.Image:
 
 
 PICTURES: dict[str, Callable[[Browser, Live], None]] = {
-    "threads": threads, "sweep": sweep, "collatz": collatz, "coral": coral, "kinds": kinds, "cluster": fleet,
-    "hosts": hosts, "services": services, "playback": playback,
-}  # fmt: skip
+    "threads": threads,
+    "sweep": sweep,
+    "collatz": collatz,
+    "coral": coral,
+    "kinds": kinds,
+    "cluster": fleet,
+    "hosts": hosts,
+    "services": services,
+    "playback": playback,
+}
 
 
 def main(names: list[str]) -> None:

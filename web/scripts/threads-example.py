@@ -18,8 +18,13 @@ from jobs.kinds.thread.definition import KIND  # noqa: E402
 
 TARGET = TOP / "web/src/pages/threads/example.json"
 PARAMETERS: dict[str, Any] = {
-    "thread_count": 40, "max_depth": 5, "replicas": 300, "cores": 8, "seed": 1, "scheduler": "work_stealing",
-}  # fmt: skip
+    "thread_count": 40,
+    "max_depth": 5,
+    "replicas": 300,
+    "cores": 8,
+    "seed": 1,
+    "scheduler": "work_stealing",
+}
 #: What the page reads of a result; the rest would only be fetched.
 FIELDS = ("cell", "cores", "scheduler", "replicas", "digest", "outcomes", "deadlock", "examples")
 METRICS = ("makespan_us", "speedup", "utilization", "parallelism", "steals", "threads", "peak_live_threads")

@@ -20,15 +20,39 @@ from jobs.kinds.thread.reference_replica import Replica  # noqa: E402
 BINOMIAL = {"distribution": "binomial", "children": 3, "probability": 0.6}
 CASES: dict[str, dict[str, Any]] = {
     "stealing": {"thread_count": 3, "max_depth": 4, "cores": 4, "spawn": BINOMIAL},
-    "turns": {"thread_count": 5, "max_depth": 3, "cores": 2, "scheduler": "round_robin", "quantum_us": 20,
-              "join_cost_us": 5},
-    "deadlock": {"thread_count": 8, "max_depth": 3, "cores": 12, "scheduler": "fifo", "join": "block",
-                 "spawn": {"distribution": "binomial", "children": 3, "probability": 0.5}},
-    "detached": {"thread_count": 6, "max_depth": 3, "cores": 3, "scheduler": "lifo", "join": "none", "spawn": BINOMIAL,
-                 "arrival": {"process": "poisson", "rate_per_ms": 5}},
-    "cut": {"thread_count": 3, "max_depth": 4, "cores": 4, "spawn": BINOMIAL,
-            "trace": {"replica": 0, "max_events": 60}},
-}  # fmt: skip
+    "turns": {
+        "thread_count": 5,
+        "max_depth": 3,
+        "cores": 2,
+        "scheduler": "round_robin",
+        "quantum_us": 20,
+        "join_cost_us": 5,
+    },
+    "deadlock": {
+        "thread_count": 8,
+        "max_depth": 3,
+        "cores": 12,
+        "scheduler": "fifo",
+        "join": "block",
+        "spawn": {"distribution": "binomial", "children": 3, "probability": 0.5},
+    },
+    "detached": {
+        "thread_count": 6,
+        "max_depth": 3,
+        "cores": 3,
+        "scheduler": "lifo",
+        "join": "none",
+        "spawn": BINOMIAL,
+        "arrival": {"process": "poisson", "rate_per_ms": 5},
+    },
+    "cut": {
+        "thread_count": 3,
+        "max_depth": 4,
+        "cores": 4,
+        "spawn": BINOMIAL,
+        "trace": {"replica": 0, "max_events": 60},
+    },
+}
 
 
 def case(parameters: dict[str, Any]) -> dict[str, Any]:

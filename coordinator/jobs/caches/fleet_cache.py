@@ -89,13 +89,19 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
         beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parsed(text)))),
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
         resting=dict(skipped.readable("worker", resting, _resting)),
-        parked=len(sound) - len(able), cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
+        parked=len(sound) - len(able),
+        cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
         drained=Counter(skipped.readable("worker", drained, _device)),
-        workers=count, idle=idle, lanes=lanes, starting=Counter(skipped.readable("worker", starting, _device)),
+        workers=count,
+        idle=idle,
+        lanes=lanes,
+        starting=Counter(skipped.readable("worker", starting, _device)),
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
-        speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
-        waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),
-    )  # fmt: skip
+        speeds=_lane_speeds(dict(speeds)),
+        kinds={device: tuple(each.values()) for device, each in kinds.items()},
+        waiting=load.waiting,
+        weights=dict(skipped.readable("figure", shares, _weight)),
+    )
 
 
 def _device(_name: str, stored: bytes) -> Device:

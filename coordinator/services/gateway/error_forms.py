@@ -17,13 +17,22 @@ from jobs import errors
 _MOST_ERROR, _MOST_VALUES, _MOST_WORDS = 1 << 16, 1000, 1000
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {
-    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
-    429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
-}  # fmt: skip
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 _CODES: dict[type[errors.ClusterError], str] = {
-    openai.UnknownModel: "model_not_found", openai.UnknownPath: "unknown_url", openai.LacksCall: "call_not_supported",
-    openai.NoReplica: "no_ready_replica", errors.Unauthorized: "invalid_api_key", errors.OverLimit: "queue_full",
-}  # fmt: skip
+    openai.UnknownModel: "model_not_found",
+    openai.UnknownPath: "unknown_url",
+    openai.LacksCall: "call_not_supported",
+    openai.NoReplica: "no_ready_replica",
+    errors.Unauthorized: "invalid_api_key",
+    errors.OverLimit: "queue_full",
+}
 
 
 def covers(path: str) -> bool:
@@ -57,9 +66,7 @@ def body(error: errors.ClusterError, path: str) -> dict[str, Any]:
     return {**_form(error.detail, _status(error), path, error.field, _CODES.get(type(error))), **error.extra}
 
 
-def _form(
-    message: str, status: int, path: str, param: str | None = None, code: str | None = None
-) -> dict[str, Any]:  # fmt: skip
+def _form(message: str, status: int, path: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     other = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else ""
     if is_anthropic(path):
         kind = _ANTHROPIC_TYPES.get(status, other or "api_error")

@@ -105,9 +105,14 @@ class _Message:
 
     def _start(self) -> bytes:
         message: dict[str, Any] = {
-            "id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "content": [],
-            "model": self._model, "stop_reason": None, "stop_sequence": None,
+            "id": f"msg_{uuid.uuid4().hex}",
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "model": self._model,
+            "stop_reason": None,
+            "stop_sequence": None,
             "usage": {"input_tokens": 0, "output_tokens": 0},
-        }  # fmt: skip
+        }
         text = json.dumps({"type": "message_start", "message": message})
         return f"event: message_start\ndata: {text}\n\n".encode()

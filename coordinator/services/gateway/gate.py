@@ -40,9 +40,10 @@ class Gate:
     async def _wait(self, most: int, seconds: float) -> None:
         if len(self._waiting) >= most:
             raise errors.OverLimit(
-                f"{most} requests are being answered and {most} wait; try again later", field="model",
+                f"{most} requests are being answered and {most} wait; try again later",
+                field="model",
                 seconds=_AGAIN_SECONDS,
-            )  # fmt: skip
+            )
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:

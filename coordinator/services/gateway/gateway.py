@@ -89,10 +89,14 @@ def question(tenant: str, path: str, body: Mapping[str, Any]) -> Question:
     if hides:
         sent["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     return Question(
-        tenant=tenant, path=path, model=openai.model(body), prefix=affinity.prefix(tenant, path, sent),
-        content=json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), streams=streams,
+        tenant=tenant,
+        path=path,
+        model=openai.model(body),
+        prefix=affinity.prefix(tenant, path, sent),
+        content=json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"),
+        streams=streams,
         hide_usage=hides,
-    )  # fmt: skip
+    )
 
 
 class Gateway:
@@ -155,15 +159,17 @@ class Gateway:
         """Send a call to a replica; its answer has its headers alone."""
         assert replica.report
         headers = {
-            "Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json",
-            "Content-Length": str(len(content)), "Accept-Encoding": _PLAIN,
-        }  # fmt: skip
+            "Authorization": f"Bearer {replica.report.key}",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(content)),
+            "Accept-Encoding": _PLAIN,
+        }
         target = f"{openai.PREFIX}{path}".encode()
         return self.pass_on(replica, "POST", target, headers, seconds, content=_in_pieces(content))
 
     def pass_on(
         self, replica: Replica, method: str, target: bytes, headers: Mapping[str, str], seconds: float, **body: Any
-    ) -> Answering:  # fmt: skip
+    ) -> Answering:
         """Ask a replica, which may be silent for so long. InvalidRequest for a target that is not a path."""
         assert replica.report
         at = httpx.URL(f"http://{self.routes.name(replica)}:{replica.report.port}")
@@ -222,7 +228,7 @@ class _Call:
 
     def __init__(
         self, gateway: Gateway, route: Route, exchange: Exchange, question: Question, room: AsyncExitStack
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._gateway, self._route, self._exchange, self._path = gateway, route, exchange, question.path
         self._streams, self._hide_usage = question.streams, question.hide_usage
         self._content, self._prefix, self._room = question.content, question.prefix, room

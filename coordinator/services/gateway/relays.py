@@ -90,10 +90,17 @@ class Relays:
     async def _use(self, worker: str, there: TunnelEnd) -> None:
         headers = {"Authorization": f"Bearer {there.key}", WORKER_HEADER: worker}
         async with connect(
-            there.url, additional_headers=headers, ssl=self._trust(there), compression=None, max_size=MAX_MESSAGE,
-            proxy=None, open_timeout=_OPEN_SECONDS, ping_interval=BEAT_SECONDS, ping_timeout=2 * BEAT_SECONDS,
+            there.url,
+            additional_headers=headers,
+            ssl=self._trust(there),
+            compression=None,
+            max_size=MAX_MESSAGE,
+            proxy=None,
+            open_timeout=_OPEN_SECONDS,
+            ping_interval=BEAT_SECONDS,
+            ping_timeout=2 * BEAT_SECONDS,
             close_timeout=1,
-        ) as socket:  # fmt: skip
+        ) as socket:
             await asyncio.wait_for(socket.recv(), _OPEN_SECONDS)
             tunnel = Tunnel(_sending(socket))
             await tunnel.beat()

@@ -138,11 +138,18 @@ class Routes:
     async def unreached(self, tenant: str) -> dict[str, str]:
         """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
         routes = await self.of_tenant(tenant)
-        asked = {one.job_id: (one.report.address, one.report.port) for route in routes for one in route.ready
-                 if one.report and not _is_tunnelled(one.report)}  # fmt: skip
+        asked = {
+            one.job_id: (one.report.address, one.report.port)
+            for route in routes
+            for one in route.ready
+            if one.report and not _is_tunnelled(one.report)
+        }
         silent = await self._probes.failures(set(asked.values()))
-        found = {job: f"nobody answers at {place[0]}, port {place[1]}: {silent[place]}"
-                 for job, place in asked.items() if place in silent}  # fmt: skip
+        found = {
+            job: f"nobody answers at {place[0]}, port {place[1]}: {silent[place]}"
+            for job, place in asked.items()
+            if place in silent
+        }
         return found | {job: why for route in routes for job, why in route.unreached.items()}
 
     async def close(self) -> None:
@@ -311,10 +318,15 @@ class Routes:
         unreached = {one.job_id: why for one in ready if (why := self._unreachable(one))}
         reached = [one for one in ready if one.job_id not in unreached]
         return Route(
-            service=service, asked=json.loads(service.asked), ready=tuple(reached),
-            because=self._because(service, replicas), wakes=not ready and _wakes(service), comes=_comes(ready, reached),
-            gate=self._gates.setdefault(service.service_id, Gate()), unreached=unreached,
-        )  # fmt: skip
+            service=service,
+            asked=json.loads(service.asked),
+            ready=tuple(reached),
+            because=self._because(service, replicas),
+            wakes=not ready and _wakes(service),
+            comes=_comes(ready, reached),
+            gate=self._gates.setdefault(service.service_id, Gate()),
+            unreached=unreached,
+        )
 
     def _page(self, service: Service, replicas: list[Replica]) -> Page:
         leader = planning.leader(service, replicas)

@@ -93,9 +93,13 @@ class _Backend(httpcore.AsyncNetworkBackend):
         self._tunnels, self._others = tunnels, httpcore.AnyIOBackend()
 
     async def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:  # fmt: skip
+    ) -> httpcore.AsyncNetworkStream:
         if not host.endswith(_SUFFIX):
             return await self._others.connect_tcp(host, port, timeout, local_address, socket_options)
         if (tunnel := self._tunnels.at(host)) is None:

@@ -52,9 +52,17 @@ SILENT_SECONDS, WATCH_SECONDS = 60.0, 5.0
 #: Headers that pass to a replica, and back.
 _ASKED = ("accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "range")
 _ANSWERED = (
-    "content-type", "content-length", "content-encoding", "content-range", "accept-ranges", "cache-control", "etag",
-    "last-modified", "vary", "location",
-)  # fmt: skip
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-range",
+    "accept-ranges",
+    "cache-control",
+    "etag",
+    "last-modified",
+    "vary",
+    "location",
+)
 #: A page of these uses scripts and styles as it likes, and reaches nobody but its own origin.
 HEADERS = {
     **pages.HEADERS,
@@ -187,11 +195,15 @@ class PageLayer:
         if let.ticket:
             text = tickets.issue(let.place, Use.COOKIE, let.asker, tickets.LOOK_SECONDS)
             answer.set_cookie(
-                _cookie(request), text, max_age=tickets.LOOK_SECONDS, path="/", secure=browsers.is_tls(request),
+                _cookie(request),
+                text,
+                max_age=tickets.LOOK_SECONDS,
+                path="/",
+                secure=browsers.is_tls(request),
                 httponly=True,
                 # Not strict: the link is followed from the cluster's pages, which are another site.
                 samesite="lax",
-            )  # fmt: skip
+            )
         return answer
 
     async def _passed_on(self, let: Admission, request: Request, receive: Receive, send: Send) -> None:
@@ -211,9 +223,11 @@ class PageLayer:
         except (TimeoutError, *BROKEN) as error:
             said = str(error) or type(error).__name__
             log.warning(
-                "a page %s: %s", "broke off" if began else "was not answered", said,
+                "a page %s: %s",
+                "broke off" if began else "was not answered",
+                said,
                 extra={"job_id": let.replica.job_id},
-            )  # fmt: skip
+            )
             if began:  # the server closes the connection of an answer without an end: the browser sees that it lacks it
                 return
             raise BadUpstream(f"{let.replica.job_id} gave no answer: {said}") from None
@@ -224,9 +238,13 @@ class PageLayer:
         assert report
         with self._counted(service_id):
             opening = page_sockets.opened(
-                routes.tunnels, routes.name(let.replica), report.port, _target(browser.scope).decode(),
-                _of_replica(let.replica), browser.scope.get("subprotocols", []),
-            )  # fmt: skip
+                routes.tunnels,
+                routes.name(let.replica),
+                report.port,
+                _target(browser.scope).decode(),
+                _of_replica(let.replica),
+                browser.scope.get("subprotocols", []),
+            )
             async with contextlib.AsyncExitStack() as held:
                 try:
                     replica = await held.enter_async_context(opening)

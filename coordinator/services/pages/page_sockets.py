@@ -43,11 +43,18 @@ async def opened(
             ends["sock"] = await held.enter_async_context(_through(await through.open(port)))
         yield await held.enter_async_context(
             _Straight(
-                f"ws://{host}:{port}{path}", additional_headers=headers, compression=None, max_size=MAX_MESSAGE,
-                subprotocols=[Subprotocol(one) for one in protocols] or None, proxy=None, open_timeout=OPEN_SECONDS,
-                close_timeout=1, user_agent_header=None, **ends,
+                f"ws://{host}:{port}{path}",
+                additional_headers=headers,
+                compression=None,
+                max_size=MAX_MESSAGE,
+                subprotocols=[Subprotocol(one) for one in protocols] or None,
+                proxy=None,
+                open_timeout=OPEN_SECONDS,
+                close_timeout=1,
+                user_agent_header=None,
+                **ends,
             )
-        )  # fmt: skip
+        )
 
 
 @asynccontextmanager

@@ -292,9 +292,13 @@ def _stepped(
 def _inner(name: str, *gives: str) -> ActionType:
     """Return the type of a step, whose parameters come from an action that was checked."""
     return ActionType(
-        name=name, parameters=frozenset(), gives=_ALWAYS | frozenset(gives), check=lambda _known, _open: [],
-        run=lambda parameters, host: host.step(name, parameters), inner=True,
-    )  # fmt: skip
+        name=name,
+        parameters=frozenset(),
+        gives=_ALWAYS | frozenset(gives),
+        check=lambda _known, _open: [],
+        run=lambda parameters, host: host.step(name, parameters),
+        inner=True,
+    )
 
 
 #: Types of actions that may begin services.
@@ -305,58 +309,104 @@ UNDONE = SERVING | {"model.batch"}
 _FILES, _ANY = _place("disk", "dram"), _place("disk", "dram", "gpu")
 _OWN = (
     ActionType(
-        name=APPROVE, parameters=frozenset({"message"}), gives=_ALWAYS | {"by", "at"},
+        name=APPROVE,
+        parameters=frozenset({"message"}),
+        gives=_ALWAYS | {"by", "at"},
         check=_needed(message=_text(_MAX_MESSAGE, needed=False)),
     ),
     ActionType(
-        name="artifact_publish", parameters=frozenset({"name", "artifact", "value"}),
-        gives=_ALWAYS | {"artifact", "name"}, check=_published, run=_publish,
+        name="artifact_publish",
+        parameters=frozenset({"name", "artifact", "value"}),
+        gives=_ALWAYS | {"artifact", "name"},
+        check=_published,
+        run=_publish,
     ),
     ActionType(
-        name="artifact_delete", parameters=frozenset({"artifact"}), gives=_ALWAYS | {"artifact"},
-        check=_needed(artifact=_any_artifact), run=_delete,
+        name="artifact_delete",
+        parameters=frozenset({"artifact"}),
+        gives=_ALWAYS | {"artifact"},
+        check=_needed(artifact=_any_artifact),
+        run=_delete,
     ),
     _stepped(
-        "download", ("model_name", "artifact", "place"), written=("model_name", "target_device"),
+        "download",
+        ("model_name", "artifact", "place"),
+        written=("model_name", "target_device"),
         model_name=_artifact_name,
-        target_device=_FILES, source=_source(pickled=False, needed=False), sha256=_sha256, secrets=_names,
+        target_device=_FILES,
+        source=_source(pickled=False, needed=False),
+        sha256=_sha256,
+        secrets=_names,
     ),
     _stepped(
-        "copy", ("model_name", "artifact", "place"), written=("model_name", "source_device", "target_device"),
+        "copy",
+        ("model_name", "artifact", "place"),
+        written=("model_name", "source_device", "target_device"),
         model_name=_artifact_name,
-        source_device=_FILES, target_device=_FILES,
-    ),
-    _stepped(
-        "move", ("model_name", "artifact", "place"), written=("model_name", "source_device", "target_device"),
-        model_name=_artifact_name,
-        source_device=_FILES, target_device=_ANY, keep_source=_flag,
-    ),
-    _stepped(
-        "serve", ("service_id", "url"), written=("model_name", "device"),
-        model_name=_artifact_name, device=_place("gpu", "cpu", any_host=True), port=_port,
-    ),
-    _stepped(
-        "inference", ("output", "artifact", "place"), written=("model_name", "output_device", "requirements"),
-        model_name=_artifact_name, input_data=_any_artifact, output_device=_FILES, max_tokens=_tokens,
-        temperature=_number(0, 100), requirements=_gpus,
-    ),
-    _stepped(
-        "data_create", ("chunk_id", "artifact", "place"), written=("target_device",),
-        source=_source(pickled=True, needed=True), target_device=_FILES, secrets=_names, chunk_id=_chunk,
-    ),
-    _stepped(
-        "data_move", ("chunk_id", "artifact", "place"), written=("target_device",), data_id=_any_artifact,
+        source_device=_FILES,
         target_device=_FILES,
     ),
     _stepped(
-        "data_transfer", ("chunk_id", "artifact", "place"), written=("target_device",), data_id=_any_artifact,
+        "move",
+        ("model_name", "artifact", "place"),
+        written=("model_name", "source_device", "target_device"),
+        model_name=_artifact_name,
+        source_device=_FILES,
+        target_device=_ANY,
+        keep_source=_flag,
+    ),
+    _stepped(
+        "serve",
+        ("service_id", "url"),
+        written=("model_name", "device"),
+        model_name=_artifact_name,
+        device=_place("gpu", "cpu", any_host=True),
+        port=_port,
+    ),
+    _stepped(
+        "inference",
+        ("output", "artifact", "place"),
+        written=("model_name", "output_device", "requirements"),
+        model_name=_artifact_name,
+        input_data=_any_artifact,
+        output_device=_FILES,
+        max_tokens=_tokens,
+        temperature=_number(0, 100),
+        requirements=_gpus,
+    ),
+    _stepped(
+        "data_create",
+        ("chunk_id", "artifact", "place"),
+        written=("target_device",),
+        source=_source(pickled=True, needed=True),
+        target_device=_FILES,
+        secrets=_names,
+        chunk_id=_chunk,
+    ),
+    _stepped(
+        "data_move",
+        ("chunk_id", "artifact", "place"),
+        written=("target_device",),
+        data_id=_any_artifact,
         target_device=_FILES,
     ),
-    _inner("model.source", "source", "sha256", "secrets"), _inner("model.keep", "artifact"),
-    _inner("model.at", "artifact"), _inner("model.leave"), _inner("model.batch", "artifact", "command", "python"),
-    _inner("batch.clear"), _inner("data.source", "source", "sha256", "secrets"), _inner("data.keep", "artifact"),
+    _stepped(
+        "data_transfer",
+        ("chunk_id", "artifact", "place"),
+        written=("target_device",),
+        data_id=_any_artifact,
+        target_device=_FILES,
+    ),
+    _inner("model.source", "source", "sha256", "secrets"),
+    _inner("model.keep", "artifact"),
+    _inner("model.at", "artifact"),
+    _inner("model.leave"),
+    _inner("model.batch", "artifact", "command", "python"),
+    _inner("batch.clear"),
+    _inner("data.source", "source", "sha256", "secrets"),
+    _inner("data.keep", "artifact"),
     _inner("data.at", "chunk_id", "artifact"),
-)  # fmt: skip
+)
 
 #: All types by name. Others may be added, as tests do.
 TYPES: dict[str, ActionType] = {one.name: one for one in (*map(_kind, registry.names()), *_OWN)}

@@ -71,9 +71,8 @@ def packed(whole: Document) -> list[dict[str, Any]]:
 def unpacked(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
     """Return the document whose actions `packed` returned."""
     actions = (
-        Action(**{**row, **{name: tuple(row.get(name, ())) for name in ("dependencies", "after_any")}})
-        for row in rows
-    )  # fmt: skip
+        Action(**{**row, **{name: tuple(row.get(name, ())) for name in ("dependencies", "after_any")}}) for row in rows
+    )
     return Document(name=name, description=description, actions={action.id: action for action in actions})
 
 
@@ -94,9 +93,12 @@ def as_row(complaint: Complaint) -> dict[str, Any]:
     """Return a complaint as the API shows it."""
     place = complaint.place
     return {
-        "line": place.line, "column": place.column, "action": complaint.action, "field": complaint.field,
+        "line": place.line,
+        "column": place.column,
+        "action": complaint.action,
+        "field": complaint.field,
         "detail": complaint.text,
-    }  # fmt: skip
+    }
 
 
 def shown(complaint: Complaint) -> str:
@@ -144,9 +146,11 @@ def document(reading: Reading, actions: list[tuple[int, Action]]) -> Document:
     """Return the document that was read."""
     root = reading.root
     return Document(
-        name=root["name"], description=root.get("description") or "", notify=root.get("notify") or "",
+        name=root["name"],
+        description=root.get("description") or "",
+        notify=root.get("notify") or "",
         actions={action.id: action for _, action in actions},
-    )  # fmt: skip
+    )
 
 
 def _check_head(reading: Reading) -> None:
@@ -155,8 +159,9 @@ def _check_head(reading: Reading) -> None:
         if key not in _FIELDS:
             reading.complain(place, f"is not known; there are {', '.join(_FIELDS)}", field=short_name(key))
     for key, most, needed in (
-        ("name", MAX_NAME, True), ("description", MAX_DESCRIPTION, False),
-    ):  # fmt: skip
+        ("name", MAX_NAME, True),
+        ("description", MAX_DESCRIPTION, False),
+    ):
         _check_text(reading, key, most, needed=needed)
     _check_receiver(reading)
 
@@ -224,9 +229,13 @@ def _action(reading: Reading, node: Any, place: Place) -> Action | None:
             where, f"must be a mapping; got {yaml_texts.described(given)}", action=name, field="parameters"
         )
     return Action(
-        id=name, type=kind, foreach=yaml_texts.plain(node.get("foreach")), place=node.at,
-        dependencies=_ids(reading, node, name, "dependencies"), after_any=_ids(reading, node, name, "after_any"),
-    )  # fmt: skip
+        id=name,
+        type=kind,
+        foreach=yaml_texts.plain(node.get("foreach")),
+        place=node.at,
+        dependencies=_ids(reading, node, name, "dependencies"),
+        after_any=_ids(reading, node, name, "after_any"),
+    )
 
 
 def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, ...]:

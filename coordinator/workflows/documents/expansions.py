@@ -76,14 +76,21 @@ def _end_of_move(action: Action, whole: Document) -> Action | None:
         return None
     model, source = parameters["model_name"], parameters["source_device"]
     readers = (
-        one.id for one in whole.actions.values()
-        if one.id != action.id and one.type in ("copy", "move") and one.parameters["model_name"] == model
+        one.id
+        for one in whole.actions.values()
+        if one.id != action.id
+        and one.type in ("copy", "move")
+        and one.parameters["model_name"] == model
         and one.parameters["source_device"] == source
-    )  # fmt: skip
+    )
     return Action(
-        id=step_id(action.id, "leave"), type="model.leave", dependencies=(action.id,), after_any=tuple(readers),
-        parameters={"model_name": model, "source_device": source}, place=action.place,
-    )  # fmt: skip
+        id=step_id(action.id, "leave"),
+        type="model.leave",
+        dependencies=(action.id,),
+        after_any=tuple(readers),
+        parameters={"model_name": model, "source_device": source},
+        place=action.place,
+    )
 
 
 class _Steps:
@@ -107,10 +114,14 @@ class _Steps:
     def _after(self, name: str, kind: str, parameters: Parameters) -> Action:
         own = self.action
         return replace(
-            own, id=name, type=kind, parameters=dict(parameters), late=True,
+            own,
+            id=name,
+            type=kind,
+            parameters=dict(parameters),
+            late=True,
             dependencies=(self._last,) if self._last else own.dependencies,
             after_any=() if self._last else own.after_any,
-        )  # fmt: skip
+        )
 
     def of(self, step: str, field: str) -> str:
         """Return the reference to what a step gave."""
@@ -134,9 +145,13 @@ class _Steps:
         # Of the same source on the same host: what broke off goes on there.
         of = f"{self.parameters.get('model_name')} {self.parameters.get('source')}"
         return self.program(
-            "fetch", place.host, command=command, outputs=[folder], secrets=self.of("source", "secrets"),
+            "fetch",
+            place.host,
+            command=command,
+            outputs=[folder],
+            secrets=self.of("source", "secrets"),
             workspace=f"fetch-{hashlib.sha256(of.encode()).hexdigest()[:16]}",
-        )  # fmt: skip
+        )
 
 
 def _download(steps: _Steps) -> Iterator[Action]:
@@ -167,9 +182,7 @@ def _data_create(steps: _Steps) -> Iterator[Action]:
     yield from _kept_chunk(steps, steps.of("fetch", "artifact"), _DATA, place, given.get("chunk_id"))
 
 
-def _kept_chunk(
-    steps: _Steps, artifact: str, folder: str, place: Place, chunk: str | None = None
-) -> Iterator[Action]:  # fmt: skip
+def _kept_chunk(steps: _Steps, artifact: str, folder: str, place: Place, chunk: str | None = None) -> Iterator[Action]:
     """Yield the steps in which a folder of an artifact becomes a chunk of data at a place."""
     chunk = chunk or new_chunk()
     yield steps.step("keep", "data.keep", {"chunk_id": chunk, "artifact": artifact, "folder": folder})
@@ -196,15 +209,25 @@ def _inference(steps: _Steps) -> Iterator[Action]:
     asked = {name: value for name, value in given.items() if name not in ("output_device", "requirements")}
     yield steps.step("batch", "model.batch", {**asked, "name": batch})
     run = steps.program(
-        "run", place.host, command=steps.of("batch", "command"), files=steps.of("batch", "artifact"),
-        outputs=["answers"], python=steps.of("batch", "python"), requirements=given.get("requirements"),
-    )  # fmt: skip
+        "run",
+        place.host,
+        command=steps.of("batch", "command"),
+        files=steps.of("batch", "artifact"),
+        outputs=["answers"],
+        python=steps.of("batch", "python"),
+        requirements=given.get("requirements"),
+    )
     yield run
     yield from _kept_chunk(steps, steps.of("run", "artifact"), _ANSWERS, place)
     yield replace(
-        run, id=step_id(steps.action.id, "clear"), type="batch.clear", parameters={"name": batch},
-        dependencies=(), after_any=(run.id,), late=False,
-    )  # fmt: skip
+        run,
+        id=step_id(steps.action.id, "clear"),
+        type="batch.clear",
+        parameters={"name": batch},
+        dependencies=(),
+        after_any=(run.id,),
+        late=False,
+    )
 
 
 def _place(text: str) -> Place:
@@ -212,6 +235,11 @@ def _place(text: str) -> Place:
 
 
 EXPANSIONS: dict[str, Callable[[_Steps], Iterator[Action]]] = {
-    "download": _download, "copy": _transfer_of_model, "move": _transfer_of_model, "data_create": _data_create,
-    "data_move": _data_transfer, "data_transfer": _data_transfer, "inference": _inference,
-}  # fmt: skip
+    "download": _download,
+    "copy": _transfer_of_model,
+    "move": _transfer_of_model,
+    "data_create": _data_create,
+    "data_move": _data_transfer,
+    "data_transfer": _data_transfer,
+    "inference": _inference,
+}

@@ -139,10 +139,13 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
         if path not in told:
             raise Refused(f"the repository has no {path}; it has {', '.join(sorted(told)[:20])}")
     return [
-        (f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}", _sound(path, MODEL),
-         sha if file and sha else (told[path].get("lfs") or {}).get("sha256", ""))
+        (
+            f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}",
+            _sound(path, MODEL),
+            sha if file and sha else (told[path].get("lfs") or {}).get("sha256", ""),
+        )
         for path in chosen
-    ]  # fmt: skip
+    ]
 
 
 def _needed(paths: list[str]) -> list[str]:

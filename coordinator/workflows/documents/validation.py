@@ -109,10 +109,13 @@ class _Checker:
         referred = self._referred(parameters)
         before = tuple(dict.fromkeys((*action.dependencies, *referred)))
         return replace(
-            action, parameters=yaml_texts.plain(parameters), options=yaml_texts.plain(options), dependencies=before,
+            action,
+            parameters=yaml_texts.plain(parameters),
+            options=yaml_texts.plain(options),
+            dependencies=before,
             after_any=tuple(name for name in action.after_any if name not in before),
             late=bool(referred) or action.foreach is not None,
-        )  # fmt: skip
+        )
 
     def _divided(self, of: ActionType) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return parameters and options; a name beside action_id that is both is a parameter."""

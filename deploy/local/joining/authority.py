@@ -99,12 +99,16 @@ def _certificate(
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-        .serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
         .not_valid_after(now + timedelta(days=days))
         # Python 3.13 and later want it, of the authority too.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )  # fmt: skip
+    )
 
 
 def _name(text: str) -> x509.Name:
@@ -113,9 +117,16 @@ def _name(text: str) -> x509.Name:
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
-        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _general(name: str) -> x509.GeneralName:

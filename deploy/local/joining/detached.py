@@ -45,9 +45,13 @@ def join(options: Sequence[str]) -> int:
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
     with LOG.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.local", "join", *(["-", *options] if line.strip() else [])], cwd=CHECKOUT,
-            stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "deploy.local", "join", *(["-", *options] if line.strip() else [])],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     assert process.stdin
     process.stdin.write(line.encode())
     process.stdin.close()

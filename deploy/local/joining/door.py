@@ -76,9 +76,14 @@ def main() -> int:
         return exposure.REFUSED
     authority.certify([*door.names, LOOPBACK])
     give(
-        coordinator_port=door.port, bind=_bind(door), auth="required", metrics_port=0, grpc_port=0,
-        tls_certificate=str(authority.CERTIFICATE), tls_key=str(authority.KEY),
-    )  # fmt: skip
+        coordinator_port=door.port,
+        bind=_bind(door),
+        auth="required",
+        metrics_port=0,
+        grpc_port=0,
+        tls_certificate=str(authority.CERTIFICATE),
+        tls_key=str(authority.KEY),
+    )
     threading.Thread(target=_follow, args=(door,), name="door", daemon=True).start()
     return coordinator.main()
 

@@ -60,9 +60,11 @@ def invite(asked: Asked) -> int:
     opened = _open(asked)
     token = _token(ADDRESS.read_text().strip(), seconds, given)
     print(_command(asked, opened, token), flush=True)
-    say(f"It counts once, within {asked.ttl}. The other machine needs this version of the checkout, and to reach port"
+    say(
+        f"It counts once, within {asked.ttl}. The other machine needs this version of the checkout, and to reach port"
         f" {opened.port} of {opened.names[0]}; nothing needs to reach it."
-        f" To end it before: ./deploy-cluster.sh invite --close {token.split('_')[1]}")  # fmt: skip
+        f" To end it before: ./deploy-cluster.sh invite --close {token.split('_')[1]}"
+    )
     return OK
 
 
@@ -82,11 +84,16 @@ def close(given: str, url: str = "") -> int:
     invitation = named[1]
     scopes = {row["id"]: row["scopes"] for row in _asked("GET", tokens)["tokens"]}.get(invitation)
     if scopes is None:
-        raise Trouble(FAILED, f"there is no invitation {invitation}: it was used, has expired or was closed. Tokens of"
-                      " machines that have joined: cluster token list")  # fmt: skip
+        raise Trouble(
+            FAILED,
+            f"there is no invitation {invitation}: it was used, has expired or was closed. Tokens of"
+            " machines that have joined: cluster token list",
+        )
     if scopes != ["join"]:
-        raise Trouble(FAILED, f"{invitation} is a token of another sort, which goes on. To end it: cluster token revoke"
-                      f" {invitation}")  # fmt: skip
+        raise Trouble(
+            FAILED,
+            f"{invitation} is a token of another sort, which goes on. To end it: cluster token revoke {invitation}",
+        )
     _asked("DELETE", f"{tokens}/{invitation}")
     say(f"The invitation {invitation} counts no more.")
     return OK
@@ -168,8 +175,11 @@ def _labels(text: str) -> list[str]:
     given = sorted({label.strip() for label in text.split(",") if label.strip()})
     wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
     if wrong or len(given) > labels.MOST:
-        raise Trouble(USAGE, f"--labels must be at most {labels.MOST} labels with commas between, each of at most 64"
-                      f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}")  # fmt: skip
+        raise Trouble(
+            USAGE,
+            f"--labels must be at most {labels.MOST} labels with commas between, each of at most 64"
+            f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}",
+        )
     return given
 
 

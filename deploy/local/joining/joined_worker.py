@@ -24,9 +24,15 @@ def main(name: str) -> int:
     sort = re.search(r"-(cpu|gpu|runner)-[0-9]+$", name)
     assert sort is not None, name
     give(
-        worker_api=joined.url, worker_token=membership.token(name), worker_api_ca=joined.authority, worker_id=name,
-        host_id=joined.name, worker_threads=joined.lanes, runner_labels=joined.labels, metrics_port=0,
-    )  # fmt: skip
+        worker_api=joined.url,
+        worker_token=membership.token(name),
+        worker_api_ca=joined.authority,
+        worker_id=name,
+        host_id=joined.name,
+        worker_threads=joined.lanes,
+        runner_labels=joined.labels,
+        metrics_port=0,
+    )
     if sort[1] == "runner":
         from runner.__main__ import main as run
     elif sort[1] == "gpu":

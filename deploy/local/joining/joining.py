@@ -28,7 +28,7 @@ from deploy.local.outcome import (
     Trouble,
     raise_stopped_on_signals,
     say,
-)  # fmt: skip
+)
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import Program
@@ -175,19 +175,22 @@ class Host:
         return Program(
             name=worker,
             command=(sys.executable, "-m", "deploy.local.joining.joined_worker", worker),
-            environment=dict.fromkeys(_EMPTY, "") | {
+            environment=dict.fromkeys(_EMPTY, "")
+            | {
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),
             },
             # Settings that it cannot use, or a token that was revoked.
             last_code=exposure.REFUSED,
             priority=30,
-        )  # fmt: skip
+        )
 
     def stay(self) -> NoReturn:
         """Say who works and who does not, until a signal, or until supervisord is gone: then raise Trouble."""
-        say(f"{len(self.joined.workers)} worker(s) for {self.joined.url}. Logs: .cluster/logs    Stop: Ctrl-C here, or"
-            " ./deploy-cluster.sh stop")  # fmt: skip
+        say(
+            f"{len(self.joined.workers)} worker(s) for {self.joined.url}. Logs: .cluster/logs    Stop: Ctrl-C here, or"
+            " ./deploy-cluster.sh stop"
+        )
         said: set[str] | None = None
         assert self._supervisor is not None
         while self._supervisor.poll() is None:

@@ -84,9 +84,13 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     """
     named = [f"{name}-{worker}" for worker in workers]
     made = Membership(
-        url=invitation.url, name=name, workers=named, lanes=lanes, labels=labels,
+        url=invitation.url,
+        name=name,
+        workers=named,
+        lanes=lanes,
+        labels=labels,
         pinned=invitation.fingerprint != PUBLIC,
-    )  # fmt: skip
+    )
     authority_text = b"" if invitation.fingerprint == PUBLIC else pinned_authority(invitation)
     try:
         _make_room(made, authority_text)

@@ -40,8 +40,10 @@ def write(name: str) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", name))
     unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
-    say(f"Wrote {unit}. Start it, now and at each start of the machine:\n"
-        f"  systemctl --user enable --now {unit.name} && loginctl enable-linger")  # fmt: skip
+    say(
+        f"Wrote {unit}. Start it, now and at each start of the machine:\n"
+        f"  systemctl --user enable --now {unit.name} && loginctl enable-linger"
+    )
     return OK
 
 

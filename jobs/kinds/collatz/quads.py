@@ -69,9 +69,12 @@ def orders() -> Orders:
     firsts = np.array([2**64 - 1] * WIDTH + [0] * WIDTH, np.uint64)
     firsts = np.concatenate([firsts[WIDTH - count :][:WIDTH] for count in range(WIDTH + 1)])
     return Orders(
-        squeezes=squeezes.ravel(), partitions=partitions.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(),
+        squeezes=squeezes.ravel(),
+        partitions=partitions.ravel(),
+        firsts=firsts,
+        places=places.view(np.uint64).ravel(),
         lanes=np.arange(WIDTH, dtype=np.uint64),
-    )  # fmt: skip
+    )
 
 
 def _halves(lanes: list[int]) -> list[int]:

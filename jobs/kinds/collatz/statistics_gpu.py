@@ -27,10 +27,14 @@ UNCOUNTED_BIT = 31
 SOURCE = gpu.Source(
     Path(__file__).with_name("statistics_gpu.cu"),
     (
-        ("LOW_BITS", tables.LOW_BITS), ("D_SHIFT", tables.D_SHIFT), ("WEIGHT_SHIFT", tables.WEIGHT_SHIFT),
-        ("DELAYS", blocks.DELAYS), ("UNCOUNTED_BIT", UNCOUNTED_BIT), ("ROOMY_BITS", LIMB),
+        ("LOW_BITS", tables.LOW_BITS),
+        ("D_SHIFT", tables.D_SHIFT),
+        ("WEIGHT_SHIFT", tables.WEIGHT_SHIFT),
+        ("DELAYS", blocks.DELAYS),
+        ("UNCOUNTED_BIT", UNCOUNTED_BIT),
+        ("ROOMY_BITS", LIMB),
     ),
-)  # fmt: skip
+)
 #: Sizes of blocks that go to the device, as powers of two.
 LEVELS = (22,)
 #: Classes that a launch may list; one block has fewer.
@@ -101,10 +105,22 @@ class LaunchedTally(Tally):
         reach = _WORD**2 - 1 if walked else (peak >> GROWTH_BITS) - 1
         histogram, listed = device.zeros(blocks.DELAYS, np.uint64), device.zeros(1 + room, np.uint64)
         gpu.kernels(SOURCE)(
-            "statistics_tails", BLOCKS_A_PROCESSOR * device.processors, THREADS, *divmod(start >> bits, _WORD), count,
-            bits, len(classes.packed), descent.packed, descent.powers, descent.delays, record, *divmod(reach, _WORD),
-            histogram, listed, room,
-        )  # fmt: skip
+            "statistics_tails",
+            BLOCKS_A_PROCESSOR * device.processors,
+            THREADS,
+            *divmod(start >> bits, _WORD),
+            count,
+            bits,
+            len(classes.packed),
+            descent.packed,
+            descent.powers,
+            descent.delays,
+            record,
+            *divmod(reach, _WORD),
+            histogram,
+            listed,
+            room,
+        )
         length = int(device.get(listed[:1])[0])
         if length > room:
             return False
@@ -163,9 +179,7 @@ class LaunchedTally(Tally):
         lows = places + np.uint64(low)
         numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
         walks = device.zeros(3 * len(places), np.uint64)
-        gpu.kernels(SOURCE)(
-            "statistics_walk", -(-len(places) // 128), 128, device.put(numbers), len(places), walks
-        )  # fmt: skip
+        gpu.kernels(SOURCE)("statistics_walk", -(-len(places) // 128), 128, device.put(numbers), len(places), walks)
         delays, peaks_high, peaks_low = device.get(walks).reshape(-1, 3).T
         return delays.copy(), peaks_high.copy(), peaks_low.copy()
 

@@ -144,9 +144,13 @@ def lookup() -> Lookup:
     eight = np.array([advance(np.uint64(r), 8) for r in range(256)], np.uint64)
     eight = powers[eight[:, 0]] + (eight[:, 1] << np.uint64(32))
     return Lookup(
-        steps=_steps(STEP_BITS), ends=ends.astype(np.uint16), delays=delays.astype(np.uint16), powers=powers,
-        four=four, eight=eight,
-    )  # fmt: skip
+        steps=_steps(STEP_BITS),
+        ends=ends.astype(np.uint16),
+        delays=delays.astype(np.uint16),
+        powers=powers,
+        four=four,
+        eight=eight,
+    )
 
 
 @lru_cache

@@ -168,9 +168,15 @@ def room_tables() -> tuple[sweep.Room, sweep.Room]:
         places = np.concatenate([np.arange(256, dtype=np.uint8), np.zeros(320, np.uint8)])
         low, high = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
         return sweep.Room(
-            low=low, high=high, places=places, steps=table.steps, powers=table.powers, four=table.four,
-            eight=table.eight, orders=quads.orders(),
-        )  # fmt: skip
+            low=low,
+            high=high,
+            places=places,
+            steps=table.steps,
+            powers=table.powers,
+            four=table.four,
+            eight=table.eight,
+            orders=quads.orders(),
+        )
 
     return room(), room()
 

@@ -24,12 +24,22 @@ THREADS, BLOCKS_A_PROCESSOR = 256, 3
 SOURCE = gpu.Source(
     Path(__file__).with_name("verify_gpu.cu"),
     (
-        ("SUM", SUM), ("BITS", BITS), ("CANDIDATES", CANDIDATES), ("BLOCKS", BLOCKS), ("WORDS", WORDS),
-        ("C_SHIFT", C_SHIFT), ("RHO_SHIFT", RHO_SHIFT), ("THREES", THREES), ("BLOCK_RHO", 2**BLOCK_BITS % THREES),
-        ("CELLS", CELLS), ("THREADS", THREADS), ("BLOCKS_A_PROCESSOR", BLOCKS_A_PROCESSOR), ("PASSES", PASSES),
+        ("SUM", SUM),
+        ("BITS", BITS),
+        ("CANDIDATES", CANDIDATES),
+        ("BLOCKS", BLOCKS),
+        ("WORDS", WORDS),
+        ("C_SHIFT", C_SHIFT),
+        ("RHO_SHIFT", RHO_SHIFT),
+        ("THREES", THREES),
+        ("BLOCK_RHO", 2**BLOCK_BITS % THREES),
+        ("CELLS", CELLS),
+        ("THREADS", THREADS),
+        ("BLOCKS_A_PROCESSOR", BLOCKS_A_PROCESSOR),
+        ("PASSES", PASSES),
         ("ROOMY_BITS", LIMB),
     ),
-)  # fmt: skip
+)
 #: Numbers that a launch may leave to the host.
 ROOM = 2**16
 
@@ -84,10 +94,24 @@ def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
     name = "verify_narrow" if task.h + count <= verify.NARROW_BLOCKS else "verify_wide"
     launch = gpu.kernels(SOURCE)
     launch(
-        name, BLOCKS_A_PROCESSOR * device.processors, THREADS, task.h, count, task.first, task.end,
-        task.h * _BLOCK % THREES, own, cells, tables.packed, tables.masks, tables.threes, tables.powers,
-        tally, left, ROOM,
-    )  # fmt: skip
+        name,
+        BLOCKS_A_PROCESSOR * device.processors,
+        THREADS,
+        task.h,
+        count,
+        task.first,
+        task.end,
+        task.h * _BLOCK % THREES,
+        own,
+        cells,
+        tables.packed,
+        tables.masks,
+        tables.threes,
+        tables.powers,
+        tally,
+        left,
+        ROOM,
+    )
     return tally, left
 
 

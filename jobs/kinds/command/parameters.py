@@ -84,33 +84,47 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[
-        list[Argument] | str, PlainValidator(fields.command),
-        WithJsonSchema({"anyOf": [
-            {"type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS},
-            {"type": "string", "minLength": 1, "maxLength": fields.MAX_COMMAND},
-        ]}),
-    ] = Field(description="A program and its arguments, with {unit} and {item} filled in; or text for sh.")  # fmt: skip
+        list[Argument] | str,
+        PlainValidator(fields.command),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS},
+                    {"type": "string", "minLength": 1, "maxLength": fields.MAX_COMMAND},
+                ]
+            }
+        ),
+    ] = Field(description="A program and its arguments, with {unit} and {item} filled in; or text for sh.")
     count: Count | None = Field(None, description="Units, numbered from 0; null: one, or one an item.")
     items: Annotated[
-        list[Any] | None, PlainValidator(_items),
-        WithJsonSchema({"anyOf": [
-            {"type": "array", "items": {}, "minItems": 1, "maxItems": fields.MAX_UNITS}, {"type": "null"},
-        ]}),
-    ] = Field(None, description="A value a unit, as {item} and CLUSTER_ITEM; 48 KiB as JSON.")  # fmt: skip
+        list[Any] | None,
+        PlainValidator(_items),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "array", "items": {}, "minItems": 1, "maxItems": fields.MAX_UNITS},
+                    {"type": "null"},
+                ]
+            }
+        ),
+    ] = Field(None, description="A value a unit, as {item} and CLUSTER_ITEM; 48 KiB as JSON.")
     items_artifact: Artifact | None = Field(None, description="The same from an artifact: one JSON value a line.")
     files: Artifact | None = Field(None, description="The artifact that is in the program's folder when it starts.")
     outputs: Annotated[
-        list[str], PlainValidator(fields.outputs),
+        list[str],
+        PlainValidator(fields.outputs),
         WithJsonSchema({"type": "array", "items": fields.TEXT, "maxItems": fields.MAX_OUTPUTS}),
-    ] = Field(default_factory=list, description="What is kept of its folder, such as out/**/*.csv.")  # fmt: skip
+    ] = Field(default_factory=list, description="What is kept of its folder, such as out/**/*.csv.")
     env: Annotated[
-        dict[str, str], PlainValidator(fields.environment),
+        dict[str, str],
+        PlainValidator(fields.environment),
         WithJsonSchema({"type": "object", "additionalProperties": fields.TEXT, "maxProperties": fields.MAX_VARIABLES}),
-    ] = Field(default_factory=dict, description="Variables of its environment.")  # fmt: skip
+    ] = Field(default_factory=dict, description="Variables of its environment.")
     secrets: Annotated[
-        list[str], PlainValidator(fields.secrets),
+        list[str],
+        PlainValidator(fields.secrets),
         WithJsonSchema({"type": "array", "items": fields.TEXT, "maxItems": fields.MAX_VARIABLES}),
-    ] = Field(default_factory=list, description="Names of secrets that its environment has.")  # fmt: skip
+    ] = Field(default_factory=list, description="Names of secrets that its environment has.")
     timeout_seconds: Seconds | None = Field(None, description="A unit is killed after this time; null: never.")
     stop_signal_seconds: Early = Field(0.0, description="It gets SIGTERM this long before its timeout.")
     grace_seconds: Grace = Field(10.0, description="Between SIGTERM and SIGKILL when it is cancelled.")

@@ -38,15 +38,23 @@ class Service(ProgramKind):
         requirements = parameters.requirements.stated()
         recorded = {**parameters.model_dump(), "requirements": requirements}
         # The leader begins anew what died: a replica has one attempt.
-        spec = {**recorded, "total": 1, "retries": {"max": 0, "initial_delay_seconds": 0, "factor": 1,
-                "max_delay_seconds": 0, "jitter": False}}  # fmt: skip
+        spec = {
+            **recorded,
+            "total": 1,
+            "retries": {"max": 0, "initial_delay_seconds": 0, "factor": 1, "max_delay_seconds": 0, "jitter": False},
+        }
         if (size := len(program_texts.as_json(spec))) > _MAX_SPEC:
             detail = f"parameters.command: the replica's parameters have {size} bytes as JSON; at most {_MAX_SPEC}"
             raise errors.InvalidRequest(detail, field="parameters.command")
         return Plan(
-            total=1, spec=spec, parameters=recorded, devices=(Device.RUNNER,), cpu_seconds=1.0,
-            max_lease_seconds=_FOREVER_SECONDS, requirements=requirements,
-        )  # fmt: skip
+            total=1,
+            spec=spec,
+            parameters=recorded,
+            devices=(Device.RUNNER,),
+            cpu_seconds=1.0,
+            max_lease_seconds=_FOREVER_SECONDS,
+            requirements=requirements,
+        )
 
     def artifacts(self, parameters: Parameters) -> Mapping[str, str]:
         """Return the artifact with the replica's files, by the parameter."""

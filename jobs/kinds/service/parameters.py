@@ -51,28 +51,36 @@ class Parameters(BaseModel):
     service: Annotated[str, StringConstraints(pattern=NAME)] = Field(description="The service's name.")
     engine: Annotated[str, StringConstraints(pattern=NAME)] = Field(description="What runs it.")
     command: Annotated[
-        list[Argument], PlainValidator(_words),
-        WithJsonSchema({
-            "type": "array", "items": program_arguments.SCHEMA, "minItems": 1, "maxItems": fields.MAX_WORDS,
-        }),
-    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")  # fmt: skip
+        list[Argument],
+        PlainValidator(_words),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": program_arguments.SCHEMA,
+                "minItems": 1,
+                "maxItems": fields.MAX_WORDS,
+            }
+        ),
+    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")
     env: Annotated[
-        dict[str, str], PlainValidator(fields.environment),
+        dict[str, str],
+        PlainValidator(fields.environment),
         WithJsonSchema(
             {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": fields.MAX_VARIABLES}
         ),
-    ] = Field(default_factory=dict, description="Variables of its environment.")  # fmt: skip
+    ] = Field(default_factory=dict, description="Variables of its environment.")
     files: Artifact | None = Field(None, description="The artifact that is in the program's folder: its model.")
     packages: Annotated[
-        str | None, PlainValidator(_packages),
+        str | None,
+        PlainValidator(_packages),
         WithJsonSchema({"anyOf": [{"type": "string", "maxLength": MAX_PACKAGES}, {"type": "null"}]}),
-    ] = Field(None, description="Python packages that {python} has, as a file of requirements lists them.")  # fmt: skip
+    ] = Field(None, description="Python packages that {python} has, as a file of requirements lists them.")
     module: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
         None, description="A module of these packages: a runner whose own Python has it installs none."
     )
     health: Annotated[
         str, PlainValidator(_health), WithJsonSchema({"type": "string", "pattern": "^/", "maxLength": MAX_PATH})
-    ] = Field("/health", description="The path that answers 2xx once it is ready.")  # fmt: skip
+    ] = Field("/health", description="The path that answers 2xx once it is ready.")
     group: bool = Field(False, description="One of its replicas leads, and each is told where that one answers.")
     start_timeout_seconds: Start = Field(600.0, description="It is ended when it is not ready by then.")
     grace_seconds: Grace = Field(10.0, description="Between SIGTERM and SIGKILL.")

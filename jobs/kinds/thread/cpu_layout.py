@@ -21,28 +21,58 @@ from numba.extending import intrinsic
 # latest count unfinished members and hold the longest finished path; parent is the family of the parent thread, -1 for
 # roots; link is the next row of a queue; holder the core that a blocked parent keeps. A preempted thread's row has its
 # own key and paths, its family in parent, its children in pending, its waits in latest, what is left of it in holder.
-FAMILY = np.dtype([
-    ("key", "u8"), ("first", "i8"), ("end", "i8"), ("ready", "i8"), ("span", "i8"), ("path", "i8"), ("depth", "i8"),
-    ("pending", "i8"), ("latest", "i8"), ("parent", "i8"), ("link", "i8"), ("holder", "i8"),
-])  # fmt: skip
+FAMILY = np.dtype(
+    [
+        ("key", "u8"),
+        ("first", "i8"),
+        ("end", "i8"),
+        ("ready", "i8"),
+        ("span", "i8"),
+        ("path", "i8"),
+        ("depth", "i8"),
+        ("pending", "i8"),
+        ("latest", "i8"),
+        ("parent", "i8"),
+        ("link", "i8"),
+        ("holder", "i8"),
+    ]
+)
 #: The depth of a preempted thread's row.
 PAUSED = -1
 #: Added to the depth of families whose root is a warm-up root.
 WARM = 128
 # The thread that a core runs; children is CONTINUES while it runs a continuation, left what follows this slice.
-CORE = np.dtype([
-    ("key", "u8"), ("family", "i8"), ("span", "i8"), ("path", "i8"), ("children", "i8"), ("left", "i8"),
-    ("waited", "i8"), ("", "i8"),
-])  # fmt: skip
+CORE = np.dtype(
+    [
+        ("key", "u8"),
+        ("family", "i8"),
+        ("span", "i8"),
+        ("path", "i8"),
+        ("children", "i8"),
+        ("left", "i8"),
+        ("waited", "i8"),
+        ("", "i8"),
+    ]
+)
 CONTINUES = -1
 # A core's deque is entries top..bottom-1; its attempt to steal ends at ends; it has made tries attempts.
 STEAL = np.dtype([("top", "i8"), ("bottom", "i8"), ("ends", "i8"), ("tries", "i8")])
 
 # Of `numbers`, under the same names: p is CORES, mean the ARRIVAL.
 _PARAMETERS = (
-    "roots", "max_depth", "joins", "law", "dispatch_ns", "spawn_ns", "join_ns", "steal_ns", "p", "quantum", "mean",
+    "roots",
+    "max_depth",
+    "joins",
+    "law",
+    "dispatch_ns",
+    "spawn_ns",
+    "join_ns",
+    "steal_ns",
+    "p",
+    "quantum",
+    "mean",
     "budget",
-)  # fmt: skip
+)
 # now is the time of the event, core the core that it is of, -1 for an arrival; last is that core until it has a new
 # event; head and tail are the ends of the global queue; born counts rows used so far, spare is the first row to use
 # again; room is how many more threads may be created; due is when the next root arrives, clock the same in the units of
@@ -50,15 +80,49 @@ _PARAMETERS = (
 # not; blocked counts cores held by waiting threads, stepped the attempts and slices that were stepped through.
 # next_key, next_children and next_work are drawn ahead for the thread that the global queue gives next, while drawn.
 _STATE = (
-    "now", "core", "last", "head", "tail", "born", "spare", "live", "ready", "room", "arrived", "clock", "due",
-    "stolen", "taken", "blocked", "stepped", "next_work", "next_children",
-)  # fmt: skip
+    "now",
+    "core",
+    "last",
+    "head",
+    "tail",
+    "born",
+    "spare",
+    "live",
+    "ready",
+    "room",
+    "arrived",
+    "clock",
+    "due",
+    "stolen",
+    "taken",
+    "blocked",
+    "stepped",
+    "next_work",
+    "next_children",
+)
 # What becomes columns of a row; sums of waits are high * WIDE + low, those of warm-up roots' threads are also in warm;
 # unwaited is what the histogram of waits began with in its first bin.
 _SUMS = (
-    "spawned", "peak_live", "peak_ready", "work_ns", "busy", "wanted", "started", "again", "joined", "refused",
-    "longest", "longest_work", "max_wait", "wait_low", "wait_high", "warm_low", "warm_high", "warm_started", "unwaited",
-)  # fmt: skip
+    "spawned",
+    "peak_live",
+    "peak_ready",
+    "work_ns",
+    "busy",
+    "wanted",
+    "started",
+    "again",
+    "joined",
+    "refused",
+    "longest",
+    "longest_work",
+    "max_wait",
+    "wait_low",
+    "wait_high",
+    "warm_low",
+    "warm_high",
+    "warm_started",
+    "unwaited",
+)
 # The scalars of one replica. idle and thieves are sets of cores, a bit each: those to be served, and those that attempt
 # to steal; parked says that nothing is ready, so that attempts are not stepped through.
 REPLICA = np.dtype(

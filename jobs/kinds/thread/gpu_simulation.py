@@ -17,11 +17,46 @@ from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
 
 _SHARED = (
-    "MAKESPAN", "WORK", "OVERHEAD", "LONGEST", "LONGEST_WORK", "THREADS", "REACHED", "PEAK_LIVE", "PEAK_READY", "BUSY",
-    "STEALING", "IDLE", "STEALS", "ATTEMPTS", "SWITCHES", "WAITED", "N_MEASURED", "N_WAITED", "REFUSED", "OUTCOME",
-    "SOJOURN", "N_SOJOURNS", "MAX_WAIT", "MAX_SOJOURN", "HIGH_WAITED", "HIGH_SOJOURN", "READY_LOW", "READY_HIGH",
-    "AGAIN", "ASIDE", "WARM", "PAUSED", "COMPLETED", "DEADLOCKED", "CAPPED", "NEVER", "NO_ARRIVAL", "WIDE", "CONTINUES",
-)  # fmt: skip
+    "MAKESPAN",
+    "WORK",
+    "OVERHEAD",
+    "LONGEST",
+    "LONGEST_WORK",
+    "THREADS",
+    "REACHED",
+    "PEAK_LIVE",
+    "PEAK_READY",
+    "BUSY",
+    "STEALING",
+    "IDLE",
+    "STEALS",
+    "ATTEMPTS",
+    "SWITCHES",
+    "WAITED",
+    "N_MEASURED",
+    "N_WAITED",
+    "REFUSED",
+    "OUTCOME",
+    "SOJOURN",
+    "N_SOJOURNS",
+    "MAX_WAIT",
+    "MAX_SOJOURN",
+    "HIGH_WAITED",
+    "HIGH_SOJOURN",
+    "READY_LOW",
+    "READY_HIGH",
+    "AGAIN",
+    "ASIDE",
+    "WARM",
+    "PAUSED",
+    "COMPLETED",
+    "DEADLOCKED",
+    "CAPPED",
+    "NEVER",
+    "NO_ARRIVAL",
+    "WIDE",
+    "CONTINUES",
+)
 _DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
 #: Most threads of a block, and the words of its shared memory that hold their events: with many cores fewer fit.
 BLOCK_THREADS, EVENTS = 128, 2048
@@ -151,9 +186,22 @@ class LaunchedCell:
         words = len(rows.ROW) + layout.ASIDE + self.depths
         measured, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
         gpu.kernels(self.source)(
-            "simulate_replicas", blocks, threads, random.mix(self.spec["seed"]), first, count, *self._numbers(),
-            *self._tables, self._families, self.room, self._machines, self.machine_bytes, measured, waits, sojourns,
-        )  # fmt: skip
+            "simulate_replicas",
+            blocks,
+            threads,
+            random.mix(self.spec["seed"]),
+            first,
+            count,
+            *self._numbers(),
+            *self._tables,
+            self._families,
+            self.room,
+            self._machines,
+            self.machine_bytes,
+            measured,
+            waits,
+            sojourns,
+        )
         table = device.get(measured).reshape(count, words)
         totals, left = reduction.empty(self.depths), np.zeros(count, np.int64)
         columns, limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)

@@ -139,9 +139,16 @@ class Recorder(Replica):
         if stealing is not None and stealing["cat"] == "steal":
             stealing["args"]["ok"] = parent is not None
         self._begin(
-            core, path, f"d{thread.depth}", path=path, parent=self.paths[id(parent)] if parent else None,
-            depth=thread.depth, work_us=thread.work / 1000, wait_us=wait / 1000, children=thread.wanted,
-        )  # fmt: skip
+            core,
+            path,
+            f"d{thread.depth}",
+            path=path,
+            parent=self.paths[id(parent)] if parent else None,
+            depth=thread.depth,
+            work_us=thread.work / 1000,
+            wait_us=wait / 1000,
+            children=thread.wanted,
+        )
         if first and parent is not None:
             self._write({"ph": "f", "bp": "e", "tid": core.number, **self._flow(thread)}, self.now)
         super()._start(core, thread)

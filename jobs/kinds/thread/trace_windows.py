@@ -192,9 +192,15 @@ class Timeline:
 
     def _slices(self, inside: Sequence[tuple[int, int]], t0: float, t1: float) -> dict[str, array[Any]]:
         slices: dict[str, array[Any]] = {
-            "start": array("d"), "duration": array("d"), "core": array("H"), "kind": array("B"), "depth": array("H"),
-            "flags": array("B"), "thread": array("I"), "parent": array("I"),
-        }  # fmt: skip
+            "start": array("d"),
+            "duration": array("d"),
+            "core": array("H"),
+            "kind": array("B"),
+            "depth": array("H"),
+            "flags": array("B"),
+            "thread": array("I"),
+            "parent": array("I"),
+        }
         for core, (lane, (low, high)) in enumerate(zip(self.lanes, inside, strict=True)):
             slices["core"].extend([core] * max(0, high - low))
             for name in ("start", "kind", "depth", "flags", "thread", "parent"):

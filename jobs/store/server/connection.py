@@ -298,16 +298,22 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
 def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
     """Return a client of the master: each new connection asks the sentinels, in turn, which server that is."""
     asking = {
-        "username": place.sentinel_user, "password": place.sentinel_password, "socket_timeout": SENTINEL_SECONDS,
+        "username": place.sentinel_user,
+        "password": place.sentinel_password,
+        "socket_timeout": SENTINEL_SECONDS,
         "driver_info": None,
         # The next sentinel is asked instead.
         "retry": Retry(NoBackoff(), 0),
-    }  # fmt: skip
+    }
     sentinel: Any = SentinelServers(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
-        place.service, db=place.database, username=place.user, password=place.password,
-        connection_class=_MasterConnection, **options,
-    )  # fmt: skip
+        place.service,
+        db=place.database,
+        username=place.user,
+        password=place.password,
+        connection_class=_MasterConnection,
+        **options,
+    )
     return master
 
 

@@ -107,9 +107,11 @@ class AuditLog(Part):
         words = [word.decode(errors="replace") for word in head or ()]
         fields = dict(zip(words[::2], words[1::2], strict=True))
         return Log(
-            _position(fields, "seq", "hash"), _position(fields, "dropped_seq", "dropped_hash"),
-            _number(fields.get("exported")), entries,
-        )  # fmt: skip
+            _position(fields, "seq", "hash"),
+            _position(fields, "dropped_seq", "dropped_hash"),
+            _number(fields.get("exported")),
+            entries,
+        )
 
     def deny(self, calls: Sequence[Denied]) -> None:
         """Write one entry for each of these."""

@@ -40,9 +40,7 @@ class Secrets(Part):
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
         """Set a secret: new or changed. Else full, beyond MAX_SECRETS; or missing: the tenant is not registered."""
-        reply: bytes = self._scripts.kept(
-            "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
-        )  # fmt: skip
+        reply: bytes = self._scripts.kept("set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor)
         return reply.decode()
 
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:

@@ -131,12 +131,20 @@ def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[T
     none = Cap(used=0, most=0)
     gpu_ms, stored_bytes = own.get(caps.GPU_MS, none), own.get(caps.STORED_BYTES, none)
     tenant = Tenant(
-        name=name, weight=max(weight, 1), max_lanes=max_lanes, max_jobs=max_jobs,
-        max_units={kind: cap.most for kind, cap in units.items()}, max_gpu_seconds=gpu_ms.most // 1000,
+        name=name,
+        weight=max(weight, 1),
+        max_lanes=max_lanes,
+        max_jobs=max_jobs,
+        max_units={kind: cap.most for kind, cap in units.items()},
+        max_gpu_seconds=gpu_ms.most // 1000,
         max_stored_bytes=stored_bytes.most,
-    )  # fmt: skip
+    )
     use = Use(
-        lanes=lanes, jobs=jobs, backlog=backlog, units={kind: cap.used for kind, cap in units.items()},
-        gpu_ms=gpu_ms.used, stored_bytes=stored_bytes.used,
-    )  # fmt: skip
+        lanes=lanes,
+        jobs=jobs,
+        backlog=backlog,
+        units={kind: cap.used for kind, cap in units.items()},
+        gpu_ms=gpu_ms.used,
+        stored_bytes=stored_bytes.used,
+    )
     return tenant, use

@@ -120,10 +120,17 @@ class Tokens(Part):
     # -- tokens -----------------------------------------------------------------------------------------------------
 
     def create(
-        self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
-        ttl_ms: int = 0, actor: Actor = ANONYMOUS, labels: Iterable[str] = (),
+        self,
+        credential: Credential,
+        *,
+        name: str,
+        scopes: tuple[str, ...],
+        tenant: str = DEFAULT_TENANT,
+        ttl_ms: int = 0,
+        actor: Actor = ANONYMOUS,
+        labels: Iterable[str] = (),
         host: str = "",
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Store a token that lives for ttl_ms, 0: without end: new. `labels`: those of its worker's host.
 
         `host`: the one that joins with it.
@@ -188,9 +195,13 @@ class Tokens(Part):
         row = _text(reply)
         try:
             return BrowserSession(
-                id=session_id, digest=row["digest"], csrf=row["csrf"], token=row["token"], bootstrap=row["bootstrap"],
+                id=session_id,
+                digest=row["digest"],
+                csrf=row["csrf"],
+                token=row["token"],
+                bootstrap=row["bootstrap"],
                 expires=int(row["expires"]),
-            )  # fmt: skip
+            )
         except (LookupError, ValueError):
             return None
 
@@ -218,9 +229,16 @@ def _text(reply: list[bytes]) -> dict[str, str]:
 def _token(token_id: str, row: Mapping[str, str]) -> Token | None:
     try:
         return Token(
-            id=token_id, name=row["name"], tenant=row["tenant"], scopes=tuple(row["scopes"].split(",")),
-            digest=row["digest"], created=int(row["created"]), expires=int(row["expires"]), used=int(row["used"]),
-            labels=parted(row.get("labels", "")), host=row.get("host", ""),
-        )  # fmt: skip
+            id=token_id,
+            name=row["name"],
+            tenant=row["tenant"],
+            scopes=tuple(row["scopes"].split(",")),
+            digest=row["digest"],
+            created=int(row["created"]),
+            expires=int(row["expires"]),
+            used=int(row["used"]),
+            labels=parted(row.get("labels", "")),
+            host=row.get("host", ""),
+        )
     except (LookupError, ValueError):
         return None

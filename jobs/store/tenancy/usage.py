@@ -38,9 +38,13 @@ class Used:
             self.millijoules = (self.millijoules or 0) + amount
         else:
             counts = {
-                "ms": self.lane_ms, "units": self.units, "jobs": self.jobs, "requests": self.requests,
-                "prompt": self.prompt_tokens, "answer": self.answer_tokens,
-            }[what]  # fmt: skip
+                "ms": self.lane_ms,
+                "units": self.units,
+                "jobs": self.jobs,
+                "requests": self.requests,
+                "prompt": self.prompt_tokens,
+                "answer": self.answer_tokens,
+            }[what]
             counts[label] = counts.get(label, 0) + amount
 
 

@@ -22,8 +22,19 @@ _LEAST_READ = 5
 _TENANTS = 200
 #: Fields of a job that say how much work it is and what limits it.
 FIELDS = (
-    "state", "queue", "tenant", "kind", "mode", "load", "total", "done", "grain", "max_running", "small", "deferred",
-)  # fmt: skip
+    "state",
+    "queue",
+    "tenant",
+    "kind",
+    "mode",
+    "load",
+    "total",
+    "done",
+    "grain",
+    "max_running",
+    "small",
+    "deferred",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +84,14 @@ class DemandReads(Part):
         represented = max(1.0, index.running_count / len(index.running)) if index.running else 1.0
         running = {job: 1.0 if job in index.held else represented for job in ids}
         return Demand(
-            now=seconds + micros / 1e6, running=self._jobs(running),
+            now=seconds + micros / 1e6,
+            running=self._jobs(running),
             waiting=self._jobs({job: weight for job, weight in waiting.items() if job not in running}),
-            lacked=lacked, shares=shares or {}, paces=paces or {},
+            lacked=lacked,
+            shares=shares or {},
+            paces=paces or {},
             capped=frozenset(name.decode(errors="replace") for name in capped or ()),
-        )  # fmt: skip
+        )
 
     def _index(self) -> _Index:
         pipe = self._pipe()
@@ -88,11 +102,12 @@ class DemandReads(Part):
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
         running, count, finishing, finishing_count, held, lacked, *tenants = skipped.replies(pipe)
         return _Index(
-            running=[*(running or ()), *(finishing or ())], running_count=(count or 0) + (finishing_count or 0),
+            running=[*(running or ()), *(finishing or ())],
+            running_count=(count or 0) + (finishing_count or 0),
             held=frozenset(text.partition(b"|")[0] for text in held or ()),
             places=[place for queue, names in zip(queues.ALL, tenants, strict=True) for place in _places(queue, names)],
             lacked=[member.decode(errors="replace") for member in lacked or ()],
-        )  # fmt: skip
+        )
 
     def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
         """Return waiting jobs with the number for which each stands, and the jobs that wait for other workers."""
@@ -115,8 +130,9 @@ class DemandReads(Part):
         replies = skipped.replies(pipe) if counts else []
         return {
             job_id: max(1.0, count / len(ids))
-            for count, ids in zip(counts.values(), replies, strict=True) for job_id in ids or ()
-        }  # fmt: skip
+            for count, ids in zip(counts.values(), replies, strict=True)
+            for job_id in ids or ()
+        }
 
     def _jobs(self, weights: Mapping[bytes, float]) -> list[tuple[str, tuple[Any, float]]]:
         """Return the fields of each job that exists."""

@@ -80,13 +80,19 @@ class JobReads(Part):
         spent = self._spent({(tenant, kind) for _, tenant, kind, _ in waiting if keys.caps(tenant).encode() in shares})
         return [
             Place(
-                before=next(parts), leases=leases or 0, tenant=tenant, tenants_before=next(parts) or 0,
-                in_backlog=next(parts), max_jobs=_cap(shares, tenant, 2),
+                before=next(parts),
+                leases=leases or 0,
+                tenant=tenant,
+                tenants_before=next(parts) or 0,
+                in_backlog=next(parts),
+                max_jobs=_cap(shares, tenant, 2),
                 max_lanes=_cap(shares, tenant, 1) if tenant.encode() in (capped or ()) else 0,
-                kept=runner, kept_leases=ending, **spent.get((tenant, kind), {}),
+                kept=runner,
+                kept_leases=ending,
+                **spent.get((tenant, kind), {}),
             )
             for (_, tenant, kind, _), (_, leases), (runner, ending) in zip(waiting, pairs, kept, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
         """Return the daily caps of each (tenant, kind) that are reached, by the field of Place."""
@@ -172,7 +178,7 @@ class JobReads(Part):
         try:
             result, row = await wire.call(
                 ("GETRANGE", keys.job_result(job_id), 0, most), ("HMGET", keys.job(job_id), "state")
-            )  # fmt: skip
+            )
         except Away:
             return None
         if isinstance(result, Exception) or isinstance(row, Exception) or row[0] is None or len(result) > most:

@@ -111,7 +111,7 @@ class Jobs(Part):
         try:
             [reply] = await wire.call(
                 ("FCALL", self._scripts.function("submit"), 0, *_submit_arguments(job, most_queued))
-            )  # fmt: skip
+            )
         except Away:
             return None
         return None if isinstance(reply, Exception) else _written(reply)
@@ -151,9 +151,14 @@ class Jobs(Part):
         return self._scripts.kept_words("resume", job, *actor, int(hold))
 
     def retry(
-        self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False,
+        self,
+        job: str,
+        version: int,
+        actor: Actor = ANONYMOUS,
+        *,
+        hold: bool = False,
         during: tuple[str, int] | None = None,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`;
@@ -226,6 +231,4 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]
-    return [
-        job.job_id, job.idempotency, job.digest, job.queue, job.tenant, int(job.hold), most_queued, *flat
-    ]  # fmt: skip
+    return [job.job_id, job.idempotency, job.digest, job.queue, job.tenant, int(job.hold), most_queued, *flat]

@@ -76,9 +76,16 @@ class FleetCalls(Protocol):
 
 class SlotCalls(Protocol):
     def next(
-        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1,
-        take: int = ..., kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
-    ) -> Held | Taken | str: ...  # fmt: skip
+        self,
+        worker: str,
+        queues: Iterable[str],
+        *,
+        popped: str = "",
+        lanes: int = 1,
+        take: int = ...,
+        kinds: Mapping[str, int] | None = None,
+        offer: Offer | None = None,
+    ) -> Held | Taken | str: ...
 
     def leave(self, worker: str) -> None: ...
 
@@ -89,14 +96,34 @@ class SlotCalls(Protocol):
 
 class LeaseCalls(Protocol):
     def lease(
-        self, job: str, token: str, *, want: int, least: int = 1, worker: str, lane: str = "0", rate: float = 0.0,
+        self,
+        job: str,
+        token: str,
+        *,
+        want: int,
+        least: int = 1,
+        worker: str,
+        lane: str = "0",
+        rate: float = 0.0,
         higher: Iterable[str] = (),
-    ) -> Grant | str: ...  # fmt: skip
+    ) -> Grant | str: ...
 
     def commit(
-        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
-    ) -> Committed: ...  # fmt: skip
+        self,
+        job: str,
+        token: str,
+        upto: int,
+        partial: bytes,
+        *,
+        ms: int,
+        worker: str,
+        device: str,
+        pace: float = 0.0,
+        device_ms: int = 0,
+        joules: float | None = None,
+        keep: bool = False,
+        lo: int | None = None,
+    ) -> Committed: ...
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]: ...
 

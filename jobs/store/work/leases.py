@@ -77,9 +77,18 @@ class Leases(Part):
         `want` and `least` in units, `rate` in units/s. `labels`: of the worker's host; None: those in its row.
         """
         reply = self._scripts.words(
-            "lease", job, token, want, least, LEASE_TTL_MS, worker, lane, f"{rate:.6g}", json.dumps(list(higher)),
+            "lease",
+            job,
+            token,
+            want,
+            least,
+            LEASE_TTL_MS,
+            worker,
+            lane,
+            f"{rate:.6g}",
+            json.dumps(list(higher)),
             as_argument(labels),
-        )  # fmt: skip
+        )
         if reply[0] == "ok":
             return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]), errors=int(reply[3]))
         return reply[0]
@@ -89,9 +98,21 @@ class Leases(Part):
         return int(self._scripts.run("beat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
-        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
-    ) -> Committed:  # fmt: skip
+        self,
+        job: str,
+        token: str,
+        upto: int,
+        partial: bytes,
+        *,
+        ms: int,
+        worker: str,
+        device: str,
+        pace: float = 0.0,
+        device_ms: int = 0,
+        joules: float | None = None,
+        keep: bool = False,
+        lo: int | None = None,
+    ) -> Committed:
         """Store the partial of the units below `upto` and end the lease.
 
         `ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`: the lease

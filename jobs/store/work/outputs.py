@@ -101,9 +101,14 @@ class Outputs(Part):
         job_state, kind, total, *rest = reply
         tenant, state, artifact, failure = rest
         return UnitState(
-            job_state=job_state, kind=kind, total=int(total), tenant=tenant, state=state, artifact=artifact,
+            job_state=job_state,
+            kind=kind,
+            total=int(total),
+            tenant=tenant,
+            state=state,
+            artifact=artifact,
             failure=failure,
-        )  # fmt: skip
+        )
 
     def artifact(self, job: str, unit: int) -> str | None:
         """Return the id of the artifact with what a unit left; None where it left nothing."""

@@ -125,9 +125,16 @@ class Slots(Part):
         if taken.jobs:
             return taken
         return self.next(
-            worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner, labels=labels,
+            worker,
+            names,
+            lanes=lanes,
+            take=take,
+            kinds=kinds,
+            offer=offer,
+            owner=owner,
+            labels=labels,
             replicas=replicas,
-        )  # fmt: skip
+        )
 
     def _taken(self, words: list[Any]) -> Taken:
         """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
@@ -217,9 +224,12 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
     pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
     facts = _known(job, kind, spec, queue, int(total), int(est_ms), pace)
     return replace(
-        facts, tenant=tenant, priority=queue.partition(".")[2], traceparent=place[0],
+        facts,
+        tenant=tenant,
+        priority=queue.partition(".")[2],
+        traceparent=place[0],
         tracestate=place[1],
-    )  # fmt: skip
+    )
 
 
 def _pace(stored: bytes | None) -> float:

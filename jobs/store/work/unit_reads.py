@@ -91,9 +91,17 @@ class UnitReads(Part):
             return None
         kind, state, total, cursor = (value.decode() for value in head)
         return StoredUnits(
-            kind=kind, state=state, total=int(total), cursor=int(cursor), accumulator=accumulator, parts=parts,
-            free=_pieces(free), retry=_pieces(retry), dead=_pieces(dead), leases=[_lease(text) for text in leases],
-        )  # fmt: skip
+            kind=kind,
+            state=state,
+            total=int(total),
+            cursor=int(cursor),
+            accumulator=accumulator,
+            parts=parts,
+            free=_pieces(free),
+            retry=_pieces(retry),
+            dead=_pieces(dead),
+            leases=[_lease(text) for text in leases],
+        )
 
     def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
         """Return the row of the last attempt that failed, as JSON, of those of the units that have one."""

@@ -42,19 +42,36 @@ class ApiAttachments:
         return dict(about) if about else None
 
     def read(
-        self, attachment: str, job: str, lease: str, after: int, *, size: str = "", closed: bool = False,
+        self,
+        attachment: str,
+        job: str,
+        lease: str,
+        after: int,
+        *,
+        size: str = "",
+        closed: bool = False,
         wait_seconds: float = 0.0,
-    ) -> Typed:  # fmt: skip
+    ) -> Typed:
         """Return what was typed after a place, once there is something, what is known has changed, or time is over."""
         found = self._call(
-            attachment, job, lease, "input", after=after, size=size, closed=closed, wait_seconds=wait_seconds,
+            attachment,
+            job,
+            lease,
+            "input",
+            after=after,
+            size=size,
+            closed=closed,
+            wait_seconds=wait_seconds,
             seconds=wait_seconds,
-        )  # fmt: skip
+        )
         data = b"".join(base64.b64decode(text) for _, text in found["chunks"])
         return Typed(
-            over=found["state"] == "ended", size=str(found["size"]), closed=bool(found["closed"]),
-            upto=int(found["upto"]), data=data,
-        )  # fmt: skip
+            over=found["state"] == "ended",
+            size=str(found["size"]),
+            closed=bool(found["closed"]),
+            upto=int(found["upto"]),
+            data=data,
+        )
 
     def write(
         self, attachment: str, job: str, lease: str, offset: int, stream: str, data: bytes, *, wait_seconds: float = 0.0
@@ -65,9 +82,16 @@ class ApiAttachments:
         """
         text = base64.b64encode(data).decode()
         done = self._call(
-            attachment, job, lease, "output", offset=offset, stream=stream, data=text, wait_seconds=wait_seconds,
+            attachment,
+            job,
+            lease,
+            "output",
+            offset=offset,
+            stream=stream,
+            data=text,
+            wait_seconds=wait_seconds,
             seconds=wait_seconds,
-        )  # fmt: skip
+        )
         return None if done["state"] == "ended" else int(done["upto"])
 
     def end(self, attachment: str, job: str, lease: str, code: int | None, reason: str) -> None:

@@ -41,11 +41,20 @@ _ANSWERS: dict[str, Fields] = {
     "register": {"worker": str, "born": str},
     "beat": {"word": str, "leases": list, "follow": list, "attach": list, "profiles": (list, type(None))},
     "claim": {"claimed": bool, "wanted": str, "by": str},
-    "next": {"how": str, "jobs": list, "leases": list}, "waiting": {"waiting": list}, "leave": _ENDED,
-    "lease": {"how": str, "lo": int, "hi": int, "errors": int}, "commit": {"merged": bool}, "done": {"ended": list},
-    "return": _ENDED, "fail-unit": _ENDED, "split": _ENDED, "fold": _ENDED, "finish": _ENDED, "give-up": _ENDED,
+    "next": {"how": str, "jobs": list, "leases": list},
+    "waiting": {"waiting": list},
+    "leave": _ENDED,
+    "lease": {"how": str, "lo": int, "hi": int, "errors": int},
+    "commit": {"merged": bool},
+    "done": {"ended": list},
+    "return": _ENDED,
+    "fail-unit": _ENDED,
+    "split": _ENDED,
+    "fold": _ENDED,
+    "finish": _ENDED,
+    "give-up": _ENDED,
     "gather": {"parts": list, "more": bool, "done": int},
-}  # fmt: skip
+}
 #: Raised by a connection that the other side closed while nobody used it.
 _STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
@@ -152,9 +161,14 @@ class Api:
     """
 
     def __init__(
-        self, place: Place, token: str, *, timeout: float = TIMEOUT_SECONDS, authority: str = "",
+        self,
+        place: Place,
+        token: str,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        authority: str = "",
         refused: Callable[[str], None] = lambda why: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.place = place
         self._authority = authority
         self.bearer = token

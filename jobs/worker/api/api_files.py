@@ -47,9 +47,14 @@ class JobFiles:
     """
 
     def __init__(
-        self, api: Api, job: str, lease: str, *, patience_seconds: float = PATIENCE_SECONDS,
+        self,
+        api: Api,
+        job: str,
+        lease: str,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._api = api
         self._job = job
         self._lease = lease

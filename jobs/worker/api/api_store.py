@@ -87,17 +87,28 @@ class ApiSlots:
         self._facts: Facts | None = None
 
     def next(
-        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1,
-        take: int = TAKE, kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
-    ) -> Held | Taken | str:  # fmt: skip
+        self,
+        worker: str,
+        queues: Iterable[str],
+        *,
+        popped: str = "",
+        lanes: int = 1,
+        take: int = TAKE,
+        kinds: Mapping[str, int] | None = None,
+        offer: Offer | None = None,
+    ) -> Held | Taken | str:
         """Do as `Slots.next`, and wait for work; none when none came in time. Coordinators hear the bells.
 
         The offer counts as long as the call waits.
         """
         body = {
-            "device": self.device, "lanes": lanes, "take": take, "kinds": None if kinds is None else dict(kinds),
-            "wait_seconds": self._poll_seconds, **({} if offer is None else {"offer": dict(offer)}),
-        }  # fmt: skip
+            "device": self.device,
+            "lanes": lanes,
+            "take": take,
+            "kinds": None if kinds is None else dict(kinds),
+            "wait_seconds": self._poll_seconds,
+            **({} if offer is None else {"offer": dict(offer)}),
+        }
         answer = self._api.call("next", body, wait_seconds=self._poll_seconds)
         facts = [Facts(**{name: value for name, value in job.items() if name in _FACTS}) for job in answer["jobs"]]
         if answer["how"] == "hold":
@@ -125,27 +136,61 @@ class ApiLeases:
         self._api = api
 
     def lease(
-        self, job: str, token: str, *, want: int, least: int = 1, worker: str, lane: str = "0", rate: float = 0.0,
+        self,
+        job: str,
+        token: str,
+        *,
+        want: int,
+        least: int = 1,
+        worker: str,
+        lane: str = "0",
+        rate: float = 0.0,
         higher: Iterable[str] = (),
-    ) -> Grant | str:  # fmt: skip
+    ) -> Grant | str:
         body = {
-            "job_id": job, "lease": token, "want": min(want, MAX_UNITS), "least": min(least, MAX_UNITS),
-            "lane": lane.rpartition("/")[2], "rate": min(rate, MAX_RATE), "higher": list(higher),
-        }  # fmt: skip
+            "job_id": job,
+            "lease": token,
+            "want": min(want, MAX_UNITS),
+            "least": min(least, MAX_UNITS),
+            "lane": lane.rpartition("/")[2],
+            "rate": min(rate, MAX_RATE),
+            "higher": list(higher),
+        }
         answer = self._api.call("lease", body)
         if answer["how"] == "ok":
             return Grant(token=token, lo=answer["lo"], hi=answer["hi"], errors=answer["errors"])
         return str(answer["how"])
 
     def commit(
-        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
-    ) -> Committed:  # fmt: skip
+        self,
+        job: str,
+        token: str,
+        upto: int,
+        partial: bytes,
+        *,
+        ms: int,
+        worker: str,
+        device: str,
+        pace: float = 0.0,
+        device_ms: int = 0,
+        joules: float | None = None,
+        keep: bool = False,
+        lo: int | None = None,
+    ) -> Committed:
         """Do as `Leases.commit`. A partial that the coordinator rejects fails its range with the reason."""
         body = {
-            "job_id": job, "lease": token, "upto": upto, "partial": packed(partial), "ms": ms, "device": device,
-            "pace": min(pace, MAX_PACE), "device_ms": device_ms, "joules": joules, "keep": keep, "lo": lo,
-        }  # fmt: skip
+            "job_id": job,
+            "lease": token,
+            "upto": upto,
+            "partial": packed(partial),
+            "ms": ms,
+            "device": device,
+            "pace": min(pace, MAX_PACE),
+            "device_ms": device_ms,
+            "joules": joules,
+            "keep": keep,
+            "lo": lo,
+        }
         try:
             return Committed(**self._api.call("commit", body))
         except CoordinatorRejects as error:
@@ -158,10 +203,16 @@ class ApiLeases:
         if not finished:
             return []
         jobs = [
-            {"job_id": one.job_id, "lease": one.token, "result": packed(one.result), "ms": one.ms, "marks": one.marks,
-             "device_ms": one.device_ms}
+            {
+                "job_id": one.job_id,
+                "lease": one.token,
+                "result": packed(one.result),
+                "ms": one.ms,
+                "marks": one.marks,
+                "device_ms": one.device_ms,
+            }
             for one in finished
-        ]  # fmt: skip
+        ]
         try:
             ended: list[bool] = self._api.call("done", {"jobs": jobs, "device": device})["ended"]
             return ended
@@ -185,9 +236,14 @@ class ApiLeases:
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
     ) -> bool:
         body = {
-            "job_id": job, "lease": token, "unit": unit, "error": error[:MAX_UNIT_ERROR], "most": most,
-            "wait_ms": wait_ms, "row": row,
-        }  # fmt: skip
+            "job_id": job,
+            "lease": token,
+            "unit": unit,
+            "error": error[:MAX_UNIT_ERROR],
+            "most": most,
+            "wait_ms": wait_ms,
+            "row": row,
+        }
         return bool(self._api.call("fail-unit", body)["ended"])
 
     def split(self, job: str, token: str, at: int) -> bool:
@@ -215,9 +271,11 @@ class ApiResults:
             more = self._api.call("gather", {"job_id": job, "limit": limit - len(parts), "start": len(parts)})
             parts += _parts(more)
         gathered = Gathered(
-            accumulator=unpacked(answer["accumulator"]), parts=tuple(parts), done=answer["done"],
+            accumulator=unpacked(answer["accumulator"]),
+            parts=tuple(parts),
+            done=answer["done"],
             spec=unpacked(answer["spec"]),
-        )  # fmt: skip
+        )
         self.remember(job, gathered.digest)
         return gathered
 
@@ -267,7 +325,7 @@ class ApiProfiles:
         wanted = {str(name): str(what) for name, what in answer["wanted"].items()}
         return Reported(
             state=str(answer["state"]), now=int(answer["now"]), devices=tuple(answer["devices"]), wanted=wanted
-        )  # fmt: skip
+        )
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
         body = {"profile_id": profile_id, "recording": recording, "number": number, "data": packed(data)}
@@ -279,10 +337,15 @@ def _orders(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Order, ...] | Non
     if rows is None:
         return None
     return tuple(
-        Order(profile_id=str(row["profile_id"]), state=str(row["state"]), hz=int(row["hz"]), until=int(row["until"]),
-              hosts=tuple(map(str, row["hosts"])))
+        Order(
+            profile_id=str(row["profile_id"]),
+            state=str(row["state"]),
+            hz=int(row["hz"]),
+            until=int(row["until"]),
+            hosts=tuple(map(str, row["hosts"])),
+        )
         for row in rows
-    )  # fmt: skip
+    )
 
 
 class ApiStore:
@@ -303,9 +366,12 @@ class ApiStore:
         answer = self.api.call("beat", body)
         attach = tuple((str(job), int(unit), str(name)) for job, unit, name in answer["attach"])
         return Heard(
-            leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer["follow"]),
-            attach=attach, profiles=_orders(answer["profiles"]),
-        )  # fmt: skip
+            leases=tuple(answer["leases"]),
+            word=str(answer["word"]),
+            follow=tuple(answer["follow"]),
+            attach=attach,
+            profiles=_orders(answer["profiles"]),
+        )
 
     def drop_idle_connections(self) -> None:
         self.api.disconnect()

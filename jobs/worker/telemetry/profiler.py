@@ -86,8 +86,13 @@ class Profiler(threading.Thread):
     """Carries out what a worker hears of profiles."""
 
     def __init__(
-        self, store: LeaseStore, worker: str, host: str, folder: Path, sampled: Sampled = Sampled(),
-    ) -> None:  # fmt: skip
+        self,
+        store: LeaseStore,
+        worker: str,
+        host: str,
+        folder: Path,
+        sampled: Sampled = Sampled(),
+    ) -> None:
         super().__init__(name="profiler", daemon=True)
         self._store, self._worker, self._host = store, worker, host
         self._folder, self._sampled = folder, sampled
@@ -146,8 +151,11 @@ class Profiler(threading.Thread):
             if order.state == "collecting":
                 self._take(recordings.left(self._folder, order.profile_id))
         self._over &= set(orders)
-        sent = [self._bring(one) for one in {parcel.profile_id for parcel in self._parcels.values()}
-                if not _records(orders.get(one))]  # fmt: skip
+        sent = [
+            self._bring(one)
+            for one in {parcel.profile_id for parcel in self._parcels.values()}
+            if not _records(orders.get(one))
+        ]
         return any(sent)
 
     # -- recording --------------------------------------------------------------------------------------------------
@@ -183,20 +191,33 @@ class Profiler(threading.Thread):
         devices = tuple(sorted(answer.devices))
         recording = Recording(name=name, host=self._host, devices=devices)
         head = {
-            "profile": 1, "id": order.profile_id, "host": self._host, "worker": self._worker, "hz": order.hz,
-            "cores": psutil.cpu_count() or 1, "memory_total_bytes": psutil.virtual_memory().total,
-            "devices": devices, "gpus": [dict(gpu) for gpu in gpus], "offset": round(offset, 4),
-        }  # fmt: skip
+            "profile": 1,
+            "id": order.profile_id,
+            "host": self._host,
+            "worker": self._worker,
+            "hz": order.hz,
+            "cores": psutil.cpu_count() or 1,
+            "memory_total_bytes": psutil.virtual_memory().total,
+            "devices": devices,
+            "gpus": [dict(gpu) for gpu in gpus],
+            "offset": round(offset, 4),
+        }
         room = int(shutil.disk_usage(self._folder).free * _SHARE)
         asked = {
-            "file": str(recordings.path(self._folder, order.profile_id, name)), "hz": order.hz, "head": head,
-            "seconds": max(1.0, (order.until - answer.now) / 1000), "most": max(_LEAST_BYTES, min(MAX_BYTES, room)),
-            "host": f"host:{self._host}" in answer.devices, "gpus": [str(gpu["uuid"]) for gpu in gpus],
-        }  # fmt: skip
+            "file": str(recordings.path(self._folder, order.profile_id, name)),
+            "hz": order.hz,
+            "head": head,
+            "seconds": max(1.0, (order.until - answer.now) / 1000),
+            "most": max(_LEAST_BYTES, min(MAX_BYTES, room)),
+            "host": f"host:{self._host}" in answer.devices,
+            "gpus": [str(gpu["uuid"]) for gpu in gpus],
+        }
         process = self._sampled.spawn(
-            [sys.executable, "-m", self._sampled.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", self._sampled.module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C ends the worker, and that this
-        )  # fmt: skip
+        )
         assert process.stdin and process.stdout
         os.set_blocking(process.stdout.fileno(), False)
         with contextlib.suppress(OSError):  # it died, as the next round sees

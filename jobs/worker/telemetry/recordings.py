@@ -158,11 +158,16 @@ class _Seen:
             {field: last[field] for field in ("samples", "missed", "seconds", "cpu_seconds") if field in last}
         )
         return Recording(
-            name=name, host=str(head.get("host", "")), devices=tuple(map(str, head.get("devices", ()))),
-            bytes=self._bytes, reason=str(last["end"]) if ended else "killed", samples=int(known["samples"]),
-            missed=int(known["missed"]), seconds=float(known["seconds"]),
+            name=name,
+            host=str(head.get("host", "")),
+            devices=tuple(map(str, head.get("devices", ()))),
+            bytes=self._bytes,
+            reason=str(last["end"]) if ended else "killed",
+            samples=int(known["samples"]),
+            missed=int(known["missed"]),
+            seconds=float(known["seconds"]),
             cpu_seconds=float(known.get("cpu_seconds", 0.0)),
-        )  # fmt: skip
+        )
 
 
 def _object(text: bytes) -> dict[str, Any]:

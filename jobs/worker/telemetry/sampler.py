@@ -31,10 +31,16 @@ _LAST_LINE = 4096
 _TOLD_SECONDS = 1.0
 #: Of a GPU: name in a sample -> field of `gpu_worker.telemetry.Sample`.
 GPU_FIELDS = {
-    "u": "utilization_ratio", "s": "sm_active_ratio", "m": "memory_used_bytes", "w": "power_watts",
-    "j": "energy_joules_total", "c": "temperature_celsius", "h": "clock_sm_hertz",
-    "rx": "pcie_receive_bytes_per_second", "tx": "pcie_transmit_bytes_per_second",
-}  # fmt: skip
+    "u": "utilization_ratio",
+    "s": "sm_active_ratio",
+    "m": "memory_used_bytes",
+    "w": "power_watts",
+    "j": "energy_joules_total",
+    "c": "temperature_celsius",
+    "h": "clock_sm_hertz",
+    "rx": "pcie_receive_bytes_per_second",
+    "tx": "pcie_transmit_bytes_per_second",
+}
 
 
 class Gpus(Protocol):
@@ -138,9 +144,15 @@ class Sampler:
     """Takes the samples of one recording."""
 
     def __init__(
-        self, asked: Asked, gpus: Gpus | None = None, *, lines: Lines, clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], str] = lambda seconds: "", tell: Callable[[str], None] = lambda line: None,
-    ) -> None:  # fmt: skip
+        self,
+        asked: Asked,
+        gpus: Gpus | None = None,
+        *,
+        lines: Lines,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], str] = lambda seconds: "",
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self._asked, self._gpus, self._lines = asked, gpus, lines
         self._clock, self._wait, self._tell = clock, wait, tell
         self._host = HostFigures() if asked.host else None
@@ -172,9 +184,12 @@ class Sampler:
     def progress(self) -> dict[str, float | int]:
         """Return how far it is, and what it took."""
         return {
-            "samples": self.samples, "missed": self.missed, "bytes": self._lines.bytes,
-            "seconds": round(self._clock() - self._began, 3), "cpu_seconds": round(time.process_time(), 3),
-        }  # fmt: skip
+            "samples": self.samples,
+            "missed": self.missed,
+            "bytes": self._lines.bytes,
+            "seconds": round(self._clock() - self._began, 3),
+            "cpu_seconds": round(time.process_time(), 3),
+        }
 
     def _over(self) -> str:
         if self._lines.full:
@@ -248,9 +263,12 @@ def main(gpus: Callable[[], Gpus | None] = lambda: None) -> int:
     # As long as this process lives, nobody else takes the file for one that was left.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     sampler = Sampler(
-        asked, gpus() if asked.gpus else None, lines=Lines(descriptor, asked.most),
-        wait=_waits(sys.stdin.fileno()), tell=_tells(sys.stdout.fileno()),
-    )  # fmt: skip
+        asked,
+        gpus() if asked.gpus else None,
+        lines=Lines(descriptor, asked.most),
+        wait=_waits(sys.stdin.fileno()),
+        tell=_tells(sys.stdout.fileno()),
+    )
     sampler.run()
     with contextlib.suppress(OSError):
         os.fsync(descriptor)

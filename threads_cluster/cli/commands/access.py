@@ -44,8 +44,9 @@ def create(
 ) -> None:
     """Create a token. It is printed once; the cluster keeps only its digest."""
     seconds = None if ttl is None else _seconds(ttl)
-    made = ctx.obj.cluster.create_token(name, scopes.split(","), tenant=tenant, ttl_seconds=seconds,
-                                        labels=labels.split(",") if labels else ())  # fmt: skip
+    made = ctx.obj.cluster.create_token(
+        name, scopes.split(","), tenant=tenant, ttl_seconds=seconds, labels=labels.split(",") if labels else ()
+    )
     if as_json:
         show.json_line(made)
         return

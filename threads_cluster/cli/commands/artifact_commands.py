@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Progress
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Artifacts: folders and files that are kept in the cluster, each file once.",
-)  # fmt: skip
+)
 
 Artifact: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")

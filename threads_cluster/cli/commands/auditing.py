@@ -51,8 +51,14 @@ def _row(entry: dict[str, Any]) -> tuple[Any, ...]:
     when = datetime.fromtimestamp(entry["t"] / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     outcome = f"{entry['outcome']} {entry['count']} times" if "count" in entry else entry["outcome"]
     return (
-        entry["seq"], when, entry["tenant"] or "-", entry["token"] or "-", entry["action"], entry["subject"], outcome
-    )  # fmt: skip
+        entry["seq"],
+        when,
+        entry["tenant"] or "-",
+        entry["token"] or "-",
+        entry["action"],
+        entry["subject"],
+        outcome,
+    )
 
 
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:

@@ -13,9 +13,10 @@ from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one.",
-)  # fmt: skip
+)
 
 Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's id, chunk-...")]
 Target: TypeAlias = Annotated[
@@ -63,11 +64,19 @@ def list_data(
 
 def _table(several: Sequence[Mapping[str, Any]]) -> None:
     columns = ("chunk", "size", "files", "created", "lies at")
-    show.rows(columns, (
-        [row["chunk_id"], figures.size(row["bytes"]), str(row["files"]), figures.age(row["created"]),
-         " ".join(row["locations"])]
-        for row in several
-    ))  # fmt: skip
+    show.rows(
+        columns,
+        (
+            [
+                row["chunk_id"],
+                figures.size(row["bytes"]),
+                str(row["files"]),
+                figures.age(row["created"]),
+                " ".join(row["locations"]),
+            ]
+            for row in several
+        ),
+    )
 
 
 @app.command()
@@ -77,17 +86,23 @@ def info(ctx: typer.Context, chunk: Chunk, as_json: AsJson = False) -> None:
     if as_json:
         show.json_line(row)
         return
-    show.pairs({
-        "chunk": chunk, "size": figures.size(row["bytes"]), "files": str(row["files"]),
-        "lies at": " ".join(row["locations"]), "references": str(row["references"]), "artifact": row["artifact_id"],
-    })  # fmt: skip
+    show.pairs(
+        {
+            "chunk": chunk,
+            "size": figures.size(row["bytes"]),
+            "files": str(row["files"]),
+            "lies at": " ".join(row["locations"]),
+            "references": str(row["references"]),
+            "artifact": row["artifact_id"],
+        }
+    )
     show.say(f"get it: cluster artifact fetch {chunk} DIR")
 
 
 @app.command()
 def move(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
-) -> None:  # fmt: skip
+) -> None:
     """Bring a chunk to another place; it leaves those before, but the cluster's store."""
     workflow_commands.begun(ctx, ctx.obj.cluster.data.move(chunk, places.on(host, target)), wait=wait, as_json=as_json)
 
@@ -95,7 +110,7 @@ def move(
 @app.command()
 def transfer(
     ctx: typer.Context, chunk: Chunk, target: Target, host: Node = None, wait: Wait = False, as_json: AsJson = False
-) -> None:  # fmt: skip
+) -> None:
     """Bring a chunk to another host; it leaves the one before."""
     workflow_commands.begun(
         ctx, ctx.obj.cluster.data.transfer(chunk, places.on(host, target)), wait=wait, as_json=as_json

@@ -17,7 +17,7 @@ from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Engines that run services: list them, install their packages."
-)  # fmt: skip
+)
 
 EXAMPLES = """\b
 Examples:

@@ -13,9 +13,10 @@ from threads_cluster.cli.commands import workflow_commands
 from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here.",
-)  # fmt: skip
+)
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]
 Source: TypeAlias = Annotated[
@@ -59,8 +60,11 @@ def download(
     name: Name,
     source: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...; "
-                                            "default: as it was registered."),
+        typer.Option(
+            metavar="SOURCE",
+            help="https://..., hf://ORG/REPO[@REVISION][/FILE] of Hugging Face, s3://...; "
+            "default: as it was registered.",
+        ),
     ] = None,
     sha256: Annotated[str | None, typer.Option(metavar="HEX", help="What the file's SHA-256 must be.")] = None,
     device: Annotated[
@@ -72,7 +76,7 @@ def download(
     ] = None,
     wait: Wait = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Have a runner download a model. What broke off goes on where it stopped; GGUF and safetensors alone."""
     to = places.on(host, device)
     row = ctx.obj.cluster.models.download(name, source, to=to, sha256=sha256, secrets=secret or ())
@@ -83,9 +87,14 @@ def download(
 
 @app.command()
 def copy(
-    ctx: typer.Context, name: Name, target: Target, source: From = "disk", host: Node = None, wait: Wait = False,
+    ctx: typer.Context,
+    name: Name,
+    target: Target,
+    source: From = "disk",
+    host: Node = None,
+    wait: Wait = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Bring a model to another place as well, before something there needs it."""
     models = ctx.obj.cluster.models
     row = models.copy(name, places.on(host, target), source=places.on(host, source, store=True))
@@ -94,10 +103,15 @@ def copy(
 
 @app.command()
 def move(
-    ctx: typer.Context, name: Name, target: Target, source: From = "disk", host: Node = None,
+    ctx: typer.Context,
+    name: Name,
+    target: Target,
+    source: From = "disk",
+    host: Node = None,
     keep_source: Annotated[bool, typer.Option("--keep-source", help="Let it lie at both.")] = False,
-    wait: Wait = False, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
     """Bring a model to another place, and let it leave the one before; the cluster's store keeps every model."""
     to, of = places.on(host, target), places.on(host, source, store=True)
     row = ctx.obj.cluster.models.move(name, to, source=of, keep_source=keep_source)
@@ -122,11 +136,20 @@ def list_models(
 
 def _table(several: Sequence[Mapping[str, Any]]) -> None:
     columns = ("model", "weights", "size", "created", "lies at", "services")
-    show.rows(columns, (
-        [row["model_name"], _weights(row), figures.size(row["bytes"]), figures.age(row["created"]),
-         " ".join(row["locations"]) or None, " ".join(row["services"]) or None]
-        for row in several
-    ))  # fmt: skip
+    show.rows(
+        columns,
+        (
+            [
+                row["model_name"],
+                _weights(row),
+                figures.size(row["bytes"]),
+                figures.age(row["created"]),
+                " ".join(row["locations"]) or None,
+                " ".join(row["services"]) or None,
+            ]
+            for row in several
+        ),
+    )
 
 
 def _weights(row: Mapping[str, Any]) -> str:
@@ -143,12 +166,19 @@ def info(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
     if as_json:
         show.json_line(row)
         return
-    show.pairs({
-        "model": name, "type": row["type"], "status": row["status"],
-        "source": row["source"] or "put from a file", "size": figures.size(row["bytes"]) if row["weights"] else None,
-        "created": row["created"], "lies at": " ".join(row["locations"]) or "nowhere yet",
-        "services": " ".join(row["services"]) or "none", "artifact": row["artifact_id"],
-    })  # fmt: skip
+    show.pairs(
+        {
+            "model": name,
+            "type": row["type"],
+            "status": row["status"],
+            "source": row["source"] or "put from a file",
+            "size": figures.size(row["bytes"]) if row["weights"] else None,
+            "created": row["created"],
+            "lies at": " ".join(row["locations"]) or "nowhere yet",
+            "services": " ".join(row["services"]) or "none",
+            "artifact": row["artifact_id"],
+        }
+    )
     for at, path in enumerate(row["weights"]):
         show.line(f"{'weights' if at == 0 else '':<9} {path}")
     show.say(f"serve it: cluster serve {name}" if row["weights"] else f"get it: cluster model download {name} --wait")

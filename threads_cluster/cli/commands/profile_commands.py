@@ -17,9 +17,10 @@ from threads_cluster.cli.session import AsJson, Session
 from threads_protocol import numbers
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane.",
-)  # fmt: skip
+)
 
 #: Seconds for which the cluster keeps spans.
 _KEPT_SECONDS = 3600
@@ -164,11 +165,20 @@ _NONE = "no profiles; start one with: cluster profile start NAME"
 
 
 def _show(row: Mapping[str, Any]) -> None:
-    show.pairs({
-        "name": row["name"], "state": row["state"], "samples/s": row["hz"], "hosts": ", ".join(row["hosts"]),
-        "job": row["job_id"], "started": row["created"], "ends": row["ends"], "ended": row["ended"],
-        "artifact": row["artifact_id"], "trouble": row["trouble"],
-    })  # fmt: skip
+    show.pairs(
+        {
+            "name": row["name"],
+            "state": row["state"],
+            "samples/s": row["hz"],
+            "hosts": ", ".join(row["hosts"]),
+            "job": row["job_id"],
+            "started": row["created"],
+            "ends": row["ends"],
+            "ended": row["ended"],
+            "artifact": row["artifact_id"],
+            "trouble": row["trouble"],
+        }
+    )
     if row["recordings"]:
         show.line("")
         columns = ("host", "worker", "devices", "state", "time", "samples", "missed", "size", "own CPU", "ended")
@@ -178,9 +188,17 @@ def _show(row: Mapping[str, Any]) -> None:
 def _recording(one: Mapping[str, Any]) -> list[Any]:
     own = figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else ""
     return [
-        one["host"], one["worker"], len(one["devices"]), one["state"], figures.duration(one["seconds"]),
-        one["samples"], one["missed"], figures.size(one["bytes"]), own, one["ended"] or "",
-    ]  # fmt: skip
+        one["host"],
+        one["worker"],
+        len(one["devices"]),
+        one["state"],
+        figures.duration(one["seconds"]),
+        one["samples"],
+        one["missed"],
+        figures.size(one["bytes"]),
+        own,
+        one["ended"] or "",
+    ]
 
 
 @app.command("list")
@@ -191,11 +209,22 @@ def list_profiles(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = F
 
 def _table(several: Any) -> None:
     columns = ("name", "state", "samples/s", "recordings", "samples", "missed", "size", "started")
-    show.rows(columns, [
-        [row["name"], row["state"], row["hz"], len(row["recordings"]), row["samples"], row["missed"],
-         figures.size(row["bytes"]), figures.age(row["created"])]
-        for row in several
-    ])  # fmt: skip
+    show.rows(
+        columns,
+        [
+            [
+                row["name"],
+                row["state"],
+                row["hz"],
+                len(row["recordings"]),
+                row["samples"],
+                row["missed"],
+                figures.size(row["bytes"]),
+                figures.age(row["created"]),
+            ]
+            for row in several
+        ],
+    )
 
 
 @app.command()
@@ -255,15 +284,31 @@ def _place(session: Session, what: str, folder: Path) -> Path:
 
 def _summary(summary: Mapping[str, Any]) -> None:
     energy = summary["energy_joules"]
-    show.pairs({
-        "profile": summary["name"], "time": figures.duration(summary["seconds"]),
-        "energy": "" if energy is None else figures.scaled(energy, "J"),
-    })  # fmt: skip
+    show.pairs(
+        {
+            "profile": summary["name"],
+            "time": figures.duration(summary["seconds"]),
+            "energy": "" if energy is None else figures.scaled(energy, "J"),
+        }
+    )
     show.line("")
     columns = (
-        "device", "samples", "missed", "used mean", "p95", "idle", "memory", "most", "power", "most", "energy",
-        "received", "sent", "read", "written",
-    )  # fmt: skip
+        "device",
+        "samples",
+        "missed",
+        "used mean",
+        "p95",
+        "idle",
+        "memory",
+        "most",
+        "power",
+        "most",
+        "energy",
+        "received",
+        "sent",
+        "read",
+        "written",
+    )
     show.rows(columns, [_device(row) for row in summary["devices"]])
 
 
@@ -271,11 +316,19 @@ def _device(row: Mapping[str, Any]) -> list[Any]:
     used, memory, power = row["utilization"] or {}, row["memory_bytes"] or {}, row["power_watts"] or {}
     flows = [row[name] for name in ("receive", "transmit", "read", "write")]
     return [
-        row["title"], row["samples"], row["missed"], figures.percent(used.get("mean")),
-        figures.percent(used.get("p95")), figures.percent(row["idle_ratio"]), figures.size(memory.get("mean")),
-        figures.size(memory.get("max")), _scaled(power.get("mean"), "W"), _scaled(power.get("max"), "W"),
-        _scaled(row["energy_joules"], "J"), *(_scaled((flow or {}).get("mean"), "B/s") for flow in flows),
-    ]  # fmt: skip
+        row["title"],
+        row["samples"],
+        row["missed"],
+        figures.percent(used.get("mean")),
+        figures.percent(used.get("p95")),
+        figures.percent(row["idle_ratio"]),
+        figures.size(memory.get("mean")),
+        figures.size(memory.get("max")),
+        _scaled(power.get("mean"), "W"),
+        _scaled(power.get("max"), "W"),
+        _scaled(row["energy_joules"], "J"),
+        *(_scaled((flow or {}).get("mean"), "B/s") for flow in flows),
+    ]
 
 
 def _scaled(value: float | None, unit: str) -> str:

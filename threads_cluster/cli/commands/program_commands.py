@@ -26,11 +26,13 @@ JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's 
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, beside what the program writes.")]
 Items: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILE|A..B",
-                 help="One unit for each item: whole numbers A..B; the list in FILE.json; one JSON value per line of "
-                      "FILE.jsonl; else each line of FILE, even a blank one; - for stdin. Repeat the option to append "
-                      "more items. Unlike in parallel, several inputs are not combined."),
-]  # fmt: skip
+    typer.Option(
+        metavar="FILE|A..B",
+        help="One unit for each item: whole numbers A..B; the list in FILE.json; one JSON value per line of "
+        "FILE.jsonl; else each line of FILE, even a blank one; - for stdin. Repeat the option to append "
+        "more items. Unlike in parallel, several inputs are not combined.",
+    ),
+]
 
 _RUN_EPILOG = """\b
 Examples:
@@ -158,8 +160,9 @@ def _run_over_ssh(
     from threads_cluster.ssh import running
 
     if on != "ssh":
-        raise typer.BadParameter(f"must be ssh; without it, a runner of the cluster runs it; got {on!r}",
-                                 param_hint="'--on'")  # fmt: skip
+        raise typer.BadParameter(
+            f"must be ssh; without it, a runner of the cluster runs it; got {on!r}", param_hint="'--on'"
+        )
     _warn_of_stdin()
     code = running.run(words, given, files=files, no_files=no_files, quiet=quiet)
     sys.stdout.flush()
@@ -499,10 +502,14 @@ def attach(
     ] = None,
     terminal: Annotated[
         bool | None,
-        typer.Option("--tty/--no-tty", "-t/-T",
-                     help="Give it a terminal, or pipes; default: a terminal where this is one.", show_default=False),
+        typer.Option(
+            "--tty/--no-tty",
+            "-t/-T",
+            help="Give it a terminal, or pipes; default: a terminal where this is one.",
+            show_default=False,
+        ),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Open a shell beside a program that runs."""
     from threads_cluster.cli.commands import attaching
 

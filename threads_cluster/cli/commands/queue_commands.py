@@ -11,7 +11,7 @@ from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Jobs as a queue of tasks; the same as: cluster jobs, cancel."
-)  # fmt: skip
+)
 
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=500, metavar="COUNT", help="Most jobs shown, newest first.")]
 

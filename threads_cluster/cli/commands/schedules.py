@@ -15,9 +15,10 @@ from threads_cluster.cli.session import AsJson, Session
 from threads_protocol import numbers
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Schedules: jobs and workflows that the cluster submits again and again.",
-)  # fmt: skip
+)
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 Tenant: TypeAlias = Annotated[

@@ -15,9 +15,10 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Secrets: values for the environment of programs. Needs a token with the scope run.",
-)  # fmt: skip
+)
 
 #: Most bytes of a value; the API's bound.
 MAX_BYTES = 64 << 10

@@ -17,7 +17,7 @@ from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
-)  # fmt: skip
+)
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
 Tenant: TypeAlias = Annotated[
@@ -106,18 +106,29 @@ def serve(
     name = name or _name(model or engine)
     parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
     requirements = {
-        "gpus": gpus, "gpu_memory_mib": gpu_memory, "cpus": cpus, "memory_mib": memory, "host": host,
+        "gpus": gpus,
+        "gpu_memory_mib": gpu_memory,
+        "cpus": cpus,
+        "memory_mib": memory,
+        "host": host,
         "labels": label or None,
-    }  # fmt: skip
+    }
     scaled = _autoscale(autoscale, target)
     _check_there(model)
     if not install and (large := engine or _weighty(ctx, model, gpus)):
         engine_commands.agreed(ctx, large)
     row = ctx.obj.cluster.services.serve(
-        name, engine, model=_sent(ctx, model, "" if engine == "http" else name, as_json=as_json), replicas=replicas,
-        parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
-        idle_seconds=idle, autoscale=scaled, force=force or None,
-    )  # fmt: skip
+        name,
+        engine,
+        model=_sent(ctx, model, "" if engine == "http" else name, as_json=as_json),
+        replicas=replicas,
+        parameters=_given(parameters),
+        requirements=_given(requirements),
+        request_timeout_seconds=timeout,
+        idle_seconds=idle,
+        autoscale=scaled,
+        force=force or None,
+    )
     memory = row.get("asked", {}).get("memory")
     if isinstance(memory, dict) and isinstance(memory.get("words"), str):
         show.say(f"memory of a replica: {memory['words']}")
@@ -317,11 +328,18 @@ def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJ
         show.json_line(row)
         return
     lately = row.get("last_minute") or {}
-    show.pairs({
-        "service": name, "engine": row["engine"], "model": _model(row["model"]), "state": _state(row),
-        "created": row["created"], "requests now": row["requests"], "in the last minute": lately.get("requests"),
-        "last death": row["last_failure"] and f"{row['last_failure']}{_log_of(row)}",
-    })  # fmt: skip
+    show.pairs(
+        {
+            "service": name,
+            "engine": row["engine"],
+            "model": _model(row["model"]),
+            "state": _state(row),
+            "created": row["created"],
+            "requests now": row["requests"],
+            "in the last minute": lately.get("requests"),
+            "last death": row["last_failure"] and f"{row['last_failure']}{_log_of(row)}",
+        }
+    )
     _table([row])
     show.say(_how_asked(name, row["engine"], ctx.obj.cluster.url))
 
@@ -345,10 +363,12 @@ def open_page(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: As
 
 @app.command()
 def scale(
-    ctx: typer.Context, name: Name,
+    ctx: typer.Context,
+    name: Name,
     replicas: Annotated[int, typer.Argument(min=0, metavar="COUNT", help="Replicas that are kept up.")],
-    tenant: Tenant = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
     """Keep another number of replicas; this starts one that was stopped."""
     _said(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
 
@@ -374,13 +394,14 @@ def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJso
 
 @app.command()
 def logs(
-    ctx: typer.Context, name: Name,
+    ctx: typer.Context,
+    name: Name,
     replica: Annotated[
         str | None, typer.Option(metavar="JOB", help="A replica; default: the oldest, else the last one that died.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what it writes as it comes.")] = False,
     tenant: Tenant = None,
-) -> None:  # fmt: skip
+) -> None:
     """Print what a replica writes, or what the last one that died wrote."""
     row = ctx.obj.cluster.services.get(name, tenant=tenant)
     running = [one["job_id"] for one in row["running"] if one["worker"]]

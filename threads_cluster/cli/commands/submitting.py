@@ -90,9 +90,11 @@ class Kinds(TyperGroup):
 def _programs() -> Any:
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(
-        "command", cls=program_options.WithProgram, context_settings=program_options.BEFORE_PROGRAM,
+        "command",
+        cls=program_options.WithProgram,
+        context_settings=program_options.BEFORE_PROGRAM,
         epilog=program_commands.SUBMIT_EPILOG,
-    )(program_commands.submit)  # fmt: skip
+    )(program_commands.submit)
     return typer.main.get_command(app)
 
 

@@ -12,15 +12,25 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Show and change tenants: their weights and caps. Changes need the scope admin.",
-)  # fmt: skip
+)
 
 #: Bytes of a unit of sizes.
 _SIZES = {
-    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 
 
 def _units(text: str) -> dict[str, int]:
@@ -66,26 +76,43 @@ Jobs: TypeAlias = Annotated[
 Units: TypeAlias = Annotated[
     dict[str, int] | None,
     typer.Option(
-        "--max-units", "--units", parser=_units, metavar="KIND=NUMBER,...",
+        "--max-units",
+        "--units",
+        parser=_units,
+        metavar="KIND=NUMBER,...",
         help="Most units a day (UTC) by kind, all that are capped: collatz=1e9; none: any number.",
     ),
-]  # fmt: skip
+]
 GpuSeconds: TypeAlias = Annotated[
     int | None,
-    typer.Option("--max-gpu-seconds", "--gpu-seconds", min=0, metavar="NUMBER",
-                 help="Most seconds of GPUs a day (UTC); 0: any number."),
-]  # fmt: skip
+    typer.Option(
+        "--max-gpu-seconds",
+        "--gpu-seconds",
+        min=0,
+        metavar="NUMBER",
+        help="Most seconds of GPUs a day (UTC); 0: any number.",
+    ),
+]
 StoredBytes: TypeAlias = Annotated[
     int | None,
-    typer.Option("--max-stored-bytes", "--stored-bytes", parser=_bytes, metavar="SIZE",
-                 help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number."),
-]  # fmt: skip
+    typer.Option(
+        "--max-stored-bytes",
+        "--stored-bytes",
+        parser=_bytes,
+        metavar="SIZE",
+        help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number.",
+    ),
+]
 
 Requires: TypeAlias = Annotated[
     frozenset[str] | None,
-    typer.Option("--requires", parser=_labels, metavar="LABEL,...",
-                 help="Labels that a host must have, all of them, to compute its jobs; none: any host may."),
-]  # fmt: skip
+    typer.Option(
+        "--requires",
+        parser=_labels,
+        metavar="LABEL,...",
+        help="Labels that a host must have, all of them, to compute its jobs; none: any host may.",
+    ),
+]
 
 
 @app.command("list")
@@ -96,10 +123,17 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def create(
-    ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
-    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
-    requires: Requires = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    name: Name,
+    weight: Weight = None,
+    max_lanes: Lanes = None,
+    max_jobs: Jobs = None,
+    max_units: Units = None,
+    max_gpu_seconds: GpuSeconds = None,
+    max_stored_bytes: StoredBytes = None,
+    requires: Requires = None,
+    as_json: AsJson = False,
+) -> None:
     """Register a tenant. From the first one on, lanes are shared by weight."""
     if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
         raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
@@ -109,10 +143,17 @@ def create(
 
 @app.command("set")
 def change(
-    ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
-    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
-    requires: Requires = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    name: Name,
+    weight: Weight = None,
+    max_lanes: Lanes = None,
+    max_jobs: Jobs = None,
+    max_units: Units = None,
+    max_gpu_seconds: GpuSeconds = None,
+    max_stored_bytes: StoredBytes = None,
+    requires: Requires = None,
+    as_json: AsJson = False,
+) -> None:
     """Change a tenant's weight, caps and required labels. What is not named stays."""
     named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
     _put(ctx, ctx.obj.cluster.tenant(name), named, as_json)

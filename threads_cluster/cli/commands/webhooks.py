@@ -11,9 +11,10 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson, Session
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Webhooks: what was sent to the URLs of --notify, and what could not be.",
-)  # fmt: skip
+)
 
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")

@@ -15,9 +15,10 @@ from threads_cluster.cli import show
 from threads_cluster.cli.session import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.",
-)  # fmt: skip
+)
 
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
@@ -28,21 +29,32 @@ MAX_BYTES = 4 << 20
 _LISTED, _PROBLEMS = 40, 20
 #: States in the order in which they are shown; those of which people want to know the actions.
 _ORDER = (
-    "done", "running", "finishing", "queued", "blocked", "approval", "waiting", "paused", "failed", "cancelling",
-    "cancelled", "skipped",
-)  # fmt: skip
+    "done",
+    "running",
+    "finishing",
+    "queued",
+    "blocked",
+    "approval",
+    "waiting",
+    "paused",
+    "failed",
+    "cancelling",
+    "cancelled",
+    "skipped",
+)
 _NOTABLE = frozenset({"running", "finishing", "approval", "failed", "cancelled", "paused", "cancelling"})
 
 
 @app.command()
 def submit(
-    ctx: typer.Context, file: File,
+    ctx: typer.Context,
+    file: File,
     wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
     notify: Annotated[
         str | None, typer.Option(metavar="URL", help="URL that is sent a signed POST when it has ended.")
     ] = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Submit a workflow. With --wait: exit code 1 unless all of it is done; Ctrl-C leaves it running."""
     try:
         row = ctx.obj.cluster.workflows.submit(_text(file), notify=notify)
@@ -74,11 +86,12 @@ def validate(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(
-    ctx: typer.Context, workflow: Id,
+    ctx: typer.Context,
+    workflow: Id,
     actions: Annotated[bool, typer.Option("--actions", help="List all actions, however many there are.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show a workflow: its layers, its actions, what failed and what waits for a person."""
     if wait:
         follow(ctx, workflow, as_json=as_json)
@@ -86,12 +99,21 @@ def status(
     if as_json:
         show.json_line(course)
         return
-    show.pairs({
-        "name": course["name"], "workflow": course["workflow_id"], "state": course["state"],
-        "created": course["created"], "ended": course["ended"], "attempt": course["attempt"],
-        "actions": _counted(course["counts"]), "waits for": course.get("waiting_because"), "error": course.get("error"),
-        "services": ", ".join(course["services"]), "notifies": course.get("notify"),
-    })  # fmt: skip
+    show.pairs(
+        {
+            "name": course["name"],
+            "workflow": course["workflow_id"],
+            "state": course["state"],
+            "created": course["created"],
+            "ended": course["ended"],
+            "attempt": course["attempt"],
+            "actions": _counted(course["counts"]),
+            "waits for": course.get("waiting_because"),
+            "error": course.get("error"),
+            "services": ", ".join(course["services"]),
+            "notifies": course.get("notify"),
+        }
+    )
     _print_layers(course["actions"])
     _print_actions(course, everything=actions)
     _say_what_stays(course)
@@ -125,10 +147,11 @@ def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
 
 @app.command()
 def approve(
-    ctx: typer.Context, workflow: Id,
+    ctx: typer.Context,
+    workflow: Id,
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The action that waits for a person.")],
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Let an action that waits for a person be done."""
     row = ctx.obj.cluster.workflows.approve(workflow, action)
     show.json_line(row) if as_json else show.line(f"{action} approved")
