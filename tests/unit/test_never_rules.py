@@ -28,6 +28,8 @@ METRIC = re.compile(
     "|".join([*(re.escape(metric.name) for metric in metrics.ALL), r"cluster_\w+_(total|seconds|bytes|ratio|info)"])
 )
 QUEUE = re.compile(r"(gpu|any|cpu)\.(interactive|high|normal|low)")
+#: Comments that keep ruff from formatting a line or a block.
+UNFORMATTED = re.compile(r"# (?:fmt|yapf): ?(?:skip|off)")
 #: Beginnings of docstrings that leave out what they describe.
 ELLIPTIC = re.compile(r"(Of|As|What)\b")
 NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
@@ -141,6 +143,7 @@ def complaints(path: str, source: str) -> list[str]:
             found.append(f"{path}:{line}: {text!r} is a metric's name: declare it in jobs/metrics.py, use its constant")
         if path != "jobs/queues.py" and QUEUE.fullmatch(text):
             found.append(f"{path}:{line}: {text!r} is a queue's name: use jobs.queues.name(device, priority)")
+    found += [f"{path}: {comment!r}: every line is formatted" for comment in UNFORMATTED.findall(source)]
     found += imports_complained_about(path, source)
     found += redis_complaints(path, source)
     found += [
@@ -205,6 +208,7 @@ def test_no_module_says_what_it_may_not() -> None:
         ("coordinator/probe.py", "def f(redis): return redis.hgetall('ct:load')", "add a method to a part"),
         ("jobs/store/events.py", 'STREAM = "ct:events"', "use jobs.store.keys"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
+        ("jobs/worker/probe.py", "x = [1,  2]  # fmt: skip", "every line is formatted"),
         ("jobs/worker/probe.py", 'class Probe:\n    """What a lane measured."""', "begin with a verb or a noun"),
     ],
 )
