@@ -79,9 +79,9 @@ write_commands() { # .venv/bin/cluster and its other faces, and the checkout on 
   local packages
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   pwd >"$packages/threads-cluster.pth"
-  write_command cluster cli main
-  write_command gswarm faces gswarm
-  write_command grid-cli faces grid_cli
+  write_command cluster cli.main main
+  write_command gswarm compat.faces gswarm
+  write_command grid-cli compat.faces grid_cli
 }
 
 write_command() { # NAME MODULE FUNCTION

@@ -34,7 +34,8 @@ from threads_cluster.cli import audit
 EXPORTER = """
 import sys, time, pathlib
 from coordinator.audit import export
-from jobs.store import Store, connection
+from jobs.store import Store
+from jobs.store.server import connection
 log = Store(connection.connect(sys.argv[1], retries=0, timeout=3)).audit_log
 while True:
     try:

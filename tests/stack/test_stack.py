@@ -137,8 +137,10 @@ def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
 
 PRETENDED_GPU = """
 import json, select, sys, time
-from jobs import figures, settings
-from jobs.store import Store, connection
+from jobs import settings
+from jobs.hosts import figures
+from jobs.store import Store
+from jobs.store.server import connection
 store = Store(connection.connect(settings.load().redis_url))
 every = {figure.field: figure.type(1) for figure in figures.GPU}
 gpu = {**every, "uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9,

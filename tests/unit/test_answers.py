@@ -36,7 +36,7 @@ DECLARED = [
 PROGRAM = """
 import json, sys, typing
 from coordinator import openapi
-from threads_cluster import answers
+from threads_cluster.client import answers
 from threads_protocol.answers import jobs
 
 def refusal(job):

@@ -68,7 +68,7 @@ def test_a_lower_level_is_told_to_numba_and_gcc_and_ones_own_is_left_alone(monke
 def test_a_worker_refuses_a_level_that_its_cpu_has_not(tmp_path: Path) -> None:
     """Before it looks for Redis."""
     program = (
-        "from jobs import cpu_level\nfrom cpu_worker import __main__ as worker\n"
+        "from jobs.hosts import cpu_level\nfrom cpu_worker import __main__ as worker\n"
         "cpu_level.of_host = lambda: 'v2'\nraise SystemExit(worker.main())"
     )
     environment = {**os.environ, "CPU_LEVEL": "avx2", "REDIS_URL": f"unix://{tmp_path}/none", "METRICS_PORT": "0"}

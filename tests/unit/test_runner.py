@@ -223,7 +223,7 @@ def test_a_program_below_its_limits_is_left_alone(slot: Slot, written: Written) 
 
 RUNNER = """
 import os, sys
-from runner import slot
+from runner.programs import slot
 from runner.programs.orders import Order
 
 def show(stream, data):

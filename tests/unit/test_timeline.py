@@ -12,7 +12,7 @@ from benchmarks import timeline
 from benchmarks.load import traced
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLLOW = "import sys; from benchmarks import traced; traced.follow(sys.argv[1])"
+FOLLOW = "import sys; from benchmarks.load import traced; traced.follow(sys.argv[1])"
 
 
 @pytest.mark.parametrize("part", traced.STEPS)
