@@ -1,8 +1,8 @@
 """P8: a cluster of 1,000 devices, of which only the computing is left out, and 100,000 queued jobs.
 
-Redis, the coordinator and the scripts are real; workers are asyncio clients in one process that gives way to all others
-(nice 10). Rounds of leases get shorter, so that each level has twice the calls of the one before, until the API's
-99th percentile passes the goal or the generator needs a core.
+Redis, the coordinator and the functions are real. Workers are asyncio clients in one process with nice 10. Rounds of
+leases get shorter, so that each level has twice the calls of the one before, until the API's 99th percentile passes
+the goal or the generator needs a core.
 
 With QUICK=1 in the environment all is small, and the figures say nothing.
 """
@@ -87,7 +87,7 @@ class Level:
     seconds: float = 0.0
     #: Milliseconds of requests, by route; from the moment that each was due.
     times: dict[str, list[float]] = field(default_factory=dict)
-    #: Done a second, by what: scripts, commits, jobs.
+    #: Done a second, by what: functions, commits, jobs.
     rates: dict[str, float] = field(default_factory=dict)
     #: Cores that each process used.
     cores: dict[str, float] = field(default_factory=dict)
@@ -220,7 +220,7 @@ def _decision_rows(
 
 
 def _capacity_row(name: str, client: Client, state: placement.Devices, size: Size, stages: Stages) -> Row:
-    """Return the leases of a second each that fill one core of Redis, by the CPU time of their scripts.
+    """Return the leases of a second each that fill one core of Redis, by the CPU time of their functions.
 
     Each lane has one lease and one beat a second, and a slot of five seconds.
     """

@@ -21,7 +21,7 @@ from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, Device, Priority
 from jobs.store import Store
 from jobs.store.server.connection import Client, Unreachable, connect
-from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS
+from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work import bells, lease_tokens
 from jobs.store.work.jobs import NewJob
@@ -111,7 +111,7 @@ class Devices:
             self.store.jobs.submit([_job(names[(at + number) % tenants]) for number in range(count)])
             if at % _SAID == 0:
                 say(f"{at + count} of {devices + waiting} jobs are written")
-        self._next, self._empty = self.store.scripts.function("next"), _load_empty(client)
+        self._next, self._empty = self.store.functions.function("next"), _load_empty(client)
         self._rest = (
             "",
             1,
@@ -191,7 +191,7 @@ class Devices:
 
 
 def microseconds(devices: Devices, calls: int) -> tuple[list[float], list[float]]:
-    """Return the microseconds of decisions and of empty scripts, called in turns."""
+    """Return the microseconds of decisions and of empty functions, called in turns."""
     decisions, empty = [], []
     for _ in range(calls):
         decisions.append(_timed(devices.decide))

@@ -20,7 +20,7 @@ import redis
 
 from benchmarks.measure import Row
 from coordinator.workflows.documents import validation
-from jobs.store.server.scripts import Scripts
+from jobs.store.server.functions import Functions
 from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
@@ -170,7 +170,7 @@ def _function_rows() -> Iterator[Row]:
             longest = max(_longest(server).values()) if server else 0.0
             if longest:
                 yield Row(
-                    id=f"W1@script-redis-{version}",
+                    id=f"W1@function-redis-{version}",
                     ours=longest,
                     peer=GOAL_SCRIPT_MS,
                     ratio=GOAL_SCRIPT_MS / longest,
@@ -205,27 +205,27 @@ def _metered(pid: int) -> Iterator[dict[str, list[float]]]:
     Calls are made one after the other. What else runs on this machine makes no call longer, as it does by a clock.
     """
     taken: dict[str, list[float]] = defaultdict(list)
-    many, run = Scripts.many, Scripts.run
+    many, run = Functions.many, Functions.run
 
     def on_core() -> float:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
 
-    def metered_run(scripts: Scripts, name: str, *arguments: Any) -> Any:
+    def metered_run(functions: Functions, name: str, *arguments: Any) -> Any:
         before = on_core()
         try:
-            return run(scripts, name, *arguments)
+            return run(functions, name, *arguments)
         finally:
             taken[name].append(on_core() - before)
 
-    def metered_many(scripts: Scripts, name: str, calls: Sequence[Any], asked: Any = None) -> Any:
+    def metered_many(functions: Functions, name: str, calls: Sequence[Any], asked: Any = None) -> Any:
         replies: list[Any] = []
         for call in calls:
             before = on_core()
-            replies += many(scripts, name, [call], asked)
+            replies += many(functions, name, [call], asked)
             taken[name].append(on_core() - before)
         return replies
 
-    with patch.object(Scripts, "many", metered_many), patch.object(Scripts, "run", metered_run):
+    with patch.object(Functions, "many", metered_many), patch.object(Functions, "run", metered_run):
         yield taken
 
 

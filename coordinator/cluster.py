@@ -187,7 +187,7 @@ class Cluster:
         self._check(job_id, "retry", answer)
 
     def _check(self, job_id: str, verb: str, answer: Sequence[str]) -> None:
-        """Raise what a script's answer to a call about a job means."""
+        """Raise what the answer of a function of Redis to a call about a job means."""
         how, *rest = answer
         if how == "over":
             raise submissions.over(over(rest), self.queries.jobs.job(job_id)["tenant"])

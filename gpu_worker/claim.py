@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gpu_worker.telemetry import HostGpu
 from jobs.store.server import connection
-from jobs.store.server.scripts import GPU_TTL_MS
+from jobs.store.server.functions import GPU_TTL_MS
 from jobs.store.work.lease_store import LeaseStore
 
 log = logging.getLogger(__name__)

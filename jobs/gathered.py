@@ -19,10 +19,10 @@ class Gathered:
 
     @property
     def digest(self) -> str:
-        """SHA-1 over the SHA-1s of accumulator and parts, as the scripts compute it."""
+        """SHA-1 over the SHA-1s of accumulator and parts, as the functions compute it."""
         return sha1("".join(sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
 
 
 def sha1(text: bytes) -> str:
-    """Return the digest that Redis' scripts compute, too."""
+    """Return the digest that Redis' functions compute, too."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()

@@ -1,6 +1,6 @@
 """Marks: facts about ranges of integers that finished jobs leave for good, joined where they touch.
 
-Integers of any size, so Lua never computes with them: a script stores each job's range as it is, in the moment in
+Integers of any size, so Lua never computes with them: a function stores each job's range as it is, in the moment in
 which the job is done. Joining is done by whoever reads, and by the leader to keep the list short; they can do so at
 the same time.
 """

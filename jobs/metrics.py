@@ -14,7 +14,7 @@ from typing import Literal
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
 #: Upper bounds of the histograms of requests to models.
 INFERENCE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-#: How a lease ends; the scripts count these.
+#: How a lease ends; the functions count these.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
 #: How a delivery of a webhook ends, and an attempt at one.
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")

@@ -17,7 +17,7 @@ from jobs import errors
 from jobs.kinds import programs as program
 from jobs.models import Device, Partial
 from jobs.store.server.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
-from jobs.store.server.scripts import PROGRAM_TTL_MS
+from jobs.store.server.functions import PROGRAM_TTL_MS
 from jobs.worker.api.api_files import Stale
 from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task

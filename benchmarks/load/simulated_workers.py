@@ -1,9 +1,9 @@
-"""Simulated workers: they register, beat, lease and commit by the real scripts, and compute nothing.
+"""Simulated workers: they register, beat, lease and commit by the real functions, and compute nothing.
 
 python -m benchmarks.load.simulated_workers URL WORKERS LEASE_SECONDS
 
 A line on stdin is a new LEASE_SECONDS. Each second a line on stdout says what was done since the start, as JSON:
-scripts called, leases committed, jobs finished, errors, seconds of CPU, and the greatest lateness of a wake-up in this
+functions called, leases committed, jobs finished, errors, seconds of CPU, and the greatest delay of a wake-up in this
 second. Each worker has one lane and one connection; a real one has a connection more for each lane, and one for bells.
 """
 
@@ -29,7 +29,7 @@ from jobs.kinds import registry
 from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store import Store, keys
 from jobs.store.server.connection import LibraryMissing, connect
-from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
+from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS
 from jobs.store.work import lease_tokens
 from jobs.store.work.leases import BEAT_SECONDS
 from jobs.worker.execution import FOLD_AT, GATHERED
@@ -123,11 +123,11 @@ class SimulatedWorker:
         self._queue = ""
 
     def _script(self, name: str, *arguments: str | bytes | int) -> asyncio.Future[Any]:
-        self._fleet.did["scripts"] += 1
+        self._fleet.did["functions"] += 1
         return self._redis.call("FCALL", self._fleet.functions[name], 0, *arguments)
 
     async def run(self) -> None:
-        """Work until cancelled. A script's error is counted, and the worker goes on."""
+        """Work until cancelled. An error of a function is counted, and the worker goes on."""
         await self._heartbeat()
         beats = asyncio.create_task(self._beats())
         try:
@@ -252,7 +252,7 @@ def _functions(url: str) -> dict[str, str]:
         except LibraryMissing:
             time.sleep(0.1)
         else:
-            return {name: store.scripts.function(name) for name in FUNCTIONS}
+            return {name: store.functions.function(name) for name in FUNCTIONS}
 
 
 async def _connected(url: str) -> Redis:

@@ -18,7 +18,7 @@ _MOST_CALLS = 400
 
 
 def has_failed(events: Sequence[Event]) -> bool:
-    """Return True if a job failed or was cancelled. The script that ends a done job releases its dependents."""
+    """Return True if a job failed or was cancelled. The function that ends a done job releases its dependents."""
     return any(event.ends and event.fields["state"] != "done" for event in events)
 
 

@@ -42,7 +42,7 @@ class Reader(RedisReader):
         self._place = self.look(self._place)
 
     def failed(self, error: Exception) -> None:
-        """Note a stream that a script puts aside, since it is none."""
+        """Note a stream that a function puts aside, since it is none."""
         if isinstance(error, RedisError) and not isinstance(error, Unreachable):
             skipped.SKIPS.note("event", keys.EVENTS, error)
 

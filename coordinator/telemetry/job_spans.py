@@ -78,7 +78,7 @@ class EndedJob:
 
 
 def ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
-    """Return a job of whose trace spans are kept; None for any other. ValueError for what no script writes."""
+    """Return a job of whose trace spans are kept; None for any other. ValueError for what no function writes."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     place = tracing.given([row.get("traceparent", "")], [row.get("tracestate", "")])
     if place is None or not place.sampled or "ended" not in row:

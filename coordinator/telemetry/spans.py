@@ -1,4 +1,4 @@
-"""Spans of work by lane, from the spans that the scripts keep and the leases of this moment."""
+"""Spans of work by lane, from the spans that the functions keep and the leases of this moment."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]
 
 
 def _ended(stored: StoredSpans) -> Iterator[Span]:
-    """The spans that the scripts keep, each lane's latest last."""
+    """The spans that the functions keep, each lane's latest last."""
     yield from skipped.readable(
         "span", stored.past, lambda _, row: parse_span(row[b"lane"].decode(), row[b"span"].decode())
     )

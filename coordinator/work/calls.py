@@ -111,7 +111,7 @@ def _has_ends(text: bytes) -> bool:
 
 
 def _are_marks(text: str) -> str:
-    """Return marks as the scripts store them. ValueError unless they are [kind:name, lo-hi, payload], each a text."""
+    """Return marks as the functions store them. ValueError unless they are [kind:name, lo-hi, payload], each a text."""
     rows = _loaded(text)
     if not isinstance(rows, list) or not all(_is_mark(row) for row in rows):
         raise ValueError("must be a JSON list of [kind:name, lo-hi, payload], each a text")

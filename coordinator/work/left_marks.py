@@ -16,7 +16,7 @@ from jobs.store.work.slots import Description
 
 
 class Left(NamedTuple):
-    """Marks of one job as the scripts take them, and its result, encoded."""
+    """Marks of one job as the functions take them, and its result, encoded."""
 
     job_id: str
     marks: str

@@ -1,4 +1,4 @@
-"""Routes of workers: each call of the store of leases that a worker makes, by the same scripts.
+"""Routes of workers: each call of the store of leases that a worker makes, by the same functions.
 
 Every call may be repeated after a lost answer. A worker is who its token is named after; the tokens of its leases are
 known to Redis under its name, so that no other worker can name them. docs/lease-protocol.md describes the calls.
@@ -61,7 +61,7 @@ def _checked(model: type[Body], body: Any, work: Callable[[Body], dict[str, Any]
 
 
 def _told(error: ResponseError) -> Exception:
-    """Return what a script's complaint means to the worker; other errors of Redis are not its fault."""
+    """Return what a function's error means to the worker; other errors of Redis are not its fault."""
     text = str(error)
     if "COMMIT of" in text:
         return errors.InvalidRequest(f"upto: {text[text.index('COMMIT of') :]}", field="upto")

@@ -221,7 +221,7 @@ def delete_workflow(
 
 
 def _check(workflow: str, verb: str, answer: list[str]) -> None:
-    """Raise what a script's answer to a call about a workflow means."""
+    """Raise what the answer of a function of Redis to a call about a workflow means."""
     how, *rest = answer
     if how == "missing":
         raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")

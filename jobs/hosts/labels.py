@@ -19,7 +19,7 @@ def joined(labels: Iterable[str]) -> str:
 
 
 def as_argument(labels: Iterable[str] | None) -> str:
-    """Return labels as scripts take them from a caller; None: those in the worker's row count."""
+    """Return labels as functions take them from a caller; None: those in the worker's row count."""
     return "" if labels is None else f"={joined(labels)}"
 
 
@@ -29,7 +29,7 @@ def parted(text: str) -> tuple[str, ...]:
 
 
 def required(text: str) -> dict[str, frozenset[str]]:
-    """Return the labels that each tenant requires, of the tenants that require some, from what scripts keep."""
+    """Return the labels that each tenant requires, of the tenants that require some, from what functions keep."""
     rows = (row.partition("=") for row in text.split(",") if row)
     return {tenant: frozenset(labels.split("+")) for tenant, _, labels in rows if labels}
 

@@ -17,8 +17,8 @@ from jobs.store.schedules import Schedules
 from jobs.store.server.aof import Aof
 from jobs.store.server.clock import Clock
 from jobs.store.server.connection import Client
+from jobs.store.server.functions import LIMITS, Functions, Limits
 from jobs.store.server.libraries import Libraries
-from jobs.store.server.scripts import LIMITS, Limits, Scripts
 from jobs.store.server.wire import Wire
 from jobs.store.services import Services
 from jobs.store.telemetry import Telemetry
@@ -63,47 +63,47 @@ class Store:
         clock: str | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self.scripts = Scripts(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
+        self.functions = Functions(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
         #: For calls within an event loop; connects when the first one is made.
         self.wire = Wire(client)
-        self.clock = Clock(self.scripts)
-        self.jobs = Jobs(self.scripts)
-        self.job_reads = JobReads(self.scripts)
-        self.relations = Relations(self.scripts)
-        self.unit_reads = UnitReads(self.scripts)
-        self.slots = Slots(self.scripts)
-        self.leases = Leases(self.scripts)
-        self.tenants = Tenants(self.scripts)
-        self.stored_bytes = StoredBytes(self.scripts)
-        self.results = Results(self.scripts)
-        self.marks = Marks(self.scripts)
-        self.fleet = Fleet(self.scripts)
-        self.fleet_reads = FleetReads(self.scripts)
-        self.demand = DemandReads(self.scripts)
-        self.events = Events(self.scripts)
-        self.telemetry = Telemetry(self.scripts)
-        self.repairs = Repairs(self.scripts)
-        self.libraries = Libraries(self.scripts)
-        self.aof = Aof(self.scripts)
-        self.audit_log = AuditLog(self.scripts)
-        self.usage = Usage(self.scripts)
-        self.tokens = Tokens(self.scripts)
-        self.secrets = Secrets(self.scripts)
-        self.schedules = Schedules(self.scripts)
-        self.services = Services(self.scripts)
-        self.webhooks = Webhooks(self.scripts)
-        self.files = Files(self.scripts)
-        self.artifacts = Artifacts(self.scripts)
-        self.outputs = Outputs(self.scripts)
-        self.live_output = LiveOutput(self.scripts)
-        self.attachments = Attachments(self.scripts)
-        self.workflows = Workflows(self.scripts)
-        self.profiles = Profiles(self.scripts)
+        self.clock = Clock(self.functions)
+        self.jobs = Jobs(self.functions)
+        self.job_reads = JobReads(self.functions)
+        self.relations = Relations(self.functions)
+        self.unit_reads = UnitReads(self.functions)
+        self.slots = Slots(self.functions)
+        self.leases = Leases(self.functions)
+        self.tenants = Tenants(self.functions)
+        self.stored_bytes = StoredBytes(self.functions)
+        self.results = Results(self.functions)
+        self.marks = Marks(self.functions)
+        self.fleet = Fleet(self.functions)
+        self.fleet_reads = FleetReads(self.functions)
+        self.demand = DemandReads(self.functions)
+        self.events = Events(self.functions)
+        self.telemetry = Telemetry(self.functions)
+        self.repairs = Repairs(self.functions)
+        self.libraries = Libraries(self.functions)
+        self.aof = Aof(self.functions)
+        self.audit_log = AuditLog(self.functions)
+        self.usage = Usage(self.functions)
+        self.tokens = Tokens(self.functions)
+        self.secrets = Secrets(self.functions)
+        self.schedules = Schedules(self.functions)
+        self.services = Services(self.functions)
+        self.webhooks = Webhooks(self.functions)
+        self.files = Files(self.functions)
+        self.artifacts = Artifacts(self.functions)
+        self.outputs = Outputs(self.functions)
+        self.live_output = LiveOutput(self.functions)
+        self.attachments = Attachments(self.functions)
+        self.workflows = Workflows(self.functions)
+        self.profiles = Profiles(self.functions)
 
     @property
     def client(self) -> Client:
         """Client that all parts share. Only modules of jobs/store use it."""
-        return self.scripts.client
+        return self.functions.client
 
     def pulse(self, pulse: Pulse) -> Heard:
         """Keep a worker's leases, its slot and the worker alive."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Most artifacts of a tenant.
 MAX_ARTIFACTS = 10_000
@@ -68,15 +68,15 @@ class Artifacts(Part):
         about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
         model = int(new.is_model)
         rows = (item for row in new.sizes.items() for item in row)
-        return self._scripts.kept_words("commit_artifact", tenant, *about, *actor, model, *rows)
+        return self._functions.kept_words("commit_artifact", tenant, *about, *actor, model, *rows)
 
     def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
         """Keep an artifact for a holder, such as job:ID; False when there is none."""
-        return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 1))
+        return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 1))
 
     def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
         """End what `hold` began. Works in a full Redis."""
-        return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 0))
+        return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
@@ -86,7 +86,7 @@ class Artifacts(Part):
         `beside_jobs`: what only jobs hold besides loses its names and places, and goes with the last of these jobs.
         `name`: where it has others, too, it loses this name alone.
         """
-        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name)
+        return self._functions.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name)
 
     def ids(self, tenant: str) -> list[str]:
         """Return the ids of a tenant's artifacts, newest first."""
@@ -129,7 +129,7 @@ class Artifacts(Part):
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
         """Forget an artifact whose files these are, each once; False when somebody holds it again, or it is gone."""
-        return bool(self._scripts.run("collect_artifact", tenant, artifact_id, *shas))
+        return bool(self._functions.run("collect_artifact", tenant, artifact_id, *shas))
 
 
 def _artifact(artifact_id: str, row: Mapping[bytes, bytes], holders: Sequence[bytes]) -> Artifact | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from jobs.store import keys, skipped
 from jobs.store.server.connection import Unreadable
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Attachments at once at most: of a unit, of a tenant's jobs, of the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128
@@ -69,7 +69,7 @@ class Attachments(Part):
         """Ask for one: ok, also when it is there; other: its id is somebody else's; unit, tenant, all: too many."""
         text = json.dumps(about, separators=(",", ":"))
         bounds = (OF_A_UNIT, OF_A_TENANT, OF_ALL)
-        reply: bytes = self._scripts.run("attach", attachment, tenant, job, unit, owner, text, *bounds)
+        reply: bytes = self._functions.run("attach", attachment, tenant, job, unit, owner, text, *bounds)
         return reply.decode()
 
     def asked(self, jobs: Set[str]) -> list[Asked]:
@@ -80,7 +80,7 @@ class Attachments(Part):
 
     def take(self, attachment: str, job: str, token: str, unit: int) -> dict[str, Any] | None:
         """Begin one beside a unit of this lease; return what was asked for, or None when it is over or not for it."""
-        text = self._scripts.run("attach_take", attachment, job, token, unit)
+        text = self._functions.run("attach_take", attachment, job, token, unit)
         try:
             return dict(json.loads(text)) if text else None
         except Unreadable:
@@ -90,14 +90,14 @@ class Attachments(Part):
         self, attachment: str, side: Side, who: str, offset: int, chunk: Chunk, *, closed: bool = False, size: str = ""
     ) -> tuple[str, int] | None:
         """Add bytes from a place on; return the state and how far they are there. None: who writes has none such."""
-        reply = self._scripts.words(
+        reply = self._functions.words(
             "attach_write", attachment, side, who, offset, chunk.data, chunk.stream, int(closed), size
         )
         return (reply[0], int(reply[1])) if reply else None
 
     def read(self, attachment: str, side: Side, who: str, after: int) -> Read | None:
         """Return what was written after a place, and drop what is before it. None: who reads has none such."""
-        reply: list[bytes] = self._scripts.run("attach_read", attachment, side, who, after)
+        reply: list[bytes] = self._functions.run("attach_read", attachment, side, who, after)
         if not reply:
             return None
         state, code, reason, size, closed, worker, upto = (word.decode(errors="replace") for word in reply[:7])
@@ -120,11 +120,11 @@ class Attachments(Part):
 
     def end(self, attachment: str, who: str, code: int | None, reason: str) -> bool:
         """End one; False: who ends it has none such."""
-        return bool(self._scripts.run("attach_end", attachment, who, "" if code is None else code, reason))
+        return bool(self._functions.run("attach_end", attachment, who, "" if code is None else code, reason))
 
     def sweep(self) -> int:
         """End those whose askers have not been heard for SILENT_SECONDS; return how many last. The leader calls it."""
-        return int(self._scripts.run("attach_sweep"))
+        return int(self._functions.run("attach_sweep"))
 
     def newest_wake(self) -> str:
         """Return the place of the last wake, from which `woken` goes on."""

@@ -1,4 +1,4 @@
-"""Streams of events: what happened to jobs and workers, as the scripts write it. Reads only."""
+"""Streams of events: what happened to jobs and workers, as the functions write it. Reads only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: An event's place in the stream, milliseconds-number, and its fields.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Bytes of every object of a file but its last.
 PART_BYTES = 8 << 20
@@ -71,25 +71,25 @@ class Files(Part):
 
     def missing(self, tenant: str, shas: Sequence[str]) -> list[str]:
         """Return those of the files that are not there. Those that are, stay for a day at least."""
-        return [shas[number] for number in self._scripts.run("touch_files", tenant, *shas)]
+        return [shas[number] for number in self._functions.run("touch_files", tenant, *shas)]
 
     def begin(self, tenant: str, objects: Sequence[str]) -> None:
         """Note that objects are about to be written; what is not a file's within WRITE_MS is deleted."""
-        self._scripts.kept("begin_objects", tenant, WRITE_MS, *objects)
+        self._functions.kept("begin_objects", tenant, WRITE_MS, *objects)
 
     def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | TooMuch:
         """Make written objects files, each (sha256, size, object): new; there: it was; gone: it was not begun."""
-        reply = self._scripts.kept_words("add_files", tenant, *(item for row in rows for item in row))
+        reply = self._functions.kept_words("add_files", tenant, *(item for row in rows for item in row))
         return _refused(reply) or reply
 
     def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | TooMuch:
         """Make a written object a part of a file: new, there, gone as `add`; size: the file was begun with another."""
-        reply = self._scripts.kept_words("add_part", tenant, sha, size, number, name)
+        reply = self._functions.kept_words("add_part", tenant, sha, size, number, name)
         return _refused(reply) or reply[0]
 
     def upload(self, tenant: str, sha: str) -> Upload | None:
         """Return the parts that are there of a file that is not whole; None without one."""
-        [reply] = self._scripts.read(("HGETALL", keys.parts(tenant, sha)))
+        [reply] = self._functions.read(("HGETALL", keys.parts(tenant, sha)))
         fields = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
         if "size" not in fields:
             return None
@@ -105,7 +105,7 @@ class Files(Part):
 
     def end_upload(self, tenant: str, sha: str, objects: Sequence[str], *, verified: bool) -> bool:
         """Make parts a file, or unowned unless `verified`. False: the parts are others by now."""
-        return bool(self._scripts.kept("end_parts", tenant, sha, ",".join(objects), int(verified)))
+        return bool(self._functions.kept("end_parts", tenant, sha, ",".join(objects), int(verified)))
 
     def get(self, tenant: str, sha: str) -> StoredFile | None:
         """Return a file; None for one that this tenant does not have, whoever else has it."""
@@ -128,7 +128,7 @@ class Files(Part):
 
     def lose(self, tenant: str, sha: str, objects: Sequence[str]) -> bool:
         """Note that the bytes of a file are gone: it is missing until it is uploaded again."""
-        return bool(self._scripts.kept("lose_file", tenant, sha, ",".join(objects)))
+        return bool(self._functions.kept("lose_file", tenant, sha, ",".join(objects)))
 
     def sums(self) -> dict[str, FileSums]:
         """Return what each tenant stores."""
@@ -142,7 +142,7 @@ class Files(Part):
 
     def condemn(self) -> list[tuple[str, str]]:
         """Let what is due lose its place; return objects, as (tenant, name), whose bytes are to be deleted."""
-        reply = self._scripts.words("condemn_files", _CONDEMNED)
+        reply = self._functions.words("condemn_files", _CONDEMNED)
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
     def forget(self, objects: Sequence[tuple[str, str]]) -> None:

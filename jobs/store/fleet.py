@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobs import queues
 from jobs.models import ANONYMOUS, Actor
-from jobs.store.server.scripts import GPU_TTL_MS, WORKER_TTL_MS, Part
+from jobs.store.server.functions import GPU_TTL_MS, WORKER_TTL_MS, Part
 from jobs.store.work.lease_store import Claimed
 
 #: With the round in which others ask for the lead, it moves within five seconds.
@@ -58,12 +58,12 @@ class Fleet(Part):
         the process began.
         """
         flat = [item for pair in facts.items() for item in pair]
-        reply: bytes = self._scripts.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
+        reply: bytes = self._functions.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
         return reply.decode()
 
     def drain(self, worker: str, on: bool = True, actor: Actor = ANONYMOUS) -> bool:
         """Let a worker finish and take nothing new, or take that back; False when nobody knows the worker."""
-        return self._scripts.kept_words("drain", worker, int(on), *actor) == ["ok"]
+        return self._functions.kept_words("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
         """Take or renew all of some GPUs, by UUID, or none of them.
@@ -72,16 +72,16 @@ class Fleet(Part):
         what is computed there, or waits for it; empty for nothing. A GPU for which programs wait is refused to a GPU
         worker that computes nothing of a higher priority.
         """
-        held, wanted, by = self._scripts.run("claim", json.dumps(list(gpus)), worker, GPU_TTL_MS, priority)
+        held, wanted, by = self._functions.run("claim", json.dumps(list(gpus)), worker, GPU_TTL_MS, priority)
         return Claimed(held=bool(held), wanted=wanted.decode(), by=by.decode())
 
     def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
         """End claims, as far as they are still this worker's. Programs have three seconds for the next claim."""
-        self._scripts.run("claim", json.dumps(list(gpus)), worker, 0, priority)
+        self._functions.run("claim", json.dumps(list(gpus)), worker, 0, priority)
 
     def lead(self, candidate: str) -> bool:
         """Take or renew the leadership for LEADER_TTL_MS."""
-        return bool(self._scripts.run("lead", candidate, LEADER_TTL_MS))
+        return bool(self._functions.run("lead", candidate, LEADER_TTL_MS))
 
     def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
         """End what is overdue and put right what crashes left, a limited amount a call.
@@ -89,12 +89,12 @@ class Fleet(Part):
         The head of a queue that has waited for `age_seconds` gets one turn in eight, whatever its priority. A program
         that has waited for room on a runner for `reserve_seconds` has one kept for it; 0: none has.
         """
-        reaped, returned, purged, more = self._scripts.run(
+        reaped, returned, purged, more = self._functions.run(
             "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
         )
         return Swept(reaped, returned, purged, bool(more))
 
     def wake(self) -> Woken:
         """Notify jobs that depend on others which have ended or are tried again, a limited number a call."""
-        notified, more = self._scripts.run("wake")
+        notified, more = self._functions.run("wake")
         return Woken(notified, bool(more))

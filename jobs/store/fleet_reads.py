@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jobs import queues
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Tenants of a queue that are looked at, those first who were given least.
 _TENANTS = 200

@@ -14,7 +14,7 @@ from typing import Any
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.connection import RedisError
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Names are part of those of artifacts: profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
@@ -154,38 +154,38 @@ class Profiles(Part):
         }
         limits = (MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES)
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._scripts.kept_words("start_profile", profile.profile_id, *limits, *profile.actor, *flat)
+        how, what = self._functions.kept_words("start_profile", profile.profile_id, *limits, *profile.actor, *flat)
         return how, what
 
     def stop(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
         """Have what was recorded collected; False unless it records."""
-        return bool(self._scripts.kept("collect_profile", profile_id, "recording", *actor, "stop profile", 0))
+        return bool(self._functions.kept("collect_profile", profile_id, "recording", *actor, "stop profile", 0))
 
     def recover(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
         """Have what comes of it still collected; False while MAX_COLLECTED live already."""
-        reply = self._scripts.kept("collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED)
+        reply = self._functions.kept("collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED)
         return int(reply) != -1
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> tuple[str, str] | None:
         """Forget a profile; return its id and artifact, None when there is none. Works in a full Redis."""
-        found = self._scripts.kept_words("delete_profile", tenant, name, *actor)
+        found = self._functions.kept_words("delete_profile", tenant, name, *actor)
         return (found[0], found[1]) if found else None
 
     def of_tenant(self, tenant: str) -> list[Profile]:
         """Return a tenant's profiles, newest first."""
-        [reply] = self._scripts.read(("HGETALL", keys.profiles_of(tenant)))
+        [reply] = self._functions.read(("HGETALL", keys.profiles_of(tenant)))
         found = self._read([word.decode(errors="replace") for word in reply[1::2]])
         return sorted(found, key=lambda one: -one.created)
 
     def one(self, tenant: str, name: str) -> Profile | None:
         """Return a profile; None when there is none."""
-        [known] = self._scripts.read(("HGET", keys.profiles_of(tenant), name))
+        [known] = self._functions.read(("HGET", keys.profiles_of(tenant), name))
         found = self._read([known.decode(errors="replace")]) if known else []
         return found[0] if found else None
 
     def recordings(self, profile_id: str) -> list[KnownRecording]:
         """Return what is known of a profile's recordings, by name."""
-        [reply] = self._scripts.read(("HGETALL", keys.profile_recordings(profile_id)))
+        [reply] = self._functions.read(("HGETALL", keys.profile_recordings(profile_id)))
         return _recordings(_texts(reply))
 
     def live(self) -> tuple[Order, ...] | None:
@@ -206,7 +206,7 @@ class Profiles(Part):
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
         """Claim devices for CLAIM_MS, and say what was recorded; the answer says which are granted, what is wanted."""
         rows = (word for one in recordings for word in (one.name, one.row(), one.size, one.sha))
-        state, now, granted, told = self._scripts.run(
+        state, now, granted, told = self._functions.run(
             "report_profile", profile_id, worker, CLAIM_MS, CLAIM_MS, MAX_RECORDINGS, len(devices), *devices, *rows
         )
         return Reported(
@@ -218,7 +218,7 @@ class Profiles(Part):
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
         """Bring a part of a recording: stored; wait, while there are too many; gone: nobody wants it; size."""
-        reply: bytes = self._scripts.run(
+        reply: bytes = self._functions.run(
             "add_profile_part", profile_id, worker, recording, number, PARTS_AT_ONCE, PARTS_OF_ALL, data
         )
         return reply.decode()
@@ -231,7 +231,7 @@ class Profiles(Part):
 
     def now(self) -> int:
         """Return Redis' time in milliseconds."""
-        [(seconds, micros)] = self._scripts.read(("TIME",))
+        [(seconds, micros)] = self._functions.read(("TIME",))
         return int(seconds) * 1000 + int(micros) // 1000
 
     def parts(self) -> list[tuple[str, str, int]]:
@@ -246,11 +246,11 @@ class Profiles(Part):
 
     def keep_part(self, profile_id: str, recording: str, number: int, sha: str) -> None:
         """Note that a part is stored, unless it is to be sent anew."""
-        self._scripts.run("keep_profile_part", profile_id, recording, number, sha)
+        self._functions.run("keep_profile_part", profile_id, recording, number, sha)
 
     def settle(self, profile_id: str, recording: str, how: str, sha: str) -> str:
         """Note that a recording is kept, or that it is to be sent again: kept; again; lost, after MOST_TRIES."""
-        reply: bytes = self._scripts.run("settle_recording", profile_id, recording, how, sha, MOST_TRIES)
+        reply: bytes = self._functions.run("settle_recording", profile_id, recording, how, sha, MOST_TRIES)
         return reply.decode()
 
     def trouble(self, profile_id: str, why: str) -> None:
@@ -264,10 +264,10 @@ class Profiles(Part):
 
     def end(self, profile_id: str, artifact: str) -> bool:
         """Note that all that came is in an artifact, empty for nothing; False unless it was being collected."""
-        return bool(self._scripts.kept("end_profile", profile_id, artifact))
+        return bool(self._functions.kept("end_profile", profile_id, artifact))
 
     def _read(self, ids: Sequence[str]) -> list[Profile]:
-        stored = self._scripts.read(*(("HGETALL", keys.profile(one)) for one in ids)) if ids else []
+        stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids)) if ids else []
         return [_profile(one, _texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part, Scripts
+from jobs.store.server.functions import Functions, Part
 
 #: Jobs that one call of REINDEX puts into the indexes.
 _JOBS_A_CALL = 100
 
 
-def quarantine(scripts: Scripts, job: str | bytes, why: str) -> None:
+def quarantine(functions: Functions, job: str | bytes, why: str) -> None:
     """Fail a job whose contents cannot be read, so that nobody works on it again."""
-    scripts.run("quarantine", job, why[:500])
+    functions.run("quarantine", job, why[:500])
 
 
 class Repairs(Part):
@@ -19,7 +19,7 @@ class Repairs(Part):
 
     def quarantine(self, job: str | bytes, why: str) -> None:
         """Fail a job whose contents cannot be read, so that nobody works on it again."""
-        quarantine(self._scripts, job, why)
+        quarantine(self._functions, job, why)
 
     def reindex(self) -> int:
         """Put every job into all indexes and let jobs be submitted again; return how many jobs there are.
@@ -31,7 +31,7 @@ class Repairs(Part):
         names = self._client.scan_iter(keys.job("*"), count=1000)
         ids = [job for job in map(keys.job_id, names) if job is not None]
         for at in range(0, max(len(ids), 1), _JOBS_A_CALL):
-            self._scripts.run("reindex", *ids[at : at + _JOBS_A_CALL])
+            self._functions.run("reindex", *ids[at : at + _JOBS_A_CALL])
         for name in broken or ():
             if b":" in name:  # a key; jobs stay until they are deleted
                 self._client.srem(keys.BROKEN, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Schedules of a tenant at most.
 MAX_SCHEDULES = 1000
@@ -84,24 +84,24 @@ class Schedules(Part):
             "artifacts": ",".join(artifacts),
         }
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._scripts.kept_words("add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat)
+        how, what = self._functions.kept_words("add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat)
         return how, what
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Delete a schedule; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.kept("end_schedule", tenant, name, *actor))
+        return bool(self._functions.kept("end_schedule", tenant, name, *actor))
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Let it run no more until it is resumed; False when there is none."""
-        return bool(self._scripts.kept("turn_schedule", tenant, name, 0, *actor))
+        return bool(self._functions.kept("turn_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
         """Let it run from this time on; False when there is none."""
-        return bool(self._scripts.kept("turn_schedule", tenant, name, following, *actor))
+        return bool(self._functions.kept("turn_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
         """Return Redis' time in seconds and at most so many schedules that are due, but the first `without`."""
-        now, *found = self._scripts.run("due_schedules", most, without)
+        now, *found = self._functions.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), words[1:]) for words in found]
 
     def coming(self) -> list[str]:
@@ -122,50 +122,50 @@ class Schedules(Part):
 
     def late_seconds(self) -> float:
         """Return how long the schedule that has been due the longest waits for the leader; 0 while none is due."""
-        first, (seconds, micros) = self._scripts.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
+        first, (seconds, micros) = self._functions.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
         now = int(seconds) + int(micros) / 1e6
         return max(0.0, now - float(first[1]) / 1000) if first else 0.0
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
         """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""
-        return bool(self._scripts.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
+        return bool(self._functions.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
 
     def note(self, schedule_id: str, firing: int, outcome: str, job: str, said: str) -> None:
         """Note what became of a claimed run: submitted, skipped or failed."""
-        self._scripts.run("note_run", schedule_id, firing, outcome, job, said)
+        self._functions.run("note_run", schedule_id, firing, outcome, job, said)
 
     def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
         """Claim a run that somebody asked for: ok; same: it was made; busy: another one is being made."""
-        reply: bytes = self._scripts.run("claim_by_hand", schedule_id, run, lease_ms)
+        reply: bytes = self._functions.run("claim_by_hand", schedule_id, run, lease_ms)
         return reply.decode()
 
     def note_by_hand(self, schedule_id: str, run: str, job: str) -> None:
         """Note what a run that was claimed by hand has submitted; empty: it was refused."""
-        self._scripts.run("note_by_hand", schedule_id, run, job)
+        self._functions.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
         """Return a tenant's schedules by name."""
-        [reply] = self._scripts.read(("HGETALL", keys.schedules_of(tenant)))
+        [reply] = self._functions.read(("HGETALL", keys.schedules_of(tenant)))
         words = [word.decode(errors="replace") for word in reply]
         ids = words[1::2]
         if not ids:
             return []
-        stored = self._scripts.read(*(("HGETALL", keys.schedule(one)) for one in ids))
+        stored = self._functions.read(*(("HGETALL", keys.schedule(one)) for one in ids))
         found = [_schedule(one, fields) for one, fields in zip(ids, stored, strict=True) if fields]
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Schedule | None:
         """Return a schedule; None when there is none."""
-        [known] = self._scripts.read(("HGET", keys.schedules_of(tenant), name))
+        [known] = self._functions.read(("HGET", keys.schedules_of(tenant), name))
         if known is None:
             return None
         schedule_id = known.decode(errors="replace")
-        [fields] = self._scripts.read(("HGETALL", keys.schedule(schedule_id)))
+        [fields] = self._functions.read(("HGETALL", keys.schedule(schedule_id)))
         return _schedule(schedule_id, fields) if fields else None
 
     def now(self) -> int:
         """Return Redis' time in seconds."""
-        [reply] = self._scripts.read(("TIME",))
+        [reply] = self._functions.read(("TIME",))
         return int(reply[0])
 
 

@@ -1,6 +1,6 @@
 """Services of tenants: what is wanted, the replicas that there are, and where each says that it answers.
 
-The leader begins and ends replicas. Each step is one script that takes effect once: a replica has a number that no
+The leader begins and ends replicas. Each step is one function that takes effect once: a replica has a number that no
 other ever has, and its job is named after it, so that a leader that dies between two is followed by one that goes on.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Services of a tenant at most.
 MAX_SERVICES = 100
@@ -172,38 +172,38 @@ class Services(Part):
             "stopped": 0,
         }
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._scripts.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
+        how, what = self._functions.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
         return how, what
 
     def scale(self, tenant: str, name: str, replicas: int, actor: Actor = ANONYMOUS) -> bool:
         """Want this many replicas; False when there is no such service."""
-        return bool(self._scripts.kept("change_service", tenant, name, "scale", replicas, *actor))
+        return bool(self._functions.kept("change_service", tenant, name, "scale", replicas, *actor))
 
     def restart(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Replace all replicas; False when there is no such service."""
-        return bool(self._scripts.kept("change_service", tenant, name, "restart", "", *actor))
+        return bool(self._functions.kept("change_service", tenant, name, "restart", "", *actor))
 
     def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Want no replicas until it is scaled or restarted; False when there is no such service."""
-        return bool(self._scripts.kept("change_service", tenant, name, "stop", "", *actor))
+        return bool(self._functions.kept("change_service", tenant, name, "stop", "", *actor))
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Free the name, and have the replicas ended; False when there is no such service. Works in a full Redis."""
-        return bool(self._scripts.kept("change_service", tenant, name, "delete", "", *actor))
+        return bool(self._functions.kept("change_service", tenant, name, "delete", "", *actor))
 
     def note_shown(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
         """Write into the audit log that what lets one into a service was shown."""
-        self._scripts.kept("log_shown", "show service access", f"{tenant}/{name}", *actor)
+        self._functions.kept("log_shown", "show service access", f"{tenant}/{name}", *actor)
 
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
         """Note a replica whose job is submitted next; False when it is not the next number, or the service stops."""
-        return bool(self._scripts.run("place_replica", service_id, number, generation))
+        return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:
         """Take a replica out of the route; False when it is gone."""
-        return bool(self._scripts.run("retire_replica", service_id, number))
+        return bool(self._functions.run("retire_replica", service_id, number))
 
     def end(
         self, service_id: str, replica: Replica, failures: int | None = None, retry_at: int = 0, said: str = ""
@@ -211,28 +211,28 @@ class Services(Part):
         """Forget a replica whose job has ended; `failures`: it has died, and none begins before `retry_at`."""
         counted = "" if failures is None else failures
         return bool(
-            self._scripts.run("end_replica", service_id, replica.number, replica.job_id, counted, retry_at, said)
+            self._functions.run("end_replica", service_id, replica.number, replica.job_id, counted, retry_at, said)
         )
 
     def note(self, service_id: str, *, failures: int, said: str) -> bool:
         """Note deaths in a row and what people should know; False when there is no such service."""
-        return bool(self._scripts.run("note_service", service_id, "failures", failures, "said", said))
+        return bool(self._functions.run("note_service", service_id, "failures", failures, "said", said))
 
     def route(self, service_id: str, asked: str) -> bool:
         """Replace what was asked for by what has requests come to it; False when there is no such service."""
-        return bool(self._scripts.run("note_service", service_id, "asked", asked))
+        return bool(self._functions.run("note_service", service_id, "asked", asked))
 
     def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
         """Want this many replicas by load, which were all needed then; False when it was scaled meanwhile."""
-        return bool(self._scripts.run("rescale_service", service_id, before, replicas, needed_at))
+        return bool(self._functions.run("rescale_service", service_id, before, replicas, needed_at))
 
     def forget(self, service_id: str) -> bool:
         """Remove a deleted service that has no replicas any more."""
-        return bool(self._scripts.run("forget_service", service_id))
+        return bool(self._functions.run("forget_service", service_id))
 
     def failure(self, job: str) -> str:
         """Return why the program of a replica failed, as its runner said it; empty where it said nothing."""
-        row, error = self._scripts.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
+        row, error = self._functions.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
         try:
             return str(json.loads(row)["error"]) if row else _text(error) or ""
         except (ValueError, KeyError, TypeError):
@@ -240,12 +240,12 @@ class Services(Part):
 
     def leaving(self, workers: Sequence[str]) -> frozenset[str]:
         """Return those of the workers that are to take no new work."""
-        rows = self._scripts.read(*(("HGET", keys.worker(one), "drain") for one in workers)) if workers else []
+        rows = self._functions.read(*(("HGET", keys.worker(one), "drain") for one in workers)) if workers else []
         return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
 
     def gone(self, workers: Sequence[str], now: int) -> frozenset[str]:
         """Return those of the workers whose heartbeats do not come any more. `now`: milliseconds of Redis' clock."""
-        rows = self._scripts.read(*(("ZSCORE", keys.WORKERS, one) for one in workers)) if workers else []
+        rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers)) if workers else []
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
     # -- what runners and coordinators report -----------------------------------------------------------------------
@@ -253,12 +253,12 @@ class Services(Part):
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
         """Keep what the holder of a lease says of the replica that it runs; False when the lease is another's."""
         flat = [word for pair in fields.items() for word in pair]
-        return bool(self._scripts.run("report_replica", job, token, REPORT_TTL_MS, *flat))
+        return bool(self._functions.run("report_replica", job, token, REPORT_TTL_MS, *flat))
 
     def lead(self, job: str, token: str) -> int | None:
         """Return the number of the replica that leads its fellows; whoever asks first does. None: no lease of it."""
         service, number = parts_of(job)
-        found = int(self._scripts.run("lead_replica", job, token, service, number))
+        found = int(self._functions.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
 
     def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
@@ -270,7 +270,7 @@ class Services(Part):
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
         """Return the coordinators to which these runners have tunnels, as far as one said so lately."""
-        rows = self._scripts.read(*(("HGETALL", keys.tunnel(one)) for one in workers)) if workers else []
+        rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers)) if workers else []
         found = {worker: _known(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
@@ -288,7 +288,7 @@ class Services(Part):
         Those with `new` requests wake where they sleep.
         """
         flat = [word for one, count in requests.items() for word in (one, count, int(one in new))]
-        return int(self._scripts.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
+        return int(self._functions.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str, str], Asked]) -> bool:
         """Add requests and tokens, by tenant, model and id of the service, to what tenants used and to the figures.
@@ -308,24 +308,24 @@ class Services(Part):
                 json.dumps(asked.figures),
             )
         ]
-        return bool(self._scripts.run("count_inference", coordinator, number, *flat))
+        return bool(self._functions.run("count_inference", coordinator, number, *flat))
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Service]:
         """Return the services of every tenant, those that are being deleted, too."""
-        [ids] = self._scripts.read(("SMEMBERS", keys.SERVICES))
+        [ids] = self._functions.read(("SMEMBERS", keys.SERVICES))
         return self.by_ids([one.decode(errors="replace") for one in ids])
 
     def of_tenant(self, tenant: str) -> list[Service]:
         """Return a tenant's services by name."""
-        [ids] = self._scripts.read(("HVALS", keys.services_of(tenant)))
+        [ids] = self._functions.read(("HVALS", keys.services_of(tenant)))
         found = self.by_ids([one.decode(errors="replace") for one in ids])
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Service | None:
         """Return a service; None when there is none."""
-        [known] = self._scripts.read(("HGET", keys.services_of(tenant), name))
+        [known] = self._functions.read(("HGET", keys.services_of(tenant), name))
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
@@ -333,7 +333,7 @@ class Services(Part):
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
-        replies = self._scripts.read(*commands) if commands else []
+        replies = self._functions.read(*commands) if commands else []
         return [
             _service(one, _known(row), sum(map(int, asked)))
             for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
@@ -342,7 +342,7 @@ class Services(Part):
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
         """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
-        rows = self._scripts.read(*(("HGETALL", keys.service_replicas(one)) for one in ids)) if ids else []
+        rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids)) if ids else []
         found = {
             one: [_replica(one, *pair) for pair in _known(row).items()] for one, row in zip(ids, rows, strict=True)
         }
@@ -356,7 +356,7 @@ class Services(Part):
     def lately(self, services: Sequence[Service], now: int) -> dict[str, Lately]:
         """Return the figures of services by their ids. `now`: milliseconds of Redis' clock."""
         rows = (
-            self._scripts.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
+            self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
             if services
             else []
         )
@@ -372,7 +372,7 @@ class Services(Part):
                 ("HVALS", keys.replica_busy(job)),
             )
         ]
-        replies = self._scripts.read(*commands) if commands else []
+        replies = self._functions.read(*commands) if commands else []
         return {
             job: (_text(state), _report(_known(report)), sum(map(int, busy)))
             for job, state, report, busy in zip(jobs, replies[::3], replies[1::3], replies[2::3], strict=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from jobs.store.server.connection import Unreadable, wrong_type
-from jobs.store.server.scripts import Scripts
+from jobs.store.server.functions import Functions
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ def replies(pipe: Any) -> list[Any]:
     return _without_wrong_types(commands, pipe.execute(raise_on_error=False))
 
 
-def replies_at_once(scripts: Scripts, *commands: Sequence[str]) -> list[Any]:
+def replies_at_once(functions: Functions, *commands: Sequence[str]) -> list[Any]:
     """Return the replies of commands that read at one moment; None as in `replies`."""
-    return _without_wrong_types(commands, scripts.replies(*commands))
+    return _without_wrong_types(commands, functions.replies(*commands))
 
 
 def _without_wrong_types(commands: Sequence[Sequence[Any]], answered: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
 from jobs.store.server.connection import RedisError, Unreachable
-from jobs.store.server.scripts import SPANS_KEPT, Part
+from jobs.store.server.functions import SPANS_KEPT, Part
 from threads_protocol.states import ACTIVE, JobState
 
 
@@ -101,7 +101,7 @@ class Telemetry(Part):
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
         """Return Redis' time in seconds, the last `blocks` blocks and the samples after them, all at one moment."""
         (now, _), samples, stored = skipped.replies_at_once(
-            self._scripts,
+            self._functions,
             ("TIME",),
             ("LRANGE", keys.HISTORY_NOW, "0", "-1"),
             ("LRANGE", keys.HISTORY, str(-blocks), "-1"),
@@ -126,7 +126,7 @@ class Telemetry(Part):
 
     def put_spans_away(self) -> int:
         """Join spans of lanes that went on to nothing to the others; return how many. Only the leader does."""
-        return int(self._scripts.run("spans"))
+        return int(self._functions.run("spans"))
 
     def spans(self, seconds: int) -> StoredSpans:
         """Return every span that ended within the last `seconds`, and each lane's latest."""

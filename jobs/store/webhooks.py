@@ -13,7 +13,7 @@ from typing import Literal
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 State = Literal["pending", "delivered", "dead"]
 STATES: tuple[State, ...] = ("pending", "delivered", "dead")
@@ -88,7 +88,7 @@ class Webhooks(Part):
         """
         most = (limits.per_place, limits.per_host, limits.per_tenant)
         arguments = (limits.lease_ms, limits.attempts, *most, json.dumps(busy or {"": 0}))
-        now, *taken = self._scripts.run("take_deliveries", want, *arguments)
+        now, *taken = self._functions.run("take_deliveries", want, *arguments)
         return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
 
     def end(self, delivery: Delivery, outcome: Literal["delivered", "dead", "again"], wait_ms: int, text: str) -> str:
@@ -97,17 +97,17 @@ class Webhooks(Part):
         Return ended, again, missing, or stale: its lease is over, and another sender has it.
         """
         arguments = (delivery.delivery_id, delivery.attempts, outcome, wait_ms, text)
-        reply: bytes = self._scripts.run("end_delivery", *arguments)
+        reply: bytes = self._functions.run("end_delivery", *arguments)
         return reply.decode()
 
     def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
         """Try a delivery anew, at once: ok, missing, or full: too many of the tenant's wait."""
-        reply: bytes = self._scripts.kept("retry_delivery", delivery_id, tenant, *actor)
+        reply: bytes = self._functions.kept("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()
 
     def listed(self, tenant: str, state: State, limit: int) -> list[Delivery]:
         """Return a tenant's deliveries in a state, the latest first."""
-        [ids] = self._scripts.read(("ZREVRANGE", keys.deliveries_of(tenant, state), "0", str(limit - 1)))
+        [ids] = self._functions.read(("ZREVRANGE", keys.deliveries_of(tenant, state), "0", str(limit - 1)))
         return self._each([one.decode() for one in ids])
 
     def one(self, tenant: str, delivery_id: str) -> Delivery | None:
@@ -117,13 +117,13 @@ class Webhooks(Part):
 
     def counts(self, tenant: str) -> dict[State, int]:
         """Return how many of a tenant's deliveries are in each state."""
-        sizes = self._scripts.read(*(("ZCARD", keys.deliveries_of(tenant, state)) for state in STATES))
+        sizes = self._functions.read(*(("ZCARD", keys.deliveries_of(tenant, state)) for state in STATES))
         return dict(zip(STATES, map(int, sizes), strict=True))
 
     def pending(self, tenants: Sequence[str]) -> tuple[int, int]:
         """Return how many deliveries of these tenants are pending, and the age of the oldest, in milliseconds."""
         asked = [keys.deliveries_of(tenant, "pending") for tenant in tenants]
-        replies = self._scripts.read(
+        replies = self._functions.read(
             *(("ZCARD", key) for key in asked),
             *(("ZRANGE", key, "0", "0", "WITHSCORES") for key in asked),
             ("TIME",),
@@ -135,7 +135,7 @@ class Webhooks(Part):
 
     def dead(self, tenants: Sequence[str]) -> int:
         """Return how many deliveries of these tenants are listed as dead."""
-        return sum(map(int, self._scripts.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
+        return sum(map(int, self._functions.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
 
     def generation(self, tenant: str) -> int:
         """Return how many tenants of this name were removed: each has a key of its own."""
@@ -143,16 +143,16 @@ class Webhooks(Part):
 
     def note_shown(self, tenant: str, actor: Actor) -> None:
         """Write into the audit log that the key of a tenant was shown."""
-        self._scripts.kept("log_shown", "show webhook key", tenant, *actor)
+        self._functions.kept("log_shown", "show webhook key", tenant, *actor)
 
     def _each(self, ids: Sequence[str]) -> list[Delivery]:
         if not ids:
             return []
-        words = self._scripts.read(*(("HGETALL", keys.delivery(one)) for one in ids))
+        words = self._functions.read(*(("HGETALL", keys.delivery(one)) for one in ids))
         known = [_delivery(one, found) for one, found in zip(ids, words, strict=True) if found]
         if not known:
             return []
-        due = self._scripts.read(*(("ZSCORE", keys.outbox(one.place), one.delivery_id) for one in known))
+        due = self._functions.read(*(("ZSCORE", keys.outbox(one.place), one.delivery_id) for one in known))
         return [replace(one, due=int(float(score or 0))) for one, score in zip(known, due, strict=True)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from jobs.store.work.jobs import Over, over
 
 #: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
@@ -163,26 +163,26 @@ class Workflows(Part):
         fields += ("tracestate", new.tracestate) if new.tracestate else ()
         limits = (MAX_LIVE, MAX_STORED)
         named = (workflow, new.key, new.digest)
-        return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
+        return self._functions.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Return [ok, state], [conflict, state] or [missing]; approve, retry and delete do too."""
-        return self._scripts.kept_words("cancel_workflow", workflow, *actor)
+        return self._functions.kept_words("cancel_workflow", workflow, *actor)
 
     def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
         """Let an action that waits for a person be done, with what is recorded of it."""
-        return self._scripts.kept_words("approve_workflow", workflow, attempt, action, json.dumps(record), *actor)
+        return self._functions.kept_words("approve_workflow", workflow, attempt, action, json.dumps(record), *actor)
 
     def retry(
         self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
     ) -> list[str]:
         """Go on with a workflow that failed or was cancelled: with jobs of these actions, others begin anew."""
         counts = (len(retried), len(forgotten))
-        return self._scripts.kept_words("retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten)
+        return self._functions.kept_words("retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten)
 
     def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Forget a workflow that has ended; its jobs stay. Works in a full Redis."""
-        return self._scripts.kept_words("delete_workflow", workflow, *actor)
+        return self._functions.kept_words("delete_workflow", workflow, *actor)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Workflows(Part):
 
     def take_due(self, most: int) -> list[str]:
         """Return workflows at which somebody must look; they are `open` until `looked` is called."""
-        return [each.decode() for each in self._scripts.run("take_workflows", most)]
+        return [each.decode() for each in self._functions.run("take_workflows", most)]
 
     def looked(self, workflow: str) -> None:
         """Note that somebody has looked at a workflow that was due."""
@@ -296,7 +296,7 @@ class Workflows(Part):
     def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
         """Note once what came of an action that is no job; False: the workflow runs no more, or anew."""
         text = json.dumps(record, separators=(",", ":"))
-        return bool(self._scripts.kept("record_action", workflow, attempt, key, text))
+        return bool(self._functions.kept("record_action", workflow, attempt, key, text))
 
     def settle(
         self,
@@ -313,15 +313,15 @@ class Workflows(Part):
         """
         flat = [item for pair in (*jobs, *fields.items()) for item in pair]
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, len(jobs), *flat)
-        return bool(self._scripts.kept("settle_workflow", *arguments))
+        return bool(self._functions.kept("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
         """Forget jobs and records of these keys, so that they begin anew; False: it runs no more, or anew."""
-        return bool(self._scripts.kept("forget_actions", workflow, attempt, *names))
+        return bool(self._functions.kept("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
         """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
-        return bool(self._scripts.run("retried_actions", workflow, attempt, *names))
+        return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def now(self) -> int:
         """Return Redis' time in milliseconds."""

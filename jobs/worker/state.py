@@ -44,7 +44,7 @@ class WorkerState:
         return self.pool.stopping
 
     def persist(self, call: Callable[[], Answer]) -> Answer | None:
-        """Repeat a call until the store answers: scripts are idempotent. None: the worker is stopping."""
+        """Repeat a call until the store answers: functions are idempotent. None: the worker is stopping."""
         while True:
             try:
                 return call()

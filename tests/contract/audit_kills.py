@@ -134,8 +134,8 @@ class Exporters:
 def _change(store: Store) -> None:
     """Pause and resume jobs: each call that changes something leaves an entry."""
     names = [(f"j{number}", "default", "abc") for number in range(JOBS)]
-    store.scripts.many("pause", names)
-    store.scripts.many("resume", names)
+    store.functions.many("pause", names)
+    store.functions.many("resume", names)
 
 
 def run(folder: Path, entries: int, kills: int, seed: int) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""A fleet of workers that calls the real scripts as workers do, on the clock of the tests: a minute takes seconds."""
+"""A fleet of workers that calls the real functions as workers do, on the clock of the tests: a minute takes seconds."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def check(bench: Bench, seen: Snapshot) -> None:
     bells_agree(bench, seen)
     load_is_the_sum(seen)
     events_follow_the_table(bench, seen)
-    assert not seen.members("ct:broken"), "scripts quarantine what is broken, and nothing was"
+    assert not seen.members("ct:broken"), "functions quarantine what is broken, and nothing was"
 
 
 def ranges_tile_what_was_handed_out(bench: Bench, view: JobView) -> None:

@@ -17,7 +17,7 @@ from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
 from jobs.store.server import connection
-from jobs.store.server.scripts import PROGRAM_TTL_MS, Limits
+from jobs.store.server.functions import PROGRAM_TTL_MS, Limits
 from jobs.store.work import bells
 from jobs.store.work.jobs import NewJob, Over
 from jobs.store.work.leases import Committed, Grant
@@ -320,7 +320,7 @@ class Backup:
 
 
 class Worker:
-    """A process that calls the scripts, or has stopped to."""
+    """A process that calls the functions, or has stopped to."""
 
     def __init__(self, name: str, device: Device) -> None:
         self.name = name
@@ -330,7 +330,7 @@ class Worker:
 
 
 class Bench:
-    """The scripts, with a record of which units were accepted."""
+    """The functions, with a record of which units were accepted."""
 
     def __init__(self, url: str, *, limit: int = 1) -> None:
         self.client = connection.connect(url, retries=0, timeout=30)

@@ -89,7 +89,7 @@ def test_what_was_acknowledged_is_on_the_replica(submitting: Cluster, pair: tupl
     master, replica = pair
     [first] = submitting.submit([BODY], OWNER)
     assert isinstance(first, dict)
-    submitting.steer(first["job_id"], "cancel", OWNER)  # from now on Redis knows both scripts
+    submitting.steer(first["job_id"], "cancel", OWNER)  # from now on Redis knows both functions
     before = commands(master, "wait")
     [answer] = submitting.submit([BODY], OWNER)
     assert isinstance(answer, dict) and replica.exists(f"ct:job:{answer['job_id']}")

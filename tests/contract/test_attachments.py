@@ -1,4 +1,4 @@
-"""Shells beside programs, by the scripts and over HTTP: bytes with places, whose they are, how many, and their ends."""
+"""Shells beside programs, by the functions and over HTTP: positions of bytes, owners, limits, and ends."""
 
 from __future__ import annotations
 

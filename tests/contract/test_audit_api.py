@@ -26,7 +26,7 @@ TOKEN = "a-long-secret"
 
 @pytest.fixture
 def bench(any_redis_url: str) -> Bench:
-    """The scripts on one version of Redis."""
+    """The functions on one version of Redis."""
     return Bench(any_redis_url)
 
 

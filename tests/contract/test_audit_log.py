@@ -1,4 +1,4 @@
-"""The audit log: scripts chain what changes; the leader's export loses, doubles and forks nothing."""
+"""The audit log: functions chain what changes; the leader's export loses, doubles and forks nothing."""
 
 from __future__ import annotations
 

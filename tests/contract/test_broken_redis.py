@@ -15,7 +15,7 @@ from coordinator import app
 from jobs import queues
 from jobs.settings import Settings
 from jobs.store import Store, keys
-from jobs.store.server import connection, scripts
+from jobs.store.server import connection, functions
 from jobs.store.skipped import SKIPS
 from jobs.store.work import bells, lease_tokens, leases
 from jobs.store.work.leases import Grant
@@ -247,7 +247,7 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
             store.fleet.sweep()
             store.repairs.reindex()
             lane.turn()
-            client.incrby("test:clock", scripts.LEASE_TTL_MS)
+            client.incrby("test:clock", functions.LEASE_TTL_MS)
             if all(client.hget(keys.job(job), "state") == b"done" for job in good):
                 return
         raise AssertionError([(job, client.hgetall(keys.job(job))) for job in good])

@@ -399,7 +399,7 @@ def test_a_recount_mends_what_an_earlier_version_left(bench: Bench) -> None:
 
 
 class Storage:
-    """Random submits, finishes, deletions and expiries, with scripts flushed and writes lost in between."""
+    """Random submits, finishes, deletions and expiries, with functions flushed and writes lost in between."""
 
     def __init__(self, bench: Bench, seed: int) -> None:
         self.bench, self.dice = bench, random.Random(seed)

@@ -1,4 +1,4 @@
-"""Which work counts for the workers that are desired, as scripts and Redis keep it."""
+"""Which work counts for the workers that are desired, as functions and Redis keep it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Pipeline:
 def on_disk(url: str, *answers: list[int]) -> tuple[Cluster, Disk]:
     submitting = cluster(url)
     disk = Disk(submitting.store.client, list(answers))
-    submitting.store.scripts.client = disk
+    submitting.store.functions.client = disk
     return submitting, disk
 
 

@@ -1,4 +1,4 @@
-"""GPUs and the scripts: claims that workers and runners share, shares of a device, and bells for mixed fleets."""
+"""GPUs and the functions: claims that workers and runners share, shares of a device, and bells for mixed fleets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from jobs.models import Device
 from jobs.store import fleet, keys
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.work.lease_store import Claimed
 from runner import run
 from runner.programs import guard
@@ -24,7 +24,7 @@ def test_a_gpu_is_one_workers_until_it_gives_it_up_or_dies(bench: Bench) -> None
     assert not store.fleet.claim(["GPU-1"], "b").held, "nobody gives up another's"
     store.fleet.give_up(["GPU-1"], "a")
     assert store.fleet.claim(["GPU-1"], "b").held
-    assert 0 < bench.store.client.pttl("ct:gpu:GPU-1") <= scripts.GPU_TTL_MS
+    assert 0 < bench.store.client.pttl("ct:gpu:GPU-1") <= functions.GPU_TTL_MS
 
 
 def test_shares_of_a_device_add_up_in_the_job(bench: Bench) -> None:
@@ -140,10 +140,10 @@ def test_a_runners_claim_outlives_what_is_suspended_there_whoever_asks(shared: B
     for _ in range(3):
         assert not claim(shared, "x", "a", "high").held
     left = shared.client.pttl(keys.gpu("GPU-x"))
-    assert left > (run.TTL_SECONDS + guard.LONGEST_SUSPENSION + 10) * 1000 and left <= scripts.PROGRAM_GPU_TTL_MS
+    assert left > (run.TTL_SECONDS + guard.LONGEST_SUSPENSION + 10) * 1000 and left <= functions.PROGRAM_GPU_TTL_MS
     shared.client.pexpire(keys.gpu("GPU-x"), 3_600_000)  # Redis' clock has stepped back
     assert not claim(shared, "x", "a").held
-    assert shared.client.pttl(keys.gpu("GPU-x")) <= scripts.PROGRAM_GPU_TTL_MS
+    assert shared.client.pttl(keys.gpu("GPU-x")) <= functions.PROGRAM_GPU_TTL_MS
 
 
 @pytest.mark.parametrize("leaving", [False, True])

@@ -17,7 +17,7 @@ from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 
-#: By what is done to it: a job that breaks the scripts.
+#: By what is done to it: a job that breaks the functions.
 BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
     "type": lambda client, job: (client.delete(keys.job(job)), client.lpush(keys.job(job), "x")),
     "state": lambda client, job: client.hset(keys.job(job), "state", b"\xff\xfe"),

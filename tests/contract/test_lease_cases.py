@@ -7,7 +7,7 @@ import pytest
 from jobs import queues
 from jobs.models import Device
 from jobs.store import keys
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.work.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
@@ -192,7 +192,7 @@ def test_an_expired_lease_goes_to_whoever_asks(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("dead")
     bench.grant(job, 10, worker="dead")
-    bench.advance(scripts.LEASE_TTL_MS - 1)
+    bench.advance(functions.LEASE_TTL_MS - 1)
     assert bench.lease(job, 10, "alive") == "wait"
     bench.advance(1)
     assert bench.grant(job, 10, worker="alive").hi == 10
@@ -278,7 +278,7 @@ def test_a_cancelling_job_is_looked_at_until_its_last_lease_ends(bench: Bench) -
     bench.store.slots.leave("w")
     states = []
     for _ in range(2):
-        bench.advance(scripts.LEASE_TTL_MS - 1000)
+        bench.advance(functions.LEASE_TTL_MS - 1000)
         bench.sweep()
         check(bench, bench.look())
         states.append(bench.job(job).state)

@@ -11,7 +11,7 @@ import pytest
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, fleet, keys
-from jobs.store.server import connection, scripts
+from jobs.store.server import connection, functions
 from jobs.worker import life
 from jobs.worker.api import links
 from jobs.worker.api.links import CannotStart
@@ -43,7 +43,7 @@ def test_leases_and_slots_of_the_dead_end_in_seconds_when_the_clock_steps_back(b
     bench.hold("dead")
     bench.grant(job, 10, worker="dead")
     step_back(bench)
-    assert served_after(bench, scripts.SLOT_TTL_MS) == job
+    assert served_after(bench, functions.SLOT_TTL_MS) == job
     bench.serve(job, "alive")
     assert bench.job(job).result == total_of(0, 10)
 
@@ -54,7 +54,7 @@ def test_a_job_that_waits_for_a_lease_is_looked_at_in_seconds_when_the_clock_ste
     bench.grant(job, 10, worker="dead")
     bench.store.slots.leave("dead")
     step_back(bench)
-    assert served_after(bench, scripts.LEASE_TTL_MS) == job
+    assert served_after(bench, functions.LEASE_TTL_MS) == job
 
 
 def test_a_range_that_raised_is_tried_again_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
@@ -86,7 +86,7 @@ def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(benc
     job = bench.submit(small=True)
     bench.next("dead")
     step_back(bench)
-    bench.advance(scripts.LEASE_TTL_MS)
+    bench.advance(functions.LEASE_TTL_MS)
     bench.sweep()
     bench.work("alive")
     assert bench.job(job).state == "done"
@@ -95,7 +95,7 @@ def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(benc
 def test_a_dead_worker_is_lost_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
     bench.store.fleet.heartbeat("w", "1", {"device": "gpu"})
     step_back(bench)
-    bench.advance(scripts.WORKER_TTL_MS)
+    bench.advance(functions.WORKER_TTL_MS)
     bench.sweep()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert not any(bench.look().zset(f"ct:workers{device}") for device in ("", ":cpu", ":gpu"))
@@ -142,7 +142,7 @@ def test_a_lead_and_a_claim_of_the_dead_end_in_seconds_when_the_clock_steps_back
         )
 
     assert not take()
-    assert 0 < bench.client.pttl(name) <= (fleet.LEADER_TTL_MS if name == "ct:leader" else scripts.GPU_TTL_MS)
+    assert 0 < bench.client.pttl(name) <= (fleet.LEADER_TTL_MS if name == "ct:leader" else functions.GPU_TTL_MS)
     bench.client.delete(name)
     assert take()
 
@@ -150,7 +150,7 @@ def test_a_lead_and_a_claim_of_the_dead_end_in_seconds_when_the_clock_steps_back
 def test_a_name_is_free_again_when_the_later_process_is_dead(bench: Bench) -> None:
     bench.store.fleet.heartbeat("w", "9", {})
     assert bench.store.fleet.heartbeat("w", "1", {}) == "taken"
-    bench.advance(scripts.WORKER_TTL_MS)
+    bench.advance(functions.WORKER_TTL_MS)
     assert bench.store.fleet.heartbeat("w", "1", {}) == "ok"
     assert bench.store.fleet.heartbeat("w", "1", {}, leaving=True) == "ok"
     assert bench.store.fleet.heartbeat("w", "0", {}) == "ok"

@@ -7,7 +7,7 @@ import pytest
 from coordinator.background.leader import Leader
 from jobs import queues
 from jobs.store import keys
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.work import slots
 from jobs.store.work.leases import Grant
 from tests.contract.lease_invariants import check
@@ -135,7 +135,7 @@ def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) ->
     bench.store.jobs.submit([new_job(f"s{n}", 1, "any.normal", small=True, estimate_ms=1) for n in range(1000)])
     found = bench.store.slots.next("dead", queues.ALL, lanes=10, take=1000)
     assert isinstance(found, slots.Taken) and len(found.jobs) == 1000
-    bench.advance(scripts.LEASE_TTL_MS)
+    bench.advance(functions.LEASE_TTL_MS)
     Leader(bench.store).round()
     assert len(bench.look().pending("any.normal")) == 1000
 

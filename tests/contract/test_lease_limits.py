@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench
 
@@ -29,7 +29,7 @@ def test_an_expired_lease_makes_room_for_another_lane(bench: Bench) -> None:
     job = bench.submit(10, max_running=1)
     bench.hold("dead")
     bench.grant(job)
-    bench.advance(scripts.LEASE_TTL_MS)
+    bench.advance(functions.LEASE_TTL_MS)
     assert bench.grant(job).lo == 0
     check(bench, bench.look())
 

@@ -26,7 +26,7 @@ from jobs.gathered import Gathered
 from jobs.hosts import requirements
 from jobs.models import Device
 from jobs.store import keys
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.work import lease_tokens
 from jobs.store.work.jobs import NewJob, Over
@@ -49,7 +49,7 @@ PARENTS = st.fixed_dictionaries(
     }
 )
 SHARE = st.sampled_from([1, 2, 2, 3, 10])
-DELAYS = st.sampled_from([1, 250, 1000, scripts.LEASE_TTL_MS, scripts.WORKER_TTL_MS, 31_000, LONG])
+DELAYS = st.sampled_from([1, 250, 1000, functions.LEASE_TTL_MS, functions.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
 ALLOWED = {
     "cancel": {"blocked", "queued", "running", "paused"},

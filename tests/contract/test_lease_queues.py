@@ -10,7 +10,7 @@ from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import fleet
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.work import bells
 from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
@@ -188,7 +188,7 @@ def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:
     job = bench.submit()
     bench.hold("dead")
     assert bench.store.slots.hold("dead")
-    bench.advance(scripts.SLOT_TTL_MS)
+    bench.advance(functions.SLOT_TTL_MS)
     assert bench.sweep()[0] == 1
     assert not bench.store.slots.hold("dead")
     assert bench.hold("alive") == job
@@ -242,7 +242,7 @@ def test_small_jobs_are_taken_together_up_to_a_budget_of_time(bench: Bench) -> N
 def test_a_small_job_whose_worker_died_is_taken_up_again(bench: Bench) -> None:
     job = bench.submit(small=True)
     bench.next("dead")
-    bench.advance(scripts.LEASE_TTL_MS)
+    bench.advance(functions.LEASE_TTL_MS)
     bench.sweep()
     bench.work("alive")
     assert bench.job(job).state == "done"
@@ -253,7 +253,7 @@ def test_gpu_preferred_jobs_move_to_any_only_when_no_gpu_worker_lives(bench: Ben
     prefers, needs = bench.submit(queue="gpu.normal", prefer=True), bench.submit(queue="gpu.normal")
     bench.sweep()
     assert bench.look().pending("gpu.normal") == [prefers, needs]
-    bench.advance(scripts.WORKER_TTL_MS + 1)
+    bench.advance(functions.WORKER_TTL_MS + 1)
     bench.sweep()
     assert bench.look().waiting() == {prefers: "any.normal", needs: "gpu.normal"}
     assert bench.hold("cpu", CPU) == prefers
@@ -300,7 +300,7 @@ def test_a_name_taken_by_a_later_process_is_told_to_the_earlier_one(bench: Bench
 
 def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
     bench.store.fleet.heartbeat("w", "1", {"state": "idle"})
-    bench.advance(scripts.WORKER_TTL_MS)
+    bench.advance(functions.WORKER_TTL_MS)
     bench.sweep()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert [event["state"] for _, event in bench.look().stream("ct:events")] == ["joined", "lost"]

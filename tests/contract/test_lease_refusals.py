@@ -103,11 +103,11 @@ WORDS = {"OOM": "redis is full", "BUSY": "its operator stops it with FUNCTION KI
 
 @pytest.mark.parametrize("code", REFUSALS)
 def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> None:
-    """Pipelines and scripts wrap the error, each version in its own way; some have no name in the library."""
+    """Pipelines and functions wrap the error, each version in its own way; some have no name in the library."""
     store, client = bench.store, bench.client
     calls: list[Callable[[], object]] = [
         lambda: store.jobs.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
-        lambda: store.scripts.run("submit", "a", "", "", "any.normal", "default", 0, 0),
+        lambda: store.functions.run("submit", "a", "", "", "any.normal", "default", 0, 0),
         lambda: client.set("a", 1),
         lambda: bells.place_bells(store),
     ]

@@ -1,4 +1,4 @@
-"""A minute of a fleet's work by the real scripts on a simulated clock: shares, aging, and why a job waits."""
+"""A minute of a fleet's work by the real functions on a simulated clock: shares, aging, and why a job waits."""
 
 from __future__ import annotations
 

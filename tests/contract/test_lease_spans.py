@@ -1,4 +1,4 @@
-"""Spans, in which the scripts write down who computed what: they add up to the work, and stay few."""
+"""Spans, in which the functions write down who computed what: they add up to the work, and stay few."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
 from jobs.store import keys
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.work import leases
 from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import Bench
@@ -85,7 +85,7 @@ def test_what_is_dropped_is_in_no_span(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("w")
     stale = bench.grant(job).token
-    bench.advance(scripts.LEASE_TTL_MS + 1)
+    bench.advance(functions.LEASE_TTL_MS + 1)
     lease(bench, job)
     assert not bench.commit(stale).merged
     bench.release(bench.grant(job).token)

@@ -10,7 +10,7 @@ import pytest
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store.server import scripts
+from jobs.store.server import functions
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tenants import Tenant
 from jobs.store.tenancy.tokens import mint
@@ -259,7 +259,7 @@ def test_lanes_of_a_dead_worker_count_until_their_leases_expire(bench: Bench) ->
     bench.store.tenants.put(Tenant(name="a", max_lanes=1))
     job = bench.submit(tenant="a")
     bench.grant(bench.hold("dead"))
-    bench.advance(scripts.LEASE_TTL_MS)
+    bench.advance(functions.LEASE_TTL_MS)
     bench.sweep()
     assert bench.hold("w") == job and bench.grant(job).lo == 0
     check(bench, bench.look())

@@ -11,8 +11,8 @@ from coordinator import health
 from coordinator.background.leader import Leader
 from jobs.store import Store
 from jobs.store.server import connection
+from jobs.store.server.functions import Limits
 from jobs.store.server.libraries import KEPT_MS
-from jobs.store.server.scripts import Limits
 from jobs.store.tenancy.tenants import Tenant
 from tests.contract.lease_model import CLOCK, Bench
 
@@ -29,7 +29,7 @@ def test_two_versions_are_there_side_by_side(bench: Bench) -> None:
     other = other_version(bench)
     job = bench.submit(10)
     assert other.jobs.pause(job) == ["ok", "paused"] and bench.store.jobs.resume(job) == ["ok", "queued"]
-    assert {bench.store.scripts.library.name, other.scripts.library.name} <= set(bench.store.libraries.names())
+    assert {bench.store.functions.library.name, other.functions.library.name} <= set(bench.store.libraries.names())
 
 
 def test_a_library_that_is_missing_is_loaded(bench: Bench) -> None:
@@ -44,11 +44,11 @@ def test_a_library_that_is_missing_is_loaded(bench: Bench) -> None:
 
 def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> None:
     """A backup carries functions, and whoever may load can replace one."""
-    name = bench.store.scripts.library.name
+    name = bench.store.functions.library.name
     bench.client.function_load(REPLACED.format(name=name), replace=True)
-    assert bench.store.scripts.run("hold", "w", 1000) == 7
+    assert bench.store.functions.run("hold", "w", 1000) == 7
     Leader(bench.store).round()
-    assert bench.store.scripts.run("hold", "w", 1000) == 0
+    assert bench.store.functions.run("hold", "w", 1000) == 0
 
 
 def test_a_coordinator_that_may_not_load_leads_if_the_functions_are_there_and_loads_them_later(
@@ -74,7 +74,7 @@ def test_a_coordinator_is_ready_if_redis_has_the_functions_or_takes_them(bench: 
     cluster: Any = SimpleNamespace(store=bench.store)
     bench.client.function_flush()
     health.ready(cluster)
-    assert bench.store.scripts.library.name in bench.store.libraries.names()
+    assert bench.store.functions.library.name in bench.store.libraries.names()
     worker: Any = SimpleNamespace(store=Store(bench.client, clock=CLOCK, limits=Limits(expiries=5), loads=False))
     with pytest.raises(connection.LibraryMissing):
         health.ready(worker)
@@ -95,9 +95,9 @@ def test_what_one_call_learned_is_forgotten_by_the_next(bench: Bench) -> None:
 
 
 def test_the_leader_deletes_what_no_process_uses(bench: Bench) -> None:
-    other, ours = other_version(bench), bench.store.scripts.library.name
+    other, ours = other_version(bench), bench.store.functions.library.name
     other.fleet.heartbeat("w", "1", {"device": "cpu"})
-    theirs = other.scripts.library.name
+    theirs = other.functions.library.name
     bench.store.fleet.lead("me")
     assert bench.store.libraries.delete_unused() == []
     bench.advance(KEPT_MS // 2)
@@ -118,4 +118,4 @@ def test_a_library_of_a_coordinator_that_is_about_to_lead_is_kept(bench: Bench) 
     bench.store.fleet.lead("me")
     assert bench.store.libraries.delete_unused() == []
     bench.advance(KEPT_MS - 1)
-    assert bench.store.libraries.delete_unused() == [] and other.scripts.library.name in other.libraries.names()
+    assert bench.store.libraries.delete_unused() == [] and other.functions.library.name in other.libraries.names()

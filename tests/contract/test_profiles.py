@@ -1,4 +1,4 @@
-"""The scripts of profiles: who samples what, how recordings come home, and what is refused."""
+"""The functions of profiles: who samples what, how recordings come home, and what is refused."""
 
 from __future__ import annotations
 

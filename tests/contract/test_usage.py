@@ -1,4 +1,4 @@
-"""Usage of tenants: counted by the scripts that commit, by day of Redis' clock."""
+"""Usage of tenants: counted by the functions that commit, by day of Redis' clock."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_old_days_are_added_up(bench: Bench) -> None:
     for last, days in ((DAYS - 2, 2), (1, 1), (1, 0)):
         bench.advance(last * DAY_MS)
         for tenant in usage.tenants():
-            bench.store.scripts.run("usage_prune", tenant, bench.look().now // DAY_MS - DAYS + 1)
+            bench.store.functions.run("usage_prune", tenant, bench.look().now // DAY_MS - DAYS + 1)
         assert len(usage.by_day(["physics"], 0)) == days
         assert usage.totals(["physics"]) == before
     assert before["physics"] == Used(lane_ms={"cpu": 500}, units={"sum": 15}, jobs={"sum": 2})

@@ -37,7 +37,7 @@ def cancelled(bench: Bench, url: str = URL, **more: Any) -> str:
 
 
 def fill(bench: Bench, count: int, url: Callable[[int], str], tenant: str = "default") -> None:
-    """Write deliveries as the scripts do, without a job each."""
+    """Write deliveries as the functions do, without a job each."""
     pipe = bench.client.pipeline(transaction=False)
     for number in range(count):
         name, where = f"msg_{tenant}{number}", url(number)

@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 from jobs import queues
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.server.scripts import Limits
+from jobs.store.server.functions import Limits
 from jobs.store.work import lease_tokens
 from tests.contract.api_transport import OverApi, Served, serve
 from tests.contract.lease_model import CLOCK, JobView, Worker
@@ -44,7 +44,7 @@ class ApiMachine(LeaseMachine):
         units=st.sampled_from([0, 3, 50]),
     )
     def a_fleet_at_work(self, totals: list[int], want: int, shared: bool, ages: bool, units: int) -> None:
-        """Redis' clock is steady: what a step of it does is the scripts' business, whoever calls them."""
+        """Redis' clock is steady: what a step of it does is the functions' business, whoever calls them."""
         super().a_fleet_at_work(totals, want, True, shared, ages, units)
 
     def _holds(self, worker: str, view: JobView) -> bool:

@@ -57,7 +57,7 @@ class Proxy:
         self.repeated = 0
         self._mode, self._amount, self._draw = "", 0.0, Random(upstream)
         store = Store(redis.Redis(port=upstream))
-        self._functions = {store.scripts.function(name).encode() for name in REPEATED}
+        self._functions = {store.functions.function(name).encode() for name in REPEATED}
         self._writers: dict[asyncio.StreamWriter, Link] = {}
         self._later: set[asyncio.Task[None]] = set()
 

@@ -148,7 +148,7 @@ def test_a_flood_of_unknown_tokens_asks_redis_a_bounded_number_of_times(cluster:
             thread.join()
     seconds = time.monotonic() - began
     calls = int(cluster.redis().info("commandstats")["cmdstat_fcall"]["calls"]) - before
-    print(f"300 unknown tokens in {seconds:.2f} s: {calls} calls of scripts, those of the leader among them")
+    print(f"300 unknown tokens in {seconds:.2f} s: {calls} calls of functions, those of the leader among them")
     assert calls < 40 * seconds + 40
 
 

@@ -23,7 +23,7 @@ TOKEN = "t" * 40
 RETAKEN_SECONDS = 35 + 25
 #: Seconds of a lease of a program in the tests that wait for its end: a whole one, 30, would be long.
 SHORT_LEASE = 9
-SHORTENED = f"import jobs.store.server.scripts\njobs.store.scripts.PROGRAM_TTL_MS = {SHORT_LEASE * 1000}\n"
+SHORTENED = f"import jobs.store.server.functions\njobs.store.functions.PROGRAM_TTL_MS = {SHORT_LEASE * 1000}\n"
 #: Notes the time, by the clock of the machine, twenty times a second until it is told to end; later attempts end soon.
 TICKING = """
 import os, sys, time

@@ -112,7 +112,7 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, L
 
 @pytest.fixture
 def happens(replicas: tuple[Live, LateReads]) -> Callable[[str, str], str]:
-    """Writes an event of a job as the scripts do; its place."""
+    """Writes an event of a job as the functions do; its place."""
     client = replicas[0].redis()
 
     def write(job: str, what: str) -> str:

@@ -133,12 +133,12 @@ def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
     """Whoever may load one can replace what an administrator calls next."""
     with client(live, "worker") as worker, client(live, "coordinator") as coordinator:
         store = Store(coordinator)
-        coordinator.execute_command("FUNCTION", "DELETE", store.scripts.library.name)
+        coordinator.execute_command("FUNCTION", "DELETE", store.functions.library.name)
         with pytest.raises(connection.LibraryMissing, match="start a coordinator of the same version"):
             Store(worker).slots.hold("w")
         store.libraries.load()
         assert not Store(worker).slots.hold("w")
-        name, text = store.scripts.library.name, store.scripts.library.text
+        name, text = store.functions.library.name, store.functions.library.text
         for command in (("LOAD", "REPLACE", text), ("RESTORE", "x"), ("DELETE", name), *OF_FUNCTIONS):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 pytest.fail(f"{command}: {worker.execute_command('FUNCTION', *command)}")

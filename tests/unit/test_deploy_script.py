@@ -19,8 +19,8 @@ import redis
 from coordinator.background.leader import Leader
 from deploy.docker import report, status
 from jobs.store import Store
+from jobs.store.server.functions import Limits
 from jobs.store.server.libraries import KEPT_MS
-from jobs.store.server.scripts import Limits
 from tests.contract.lease_model import CLOCK, START, new_job
 from tests.unit.test_redis_server import FUTURE
 
@@ -178,15 +178,15 @@ def test_a_restored_cluster_gets_its_functions_and_loses_those_of_before(
         source.ask("FUNCTION", "FLUSH")
     assert target.load(source.dump().stdout).returncode == 0
     store = target.start().store()
-    assert store.libraries.names() == [before.scripts.library.name] * has_functions
+    assert store.libraries.names() == [before.functions.library.name] * has_functions
     leader = Leader(store)
     leader.round()
     assert store.jobs.pause("j") == ["ok", "paused"]
     assert store.libraries.delete_unused() == []
     target.ask("INCRBY", "test:clock", str(KEPT_MS + 1))
     leader.round()
-    assert store.libraries.delete_unused() == [before.scripts.library.name] * has_functions
-    assert store.libraries.names() == [store.scripts.library.name]
+    assert store.libraries.delete_unused() == [before.functions.library.name] * has_functions
+    assert store.libraries.names() == [store.functions.library.name]
 
 
 @pytest.mark.parametrize("broken", ["short", "empty", "text", "flipped"])

@@ -1,4 +1,4 @@
-"""Every key of Redis is spelled alike in Python (`jobs/store/keys.py`), in the scripts and in the protocol's table."""
+"""Every key of Redis is spelled alike in `jobs/store/keys.py`, in the Lua, and in the protocol's table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LUA = ROOT / "jobs" / "store" / "lua"
 PROTOCOL = ROOT / "docs" / "lease-protocol.md"
 
-#: Keys that only Python names. The scripts leave them alone.
+#: Keys that only Python names. The functions leave them alone.
 PYTHON_ALONE = {
     "history",
     "history:now",
@@ -51,7 +51,7 @@ def in_python() -> set[str]:
 
 
 def in_lua() -> set[str]:
-    """Keys that the scripts spell, with {} for what is put together or written out after a first colon."""
+    """Keys that the functions spell, with {} for what is put together or written out after a first colon."""
     text = "\n".join(path.read_text() for path in sorted(LUA.glob("*.lua")))
     spelled = set(re.findall(r"PREFIX \.\. '([^']+)'", text))
     spelled.update(re.findall(r"'\^ct:(\w+:?)\$?'", text))  # patterns of indexes
@@ -74,7 +74,7 @@ def in_the_protocol() -> set[str]:
 
 
 def joined(shapes: set[str]) -> set[str]:
-    """Shapes with several {} as one: the scripts put names with a colon inside together before they make a key."""
+    """Shapes with several {} as one: the functions put names with a colon inside together before they make a key."""
     return {re.sub(r"\{\}(:\{\})+", "{}", each) for each in shapes}
 
 

@@ -25,7 +25,7 @@ class Counting(Marks):
 def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
     client = connection.connect(any_redis_url)
     store = Store(client)
-    store.marks = counting = Counting(store.scripts)
+    store.marks = counting = Counting(store.functions)
     leader, where = Leader(store), keys.mark("collatz", "verified")
     client.hset(where, mapping=dict.fromkeys((f"{10 * n}-{10 * n + 5}" for n in range(1000)), "null"))
     mark = registry.definition("collatz").mark_kinds["verified"]

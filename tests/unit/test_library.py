@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from jobs.store.server.functions import LIMITS, WHEN_FULL, Limits, settings_of
 from jobs.store.server.library import make_library
-from jobs.store.server.scripts import LIMITS, WHEN_FULL, Limits, settings_of
 from tests import lua_names
 from tests.lua_names import FOLDER, GIVEN, OFFERED, SHARED
 

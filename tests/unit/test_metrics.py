@@ -237,8 +237,8 @@ def test_a_hundred_tenants_are_named(shown: Shown) -> None:
 
 
 def test_the_scripts_count_the_outcomes_that_are_declared() -> None:
-    scripts = "".join(path.read_text() for path in (ROOT / "jobs" / "store" / "lua").glob("*.lua"))
-    assert set(re.findall(r"'outcomes', '(\w+)'", scripts)) == set(metrics.LEASE_OUTCOMES)
+    functions = "".join(path.read_text() for path in (ROOT / "jobs" / "store" / "lua").glob("*.lua"))
+    assert set(re.findall(r"'outcomes', '(\w+)'", functions)) == set(metrics.LEASE_OUTCOMES)
 
 
 def test_what_redis_counted_is_shown(shown: Shown) -> None:

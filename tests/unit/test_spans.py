@@ -11,7 +11,7 @@ import pytest
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
 from jobs.store import Store, keys
-from jobs.store.server import connection, scripts
+from jobs.store.server import connection, functions
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_work_of_a_lost_worker_ends_at_its_last_heartbeat_and_never_before_it_be
     for worker, ago in (("live", 500), ("lost", 8000)):
         store.fleet.heartbeat(worker, store.fleet.birth(), {"device": "cpu"})
         client.hset(keys.worker(worker), "seen", now - ago)
-        client.zadd(keys.WORKERS, {worker: now - ago + scripts.WORKER_TTL_MS})
+        client.zadd(keys.WORKERS, {worker: now - ago + functions.WORKER_TTL_MS})
     client.zadd(keys.in_state("running"), {"j": 1})
     client.hset(keys.job("j"), mapping={"kind": "sum", "small": 0, "queue": "cpu.normal"})
     granted = {"live/0": 9000, "lost/0": 9000, "lost/1": 7500, "gone/0": 9000, "gone/1": 90_000}

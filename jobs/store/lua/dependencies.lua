@@ -19,7 +19,7 @@ local function look_at(id)
   return { id = id, state = state, root = row[2], tenant = row[3], ties = row[4] or '' }
 end
 
--- Jobs that a script or a coordinator found broken, as a rule none, and of which it is not stored that they failed.
+-- Jobs that a function or a coordinator found broken, as a rule none, and of which it is not stored that they failed.
 local function is_broken(seen)
   if State.has_broken == nil then State.has_broken = call('EXISTS', PREFIX .. 'broken') == 1 end
   return State.has_broken and not Jobs.TERMINAL[seen.state] and call('SISMEMBER', PREFIX .. 'broken', seen.id) == 1

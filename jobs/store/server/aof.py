@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
 from jobs.store.server.connection import ResponseError
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 
 class AofState(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.store.server.scripts import Part, Scripts
+from jobs.store.server.functions import Functions, Part
 
 #: Seconds after which Redis is asked again; between, this machine counts seconds, whatever its clock is set to.
 FRESH_SECONDS = 1.0
@@ -13,8 +13,8 @@ FRESH_SECONDS = 1.0
 class Clock(Part):
     """Redis' clock as a replica knows it. Thread-safe."""
 
-    def __init__(self, scripts: Scripts) -> None:
-        super().__init__(scripts)
+    def __init__(self, functions: Functions) -> None:
+        super().__init__(functions)
         #: When Redis was asked, by time.monotonic, and what it answered.
         self._read = (float("-inf"), 0.0)
 

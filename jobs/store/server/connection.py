@@ -93,7 +93,7 @@ Replaced = (
     redis.exceptions.MasterDownError,
     Refused,
 )
-#: Refusals by how they begin, wherever in an error's text: scripts and pipelines put words of their own before it.
+#: Refusals by how they begin, wherever in an error's text: functions and pipelines put words of their own before it.
 _REFUSALS: dict[str, type[RedisError]] = {
     "OOM command": Full,
     "OOM allow-oom": Full,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from jobs.store import keys
+from jobs.store.server.functions import Part
 from jobs.store.server.library import PREFIX
-from jobs.store.server.scripts import Part
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +19,11 @@ class Libraries(Part):
 
     def load(self) -> None:
         """Load the library, whatever has its name: a backup carries functions, and whoever may load can replace one."""
-        self._scripts.load()
+        self._functions.load()
 
     def check(self) -> None:
         """Raise LibraryMissing if the server lacks this version's functions and this process does not load them."""
-        self._scripts.read(("EXISTS", keys.LACKED))
+        self._functions.read(("EXISTS", keys.LACKED))
 
     def names(self) -> list[str]:
         """Return the names of all libraries of this project that the server has."""
@@ -32,7 +32,7 @@ class Libraries(Part):
 
     def delete_unused(self) -> list[str]:
         """Delete libraries that no live process uses, and return their names. Only the leader does."""
-        unused = self._scripts.words("unused_libraries", KEPT_MS, *self.names())
+        unused = self._functions.words("unused_libraries", KEPT_MS, *self.names())
         for name in unused:
             self._client.execute_command("FUNCTION DELETE", name)
         return unused

@@ -1,7 +1,7 @@
 """One connection to Redis within an event loop: many calls are under way on it, and no thread waits for an answer.
 
 For calls that may be repeated. Where it cannot make one, it says so at once, and the call is made the ordinary way, in
-a thread, which knows what to do about a Redis that is away, was replaced, or has forgotten a script.
+a thread, which knows what to do about a Redis that is away, was replaced, or has lost the functions.
 """
 
 from __future__ import annotations

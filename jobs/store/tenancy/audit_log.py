@@ -1,7 +1,7 @@
-"""The audit log: who changed what, and what was denied, as a chain of hashes that scripts append to.
+"""The audit log: who changed what, and what was denied, as a chain of hashes that functions append to.
 
 The line of an entry is `{"seq":N,BODY,"hash":"H"}`: JSON whose text is kept as it was written. H is the SHA-1, all that
-scripts have, of the hash before it and of `{"seq":N,BODY}`; before the first entry it is ROOT.
+functions have, of the hash before it and of `{"seq":N,BODY}`; before the first entry it is ROOT.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobs.models import Actor
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 ROOT = "0" * 40
 
@@ -102,7 +102,7 @@ class AuditLog(Part):
         return abs(now - min(written, default=now))
 
     def _log(self, command: Sequence[str]) -> Log:
-        head, rows = skipped.replies_at_once(self._scripts, ("HGETALL", keys.AUDIT_HEAD), command)
+        head, rows = skipped.replies_at_once(self._functions, ("HGETALL", keys.AUDIT_HEAD), command)
         entries = skipped.readable("audit", rows or (), _entry)
         words = [word.decode(errors="replace") for word in head or ()]
         fields = dict(zip(words[::2], words[1::2], strict=True))
@@ -116,7 +116,7 @@ class AuditLog(Part):
     def deny(self, calls: Sequence[Denied]) -> None:
         """Write one entry for each of these."""
         rows = [[*one.actor, one.source, one.reason, one.times] for one in calls]
-        self._scripts.run("log_denied", json.dumps(rows))
+        self._functions.run("log_denied", json.dumps(rows))
 
     def trim(self, keep: int, *, slack: int = 0, exported: int | None = None) -> int:
         """Drop all but the last `keep` entries once there are `slack` more; return how many.
@@ -124,14 +124,14 @@ class AuditLog(Part):
         With `exported`, the number of the last entry in AUDIT_FILE, none after that is dropped. Without it, an entry
         `trimmed` names those that are lost.
         """
-        return int(self._scripts.run("log_trim", keep, slack, "" if exported is None else exported))
+        return int(self._functions.run("log_trim", keep, slack, "" if exported is None else exported))
 
     def rebase(self, end: Position, void: int, seen: Position) -> bool:
         """Let the log go on from `end`, the last entry in AUDIT_FILE; Redis has forgotten the entries from `void` on.
 
         False, and nothing changed, when the log's head is not `seen` any more.
         """
-        return bool(self._scripts.run("log_rebase", end.seq, end.hash, void, seen.hash))
+        return bool(self._functions.run("log_rebase", end.seq, end.hash, void, seen.hash))
 
 
 def _entry(name: bytes, stored: Sequence[bytes]) -> Entry:

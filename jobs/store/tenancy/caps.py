@@ -1,11 +1,11 @@
-"""Caps on what a tenant uses in a day, and on what it stores: how scripts write them, and how much of them is used."""
+"""Caps on what a tenant uses in a day, and on what it stores: their stored form, and how much of them is used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.store.server.scripts import Scripts
+from jobs.store.server.functions import Functions
 
 #: Names of caps. Those of a day are named as `usage` counts what they limit; UNITS is followed by a kind.
 GPU_MS, UNITS, STORED_BYTES = "device_ms", "units|", "stored_bytes"
@@ -24,13 +24,13 @@ class Cap:
 
 
 def written(most: Mapping[str, int]) -> str:
-    """Return caps as scripts read them; those of 0 are none."""
+    """Return caps as functions read them; those of 0 are none."""
     return ",".join(f"{what}={number}" for what, number in most.items() if number)
 
 
-def read(scripts: Scripts, tenants: Sequence[str]) -> tuple[int, list[dict[str, Cap]]]:
+def read(functions: Functions, tenants: Sequence[str]) -> tuple[int, list[dict[str, Cap]]]:
     """Return the milliseconds until the day turns by Redis' clock (UTC), and the caps of each tenant by name."""
-    left, *texts = scripts.words("daily", *tenants)
+    left, *texts = functions.words("daily", *tenants)
     return int(left), [dict(_cap(item) for item in text.split(",") if item) for text in texts]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Names are those of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
@@ -40,21 +40,23 @@ class Secrets(Part):
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
         """Set a secret: new or changed. Else full, beyond MAX_SECRETS; or missing: the tenant is not registered."""
-        reply: bytes = self._scripts.kept("set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor)
+        reply: bytes = self._functions.kept(
+            "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
+        )
         return reply.decode()
 
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
         """Put a secret's value under another key; False when it has been set since it was read."""
         arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
-        return bool(self._scripts.kept("reseal_secret", *arguments))
+        return bool(self._functions.kept("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Delete a secret; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.kept("delete_secret", tenant, name, *actor))
+        return bool(self._functions.kept("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
         """Return a tenant's secrets by name, without their values."""
-        [reply] = self._scripts.read(("HGETALL", keys.secrets(tenant)))
+        [reply] = self._functions.read(("HGETALL", keys.secrets(tenant)))
         words = [item.decode(errors="replace") for item in reply]
         return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
 
@@ -62,7 +64,7 @@ class Secrets(Part):
         """Return the sealed values of those of the names that there are."""
         if not names:
             return {}
-        [replies] = self._scripts.read(("HMGET", keys.secret(tenant), *names))
+        [replies] = self._functions.read(("HMGET", keys.secret(tenant), *names))
         return {name: _parsed(reply) for name, reply in zip(names, replies, strict=True) if reply}
 
 

@@ -1,8 +1,8 @@
 """Stored bytes of tenants that have a cap on them: counted again, job by job.
 
-Each script that writes, finishes or purges a job notes its size and changes the tenant's sum in the same step, so both
-are exact without this. It counts what was there before a tenant had the cap, also where the caller died between setting
-the cap and counting.
+Each function that writes, finishes or purges a job notes its size and changes the sum of the tenant in the same step.
+Both are exact without this. It counts what was there before a tenant had the cap, also where the caller died between
+setting the cap and counting.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 
 #: Jobs counted by one script.
@@ -28,11 +28,11 @@ class StoredBytes(Part):
         """
         tenants = self._capped()
         for tenant in tenants:
-            self._scripts.run("recount", tenant)
+            self._functions.run("recount", tenant)
             for ids in self._weighed(tenant):
-                self._scripts.run("recount", tenant, *ids)
+                self._functions.run("recount", tenant, *ids)
         for ids in self._jobs() if tenants else ():
-            self._scripts.run("recount", "", *ids)
+            self._functions.run("recount", "", *ids)
         return tenants
 
     def _capped(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from jobs.hosts import labels
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
 from jobs.store.tenancy.stored_bytes import StoredBytes
@@ -70,16 +70,18 @@ class Tenants(Part):
         """
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
         requires = "*" if tenant.requires is None else "+".join(sorted(tenant.requires))
-        reply = self._scripts.kept("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor, requires)
+        reply = self._functions.kept(
+            "tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor, requires
+        )
         if tenant.max_stored_bytes:
-            StoredBytes(self._scripts).recount()
+            StoredBytes(self._functions).recount()
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
         """Forget a tenant: ok. Else missing; default, which stays; busy: jobs of it wait or run;
         workflows: it has some; tokens: some count; artifacts: it has some.
         """
-        reply: bytes = self._scripts.kept("tenant_remove", name, *actor)
+        reply: bytes = self._functions.kept("tenant_remove", name, *actor)
         return reply.decode()
 
     def names(self) -> list[str]:
@@ -104,7 +106,7 @@ class Tenants(Part):
             pipe.zcard(keys.admitted(name)).zcard(keys.backlog(name))
         required, *counts = skipped.replies(pipe)
         replies, wanted = iter(counts), labels.required((required or b"").decode(errors="replace"))
-        _, further = caps.read(self._scripts, names)
+        _, further = caps.read(self._functions, names)
         rows = ([next(replies) for _ in range(4)] for _ in names)
         described = [_described(*each) for each in zip(names, rows, further, strict=True)]
         return [(replace(one, requires=wanted.get(one.name, frozenset())), use) for one, use in described]

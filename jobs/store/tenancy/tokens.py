@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jobs.hosts.labels import joined, parted
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: tc_<id>_<secret>; of a session: ts_<id>_<secret>.
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
@@ -109,12 +109,14 @@ class Tokens(Part):
 
     def state(self) -> tuple[bytes, int]:
         """Return the text that changes with the set of tokens and sessions, and Redis' clock in milliseconds."""
-        version, (seconds, micros) = self._scripts.read(("GET", keys.TOKENS_VERSION), ("TIME",))
+        version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
     def ids(self) -> frozenset[str]:
         """Return the ids of all tokens and sessions."""
-        tokens, sessions = self._scripts.read(("ZRANGE", keys.TOKENS, "0", "-1"), ("ZRANGE", keys.SESSIONS, "0", "-1"))
+        tokens, sessions = self._functions.read(
+            ("ZRANGE", keys.TOKENS, "0", "-1"), ("ZRANGE", keys.SESSIONS, "0", "-1")
+        )
         return frozenset(name.decode() for name in (*tokens, *sessions))
 
     # -- tokens -----------------------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class Tokens(Part):
         further = {"labels": joined(labels), "host": host}
         fields |= {field: text for field, text in further.items() if text}
         flat = [item for pair in fields.items() for item in pair]
-        [answer] = self._scripts.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
+        [answer] = self._functions.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
@@ -150,18 +152,18 @@ class Tokens(Part):
         With `keep_admin`, raises LastAdmin for the last valid token with the scope admin.
         """
         index = keys.TOKENS.removeprefix(keys.PREFIX)
-        ended = int(self._scripts.kept("end_token", index, token_id, *actor, int(keep_admin)))
+        ended = int(self._functions.kept("end_token", index, token_id, *actor, int(keep_admin)))
         if ended < 0:
             raise LastAdmin(token_id)
         return bool(ended)
 
     def touch(self, token_id: str) -> None:
         """Note that a token was used now."""
-        self._scripts.run("touch_token", token_id)
+        self._functions.run("touch_token", token_id)
 
     def get(self, token_id: str) -> Token | None:
         """Return a token; None when there is none, or when it cannot be read."""
-        [fields] = self._scripts.read(("HGETALL", keys.token(token_id)))
+        [fields] = self._functions.read(("HGETALL", keys.token(token_id)))
         return _token(token_id, _text(fields))
 
     def all(self) -> list[Token]:
@@ -182,16 +184,16 @@ class Tokens(Part):
         """
         fields = {"digest": credential.digest, "csrf": digest(csrf), "token": actor.token, "bootstrap": bootstrap}
         flat = [item for pair in fields.items() for item in pair]
-        self._scripts.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
+        self._functions.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works in a full Redis."""
         index = keys.SESSIONS.removeprefix(keys.PREFIX)
-        return bool(self._scripts.kept("end_token", index, session_id, *actor, 0))
+        return bool(self._functions.kept("end_token", index, session_id, *actor, 0))
 
     def session(self, session_id: str) -> BrowserSession | None:
         """Return a session; None when there is none."""
-        [reply] = self._scripts.read(("HGETALL", keys.session(session_id)))
+        [reply] = self._functions.read(("HGETALL", keys.session(session_id)))
         row = _text(reply)
         try:
             return BrowserSession(
@@ -212,7 +214,7 @@ class Tokens(Part):
 
         Only the MAX_CODES latest of a token count.
         """
-        self._scripts.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
+        self._functions.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
 
     def redeem_code(self, code: str) -> tuple[str, str] | None:
         """Return (token id, digest of CLUSTER_TOKEN) for which a code stands, and end it; None for no code."""

@@ -1,4 +1,4 @@
-"""Usage of tenants, by day of Redis' clock (UTC): counted by the scripts that commit work, kept for DAYS."""
+"""Usage of tenants, by day of Redis' clock (UTC): counted by the functions that commit work, kept for DAYS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Days for which usage is kept, today included.
 DAYS = 400
@@ -87,7 +87,7 @@ class Usage(Part):
     def prune(self) -> None:
         """Forget the days before the last DAYS; `totals` still counts them. Only the leader does."""
         for tenant in self.tenants():
-            self._scripts.run("usage_prune", tenant, self.today() - DAYS + 1)
+            self._functions.run("usage_prune", tenant, self.today() - DAYS + 1)
 
 
 def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs import queues
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
 #: Jobs read of all queues, and of those that run.

@@ -12,7 +12,7 @@ from jobs import errors
 from jobs.models import DeadRange, Place, Spent
 from jobs.store import keys, skipped
 from jobs.store.server.connection import ResponseError, wrong_type
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from jobs.store.server.wire import Away, Wire
 from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
@@ -99,7 +99,7 @@ class JobReads(Part):
         if not asked:
             return {}
         tenants = sorted({tenant for tenant, _ in asked})
-        left_ms, further = caps.read(self._scripts, tenants)
+        left_ms, further = caps.read(self._functions, tenants)
         by_tenant = dict(zip(tenants, further, strict=True))
         return {(tenant, kind): _reached(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
@@ -158,7 +158,9 @@ class JobReads(Part):
         """Return (kind, total, done, state) and the result, read at one moment; None for a key of another type."""
         head, key = ("HMGET", keys.job(job_id), "kind", "total", "done", "state"), keys.job_result(job_id)
         try:
-            row, first, length = self._scripts.read(head, ("GETRANGE", key, "0", str(PIECE_BYTES - 1)), ("STRLEN", key))
+            row, first, length = self._functions.read(
+                head, ("GETRANGE", key, "0", str(PIECE_BYTES - 1)), ("STRLEN", key)
+            )
         except ResponseError as error:
             if wrong_type(error):
                 return None

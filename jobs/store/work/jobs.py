@@ -13,7 +13,7 @@ from jobs.hosts import requirements
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store.server.acknowledgement import Acknowledgement
 from jobs.store.server.connection import ResponseError, Unreachable, reason
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from jobs.store.server.wire import Away, Wire
 
 
@@ -96,8 +96,8 @@ class Jobs(Part):
         not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
         with `disk` the disk, lack what was written.
         """
-        asked = Acknowledgement(replicas=self._scripts.replicas, disk=disk)
-        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
+        asked = Acknowledgement(replicas=self._functions.replicas, disk=disk)
+        replies = self._functions.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
@@ -106,11 +106,11 @@ class Jobs(Part):
 
     async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | Over | None:
         """Write one job as `submit` does, in a loop. None where that failed or cannot be said: `submit` says it."""
-        if self._scripts.replicas:
+        if self._functions.replicas:
             return None
         try:
             [reply] = await wire.call(
-                ("FCALL", self._scripts.function("submit"), 0, *_submit_arguments(job, most_queued))
+                ("FCALL", self._functions.function("submit"), 0, *_submit_arguments(job, most_queued))
             )
         except Away:
             return None
@@ -140,15 +140,15 @@ class Jobs(Part):
 
         `during`: a workflow and its attempt; [stale] unless that is being cancelled.
         """
-        return self._scripts.kept_words("cancel", job, *actor, *(during or ()))
+        return self._functions.kept_words("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Let lanes commit what they have and take no more."""
-        return self._scripts.kept_words("pause", job, *actor)
+        return self._functions.kept_words("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
         """Let a paused job go on. [over, cap, value, seconds] when a cap of its tenant refuses it and not `hold`."""
-        return self._scripts.kept_words("resume", job, *actor, int(hold))
+        return self._functions.kept_words("resume", job, *actor, int(hold))
 
     def retry(
         self,
@@ -167,7 +167,7 @@ class Jobs(Part):
         """
         answer = ["more"]
         while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
-            answer = self._scripts.kept_words("retry", job, version, *actor, int(hold), *(during or ()))
+            answer = self._functions.kept_words("retry", job, version, *actor, int(hold), *(during or ()))
         return answer
 
     def retry_dead(
@@ -177,11 +177,11 @@ class Jobs(Part):
 
         Answers as `retry`; [none] when no such range was given up.
         """
-        return self._scripts.kept_words("retry_dead", job, first, version, *actor, int(hold))
+        return self._functions.kept_words("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Remove a job that has ended, or is blocked; [waited, N] while N jobs wait for it."""
-        return self._scripts.kept_words("delete", job, *actor)
+        return self._functions.kept_words("delete", job, *actor)
 
 
 def _written(reply: list[Any]) -> tuple[str, str] | Over:

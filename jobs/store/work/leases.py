@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.hosts.labels import as_argument
-from jobs.store.server.scripts import LEASE_TTL_MS, Part
+from jobs.store.server.functions import LEASE_TTL_MS, Part
 
 #: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
@@ -76,7 +76,7 @@ class Leases(Part):
 
         `want` and `least` in units, `rate` in units/s. `labels`: of the worker's host; None: those in its row.
         """
-        reply = self._scripts.words(
+        reply = self._functions.words(
             "lease",
             job,
             token,
@@ -95,7 +95,7 @@ class Leases(Part):
 
     def beat(self, job: str, token: str, upto: int) -> int:
         """Extend a lease. 1 go on, 2 stop at the next chunk and commit, 0 drop the work."""
-        return int(self._scripts.run("beat", job, token, upto, LEASE_TTL_MS))
+        return int(self._functions.run("beat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
         self,
@@ -121,7 +121,7 @@ class Leases(Part):
         """
         energy = "" if joules is None else str(round(joules * 1000))
         more = (f"{pace:.6g}", device_ms, energy, int(keep), "" if lo is None else lo)
-        code, parts = self._scripts.run("commit", job, token, upto, partial, ms, worker, device, *more)
+        code, parts = self._functions.run("commit", job, token, upto, partial, ms, worker, device, *more)
         return Committed(merged=code > 0, finishing=code == 2, parts=parts)
 
     def done1(self, job: str, token: str, result: bytes, *, ms: int, worker: str, device: str) -> bool:
@@ -135,7 +135,7 @@ class Leases(Part):
         calls = [
             (one.job_id, one.token, one.result, one.ms, worker, device, one.marks, one.device_ms) for one in finished
         ]
-        replies = self._scripts.many("done1", calls)
+        replies = self._functions.many("done1", calls)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -143,16 +143,16 @@ class Leases(Part):
 
     def release(self, job: str, token: str) -> bool:
         """Give a range back untouched; False for a stale token, as below."""
-        return bool(self._scripts.run("release", job, token))
+        return bool(self._functions.run("release", job, token))
 
     def crash(self, job: str, token: str) -> bool:
         """Give a range back on which a lane died."""
-        return bool(self._scripts.run("crash", job, token))
+        return bool(self._functions.run("crash", job, token))
 
     def fail(self, job: str, token: str, error: str) -> bool:
         """Give a range back on which the kernel raised; it waits before it is tried again."""
         jitter = secrets.randbelow(1000) / 1000
-        return bool(self._scripts.run("fail", job, token, error[:2000], jitter))
+        return bool(self._functions.run("fail", job, token, error[:2000], jitter))
 
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
@@ -163,8 +163,8 @@ class Leases(Part):
         failure. `unit`, where given, must be the first of the lease, else that is stale.
         """
         which = "" if unit is None else unit
-        return bool(self._scripts.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))
+        return bool(self._functions.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))
 
     def split(self, job: str, token: str, at: int) -> bool:
         """End a lease at unit `at`, which is within it: the units from there on are leased next, by others too."""
-        return bool(self._scripts.run("split", job, token, at))
+        return bool(self._functions.run("split", job, token, at))

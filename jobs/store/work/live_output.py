@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Units that are followed at once at most: with 256 KiB of each job, 64 MiB of live lines.
 MOST_FOLLOWED = 256
@@ -57,7 +57,7 @@ class LiveOutput(Part):
         head = json.dumps([[stream, len(data)] for stream, data in chunks], separators=(",", ":"))
         data = b"".join([head.encode(), b"\n", *(data for _, data in chunks)])
         run = hashlib.sha256(token.encode()).hexdigest()[:8]
-        reply: bytes = self._scripts.run("add_output", job, token, unit, attempt, offset, run, data)
+        reply: bytes = self._functions.run("add_output", job, token, unit, attempt, offset, run, data)
         return reply.decode()
 
     def follow(self, job: str, unit: int, tenant: str) -> int:
@@ -66,11 +66,11 @@ class LiveOutput(Part):
         0 where MOST_FOLLOWED units are followed, and no tenant follows at least two more than this one: of such a
         tenant, one is followed no more.
         """
-        return int(self._scripts.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
+        return int(self._functions.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
 
     def leave(self, job: str, unit: int, tenant: str, until: int) -> None:
         """End what `follow` answered, unless somebody has followed the unit since."""
-        self._scripts.run("follow", job, unit, tenant, 0, until)
+        self._functions.run("follow", job, unit, tenant, 0, until)
 
     def followed(self, now_ms: float) -> frozenset[str]:
         """Return the jobs of which a unit is followed, at this time of Redis' clock."""

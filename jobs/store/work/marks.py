@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from jobs.marks import parsed, rows
 from jobs.models import Mark
 from jobs.store import keys
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 
 class Marks(Part):

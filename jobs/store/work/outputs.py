@@ -12,7 +12,7 @@ from jobs.models import Device, Spec
 from jobs.store import keys
 from jobs.store.artifacts import NewArtifact
 from jobs.store.server.connection import Unreadable
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 from threads_protocol.states import TERMINAL
 
 #: Units and ranges of units of one call at most.
@@ -66,7 +66,7 @@ class Outputs(Part):
 
     def leased(self, job: str, token: str) -> Leased | None:
         """Return the lease of this token; None when it has ended. One of a job that is being cancelled lives still."""
-        lease, row = self._scripts.read(
+        lease, row = self._functions.read(
             ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
         )
         if not lease or not row[1]:
@@ -87,7 +87,7 @@ class Outputs(Part):
         about = (new.id, new.bytes, new.files, new.manifest_bytes, new.manifest)
         ranges = ",".join(f"{lo}:{hi}" for lo, hi in units)
         rows = (item for row in new.sizes.items() for item in row)
-        return self._scripts.kept_words("keep_output", lease.job_id, lease.token, lease.tenant, ranges, *about, *rows)
+        return self._functions.kept_words("keep_output", lease.job_id, lease.token, lease.tenant, ranges, *about, *rows)
 
     def unit(self, job: str, unit: int, *, look: bool = True) -> UnitState | None:
         """Return where a unit stands; None for one of a job that does not exist.
@@ -95,7 +95,7 @@ class Outputs(Part):
         Unless asked to `look`, its state is looked for only where it left nothing: that takes Redis some 100 ms where
         100,000 units of the job were given up.
         """
-        reply = self._scripts.words("unit", job, unit, int(look))
+        reply = self._functions.words("unit", job, unit, int(look))
         if not reply:
             return None
         job_state, kind, total, *rest = reply

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.models import Place
 from jobs.store import keys, skipped
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Parents of a blocked job among which the first are found that it waits for, and how many of those are named.
 _LOOKED_AT, _NAMED = 64, 3

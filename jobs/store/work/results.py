@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.gathered import Gathered, sha1
 from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Bytes of parts that are read at once where memory is shared by all calls.
 SOME_BYTES = 8 << 20
@@ -18,14 +18,14 @@ class Results(Part):
         """Return the accumulator and up to `limit` parts, read at one moment."""
         parts_read = ("LRANGE", keys.job_parts(job), "0", str(limit - 1))
         try:
-            (done, spec), accumulator, parts = self._scripts.read(
+            (done, spec), accumulator, parts = self._functions.read(
                 ("HMGET", keys.job(job), "done", "spec"), ("GET", keys.job_accumulator(job)), parts_read
             )
             return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
         except (ResponseError, ValueError) as error:
             if not isinstance(error, ValueError) and not wrong_type(error):
                 raise
-            repairs.quarantine(self._scripts, job, str(error))
+            repairs.quarantine(self._functions, job, str(error))
             return Gathered(accumulator=None, parts=(), done=0, spec=None)
 
     def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[Gathered, bool]:
@@ -33,11 +33,11 @@ class Results(Part):
 
         Of more than `most_bytes` only as many as fit, at least one; True: others follow.
         """
-        done, spec, accumulator, more, *parts = self._scripts.run("gather", job, start, limit, most_bytes)
+        done, spec, accumulator, more, *parts = self._functions.run("gather", job, start, limit, most_bytes)
         try:
             return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done), spec=spec), bool(more)
         except ValueError as error:
-            repairs.quarantine(self._scripts, job, str(error))
+            repairs.quarantine(self._functions, job, str(error))
             return Gathered(accumulator=None, parts=(), done=0, spec=None), False
 
     def is_seen(self, job: str, digest: str, limit: int = 256) -> bool:
@@ -55,7 +55,7 @@ class Results(Part):
 
     def fold_seen(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
         """Do the same for what was gathered with this digest and as many parts."""
-        return bool(self._scripts.run("fold", job, digest, parts, accumulator))
+        return bool(self._functions.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
         """Store the result of what was gathered and, in the same moment, its marks as `jobs.marks.left_by` writes them.
@@ -66,12 +66,12 @@ class Results(Part):
 
     def finish_seen(self, job: str, digest: str, result: bytes, marks: str = "[]") -> bool:
         """Do the same for what was gathered with this digest."""
-        return bool(self._scripts.kept("finish", job, digest, result, marks, repeatable=False))
+        return bool(self._functions.kept("finish", job, digest, result, marks, repeatable=False))
 
     def abort(self, job: str, error: str) -> bool:
         """Fail a finishing job whose result cannot be derived."""
-        return bool(self._scripts.run("abort", job, error[:2000]))
+        return bool(self._functions.run("abort", job, error[:2000]))
 
     def stumble(self, job: str, token: str, error: str) -> bool:
         """Count the death of a lane over the job's result, once a token; True: it was one death too many."""
-        return bool(self._scripts.run("stumble", job, token, error[:2000]))
+        return bool(self._functions.run("stumble", job, token, error[:2000]))

@@ -14,7 +14,7 @@ from jobs.hosts.requirements import Offer
 from jobs.models import Device, Spec
 from jobs.store import keys, repairs
 from jobs.store.server.connection import Unreadable, wrong_type
-from jobs.store.server.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
+from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, Part
 from jobs.store.work import lease_tokens
 
 #: Small jobs claimed in one script at most, a lane.
@@ -102,7 +102,7 @@ class Slots(Part):
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
         free = "" if offer is None else json.dumps(dict(offer))
-        how, *rest = self._scripts.run(
+        how, *rest = self._functions.run(
             "next",
             worker,
             popped,
@@ -145,18 +145,18 @@ class Slots(Part):
                 facts = _known(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
                 readable.append((facts, token.decode()))
             except Unreadable as error:
-                repairs.quarantine(self._scripts, job, f"its spec: {error}")
+                repairs.quarantine(self._functions, job, f"its spec: {error}")
         return Taken(
             jobs=tuple((facts.job_id, token) for facts, token in readable), facts=tuple(facts for facts, _ in readable)
         )
 
     def hold(self, worker: str) -> bool:
         """Keep the worker's slot alive; False when it has none."""
-        return bool(self._scripts.run("hold", worker, SLOT_TTL_MS))
+        return bool(self._functions.run("hold", worker, SLOT_TTL_MS))
 
     def leave(self, worker: str) -> None:
         """End the worker's slot."""
-        self._scripts.run("leave", worker)
+        self._functions.run("leave", worker)
 
     def held(self, worker: str) -> str:
         """Return the job of the worker's slot; empty when it has none."""
@@ -200,7 +200,7 @@ class Slots(Part):
         try:
             return _facts(job, row, {} if isinstance(paces, Exception) else paces, device)
         except Unreadable as error:
-            repairs.quarantine(self._scripts, job, f"its spec: {error}")
+            repairs.quarantine(self._functions, job, f"its spec: {error}")
             return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:

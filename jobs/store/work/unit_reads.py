@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobs.store import keys
 from jobs.store.server.connection import ResponseError, wrong_type
-from jobs.store.server.scripts import Part
+from jobs.store.server.functions import Part
 
 #: Parts beside the accumulator that are read: many more than wait while a job is being folded.
 _PARTS = 10_000
@@ -60,7 +60,7 @@ class UnitReads(Part):
     def mark(self, job_id: str) -> UnitMark | None:
         """Return what tells that `units` would differ; None for a job that does not exist. Errors as `units`."""
         with _readable(job_id):
-            head, *sizes, dead = self._scripts.read(
+            head, *sizes, dead = self._functions.read(
                 ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "leases"),
                 ("STRLEN", keys.job_accumulator(job_id)),
                 ("LLEN", keys.job_parts(job_id)),
@@ -78,7 +78,7 @@ class UnitReads(Part):
             return self._units(job_id)
 
     def _units(self, job_id: str) -> StoredUnits | None:
-        head, accumulator, parts, free, retry, dead, leases = self._scripts.read(
+        head, accumulator, parts, free, retry, dead, leases = self._functions.read(
             ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor"),
             ("GET", keys.job_accumulator(job_id)),
             ("LRANGE", keys.job_parts(job_id), "0", str(_PARTS - 1)),

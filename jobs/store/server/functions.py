@@ -45,7 +45,7 @@ class Limits:
 LIMITS = Limits()
 
 
-class Scripts:
+class Functions:
     """Calls of the functions over one client.
 
     `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and `limits` are replaced
@@ -87,11 +87,11 @@ class Scripts:
         return reply
 
     def words(self, name: str, *arguments: Any) -> list[str]:
-        """Call a script and return its reply, a list, as text."""
+        """Call a function and return its reply, a list, as text."""
         return _texts(self.run(name, *arguments))
 
     def kept(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
-        """Call a script and return its reply once `replicas` have what it wrote. Raises Unacknowledged.
+        """Call a function and return its reply once `replicas` have what it wrote. Raises Unacknowledged.
 
         `repeatable`: the reply may speak of what an earlier call wrote, which replicas must then have, too.
         """
@@ -189,14 +189,14 @@ def settings_of(limits: Limits) -> dict[str, Setting]:
 
 
 class Part:
-    """One subject of a Store. All parts share its scripts and its client."""
+    """One subject of a Store. All parts share its functions and its client."""
 
-    def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
 
     @property
     def _client(self) -> Client:
-        return self._scripts.client
+        return self._functions.client
 
     def _pipe(self) -> Any:
         """Return a pipeline without MULTI, which a full Redis refuses."""
