@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ageOf, OLD_MS, overdue, type Connection } from "../src/lib/age";
+import { ageOf, OLD_MS, type Connection } from "../src/lib/age";
 
 test.each<[Connection, number, string]>([
   ["live", 1000, "live"],
@@ -15,8 +15,3 @@ test.each<[Connection, number, string]>([
 });
 
 test("nothing is old before anything was heard", () => expect(ageOf("connecting", 0, 5e12)).toBe("live"));
-
-test("an answer that is asked for each 3 s is overdue after 12 s, and none before 10", () => {
-  expect([overdue(0, 11_000, 3), overdue(0, 12_001, 3)]).toEqual([false, true]);
-  expect([overdue(0, 9000, 0.25), overdue(0, 10_001, 0.25)]).toEqual([false, true]);
-});

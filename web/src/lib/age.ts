@@ -17,8 +17,3 @@ export function ageOf(connection: Connection, heard: number, now: number): Age {
   if (connection === "stale") return "old";
   return heard && now - heard > OLD_MS ? "old" : "live";
 }
-
-/** True where an answer that is asked for every `every` seconds is too old to be taken for now. */
-export function overdue(answered: number, now: number, every: number): boolean {
-  return now - answered > 1000 * Math.max(10, 4 * every);
-}

@@ -35,28 +35,3 @@ export class Ring<T> {
     return [...this];
   }
 }
-
-/** Numbers in a ring of fixed memory, read as one array, oldest first. */
-export class NumberRing {
-  private readonly items: Float64Array;
-  private first = 0;
-  length = 0;
-
-  constructor(readonly capacity: number) {
-    this.items = new Float64Array(capacity);
-  }
-
-  push(value: number): void {
-    this.items[(this.first + this.length) % this.capacity] = value;
-    if (this.length < this.capacity) this.length += 1;
-    else this.first = (this.first + 1) % this.capacity;
-  }
-
-  values(): Float64Array {
-    const copy = new Float64Array(this.length);
-    const head = Math.min(this.length, this.capacity - this.first);
-    copy.set(this.items.subarray(this.first, this.first + head));
-    copy.set(this.items.subarray(0, this.length - head), head);
-    return copy;
-  }
-}

@@ -110,18 +110,6 @@ export function countUpTo(sorted: Float64Array, value: number, from = 0, to = so
   return low - from;
 }
 
-/** The last slice of a core that began at or before a moment; one below the core's first when none did. */
-export function lastBefore(trace: Trace, core: number, moment: number): number {
-  const from = trace.lanes[core] as number;
-  return from + countUpTo(trace.start, moment, from, trace.lanes[core + 1]) - 1;
-}
-
-/** The slice of a core at a moment; NONE while it idles. */
-export function sliceAt(trace: Trace, core: number, moment: number): number {
-  const last = lastBefore(trace, core, moment);
-  return last >= (trace.lanes[core] as number) && moment < (trace.end[last] as number) ? last : NONE;
-}
-
 export function slicesOf({ next, threads }: Trace, thread: number): number[] {
   const slices: number[] = [];
   for (let at = threads.slice[thread] as number; at !== NONE; at = next[at] as number) slices.push(at);

@@ -1,6 +1,6 @@
 /** Actions on jobs, one or many, with the cluster's answers. */
 
-import { Problem, type Job } from "../../../lib/api";
+import type { Job } from "../../../lib/api";
 import { remove, steer, verbs, type Verb } from "../../../lib/jobs";
 import { snapshot } from "../../../lib/live";
 import { confirm } from "../../../ui/dialog";
@@ -99,9 +99,4 @@ function report(act: Act, ids: readonly string[], problems: readonly unknown[]):
   else if (done) toast(`${PAST[act]}: job ${ids[0]}`);
   if (problems.length) failed(`${TITLES[act]}: ${problems.length} refused, such as`, problems[0]);
   if (act === "delete" && ids.includes(state.job.peek())) open("");
-}
-
-/** A problem in the API's words, or what else went wrong. */
-export function wording(error: unknown): string {
-  return error instanceof Problem ? error.detail : String(error);
 }
