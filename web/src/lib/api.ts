@@ -66,6 +66,12 @@ export class Problem extends Error {
   }
 }
 
+/** Any error as a problem, for places that show one. */
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  return new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
+}
+
 /** True once a call was refused for want of a token; the page then asks for one. */
 export const needsToken = signal(false);
 

@@ -1,7 +1,7 @@
 /** The log of a unit: read whole once it is there, followed while its program runs. */
 
 import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
-import { answered, authorization, Problem, problemOf } from "../lib/api";
+import { asProblem, answered, authorization, Problem, problemOf } from "../lib/api";
 import { bytes as sized } from "../lib/format";
 import { Parser, type Frame } from "../lib/sse";
 import { Lines } from "./lines";
@@ -112,7 +112,7 @@ export function openLog(
   const path = `/api/jobs/${job}/logs/${unit}`;
   void fill(log, path, stream, running, control.signal).catch((error: unknown) => {
     if (control.signal.aborted) return;
-    const problem = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+    const problem = asProblem(error);
     log.value = { ...log.peek(), going: false, problem };
   });
   return { log, stop: () => control.abort() };

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { KINDS } from "../kinds";
-import { loggedIn, Problem, type Kind } from "../lib/api";
+import { asProblem, loggedIn, type Problem, type Kind } from "../lib/api";
 import { copy } from "../lib/export";
 import { seconds } from "../lib/format";
 import { submitted } from "../lib/jobs";
@@ -72,7 +72,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
       );
       onSubmitted(answer.job_id);
     } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+      problem.value = asProblem(error);
     }
     busy.value = false;
   };

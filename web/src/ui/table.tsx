@@ -11,6 +11,11 @@ export interface Column<T> {
   wrap?: boolean;
 }
 
+/** A column of numbers, which end at one line. */
+export function numberColumn<T>(id: string, title: string, text: (row: T) => ComponentChildren): Column<T> {
+  return { id, title, end: true, cell: (row) => <span class="num">{text(row)}</span> };
+}
+
 interface TableProps<T> {
   label: string;
   columns: readonly Column<T>[];

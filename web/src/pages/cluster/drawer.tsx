@@ -4,18 +4,19 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { addressOf, pageOf } from "../../kinds";
-import { get, Problem, type Job, type Related, type RelatedJob } from "../../lib/api";
+import { asProblem, get, type Problem, type Job, type Related, type RelatedJob } from "../../lib/api";
 import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
-import { result, trouble, watch } from "../../lib/jobs";
+import { trouble, watch } from "../../lib/jobs";
 import { askAgain, clusterTime, seenAt } from "../../lib/live";
 import { moment, titleOf } from "../../lib/naming";
 import { draftOf } from "../../lib/submission";
 import { asTyped, waits, workflowOf } from "../../lib/summary";
+import { useResult } from "../../ui/answer";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { Skeleton, Table } from "../../ui/table";
+import { numberColumn, Skeleton, Table, type Column } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { allowed, perform, type Act } from "./model/acts";
 import { eventsOf } from "./model/events";
@@ -187,35 +188,16 @@ function Who({ job }: { job: Job }) {
   const shares = Object.entries(job.usage.workers);
   if (!shares.length) return null;
   const done = shares.reduce((sum, [, share]) => sum + share.units, 0);
+  const columns: Column<(typeof shares)[number]>[] = [
+    { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
+    { id: "device", title: "device", cell: ([, share]) => share.device },
+    numberColumn("units", "units", ([, share]) => compact(share.units)),
+    numberColumn("share", "share", ([, share]) => percent(share.units / Math.max(1, done))),
+    numberColumn("leases", "leases", ([, share]) => integer(share.leases)),
+  ];
   return (
     <Part title="Computed by">
-      <Table
-        label="Workers of this job"
-        rows={shares}
-        name={([worker]) => worker}
-        columns={[
-          { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
-          { id: "device", title: "device", cell: ([, share]) => share.device },
-          {
-            id: "units",
-            title: "units",
-            end: true,
-            cell: ([, share]) => <span class="num">{compact(share.units)}</span>,
-          },
-          {
-            id: "share",
-            title: "share",
-            end: true,
-            cell: ([, share]) => <span class="num">{percent(share.units / Math.max(1, done))}</span>,
-          },
-          {
-            id: "leases",
-            title: "leases",
-            end: true,
-            cell: ([, share]) => <span class="num">{integer(share.leases)}</span>,
-          },
-        ]}
-      />
+      <Table label="Workers of this job" rows={shares} name={([worker]) => worker} columns={columns} />
     </Part>
   );
 }
@@ -230,7 +212,7 @@ function Relations({ job }: { job: Job }) {
     try {
       found.value = await get<Related>(`/api/jobs/${job.job_id}/relations`);
     } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+      problem.value = asProblem(error);
     }
   };
   useEffect(() => {
@@ -323,56 +305,37 @@ function Happened({ id }: { id: string }) {
   );
 }
 
-interface Shown {
-  value: unknown;
-  partial: boolean;
-}
-
 /** The result once there is one; what is committed so far when it is asked for. */
 function ResultPart({ job }: { job: Job }) {
-  const answer = useSignal<Shown | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  const ask = async (partial: boolean) => {
-    problem.value = undefined;
-    try {
-      answer.value = { value: (await result(job.job_id, partial)).result, partial };
-    } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
-    }
-  };
-  useEffect(() => {
-    if (job.state === "done") void ask(false);
-  }, [job.state]);
+  const { shown, problem, ask } = useResult(job);
   const save = () =>
     download(
       `${job.type}-${job.job_id}.json`,
-      JSON.stringify({ job, result: answer.value?.value }, null, 2),
+      JSON.stringify({ job, result: shown?.value }, null, 2),
       "application/json",
     );
   const some = Number(job.done) > 0;
-  if (!answer.value && !problem.value && job.state !== "done" && !some) return null;
+  if (!shown && !problem && job.state !== "done" && !some) return null;
   return (
     <Part
-      title={answer.value?.partial && !ended(job) ? `Result so far` : "Result"}
+      title={shown?.partial && !ended(job) ? `Result so far` : "Result"}
       note={
-        answer.value && (
+        shown && (
           <button type="button" onClick={save}>
             Save as JSON
           </button>
         )
       }
     >
-      {problem.value && (
-        <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
-      )}
-      {answer.value ? (
-        <Outline value={answer.value.value} label="Result" />
+      {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
+      {shown ? (
+        <Outline value={shown.value} label="Result" />
       ) : (
-        job.state === "done" && !problem.value && <Skeleton rows={4} />
+        job.state === "done" && !problem && <Skeleton rows={4} />
       )}
       {job.state !== "done" && some && (
-        <button type="button" onClick={() => void ask(true)}>
-          {answer.value ? "Ask again" : "Show what is committed so far"}
+        <button type="button" onClick={() => ask(true)}>
+          {shown ? "Ask again" : "Show what is committed so far"}
         </button>
       )}
     </Part>

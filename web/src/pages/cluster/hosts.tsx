@@ -5,7 +5,7 @@ import { get, type Host } from "../../lib/api";
 import { bytes, percent, seconds } from "../../lib/format";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { GpuStrip } from "./gpu-strip";
 import { cardsOf, clockOf, cordonsOf, labelsOf, loadOf, stateOf, versionsOf } from "./model/hosts";
@@ -171,12 +171,7 @@ const COLUMNS: Column<Host>[] = [
     ),
   },
   { id: "workers", title: "workers", cell: (host) => <Workers host={host} /> },
-  {
-    id: "lanes",
-    title: "busy lanes",
-    end: true,
-    cell: (host) => <span class="num">{host.live ? `${host.busy_lanes} of ${host.lanes}` : ""}</span>,
-  },
+  numberColumn("lanes", "busy lanes", (host) => (host.live ? `${host.busy_lanes} of ${host.lanes}` : "")),
   { id: "cpu", title: "CPU", cell: (host) => <Cpu host={host} /> },
   { id: "memory", title: "memory", cell: (host) => <Memory host={host} /> },
   { id: "disks", title: "disks", cell: (host) => <Disks host={host} /> },

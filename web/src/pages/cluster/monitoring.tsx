@@ -7,7 +7,7 @@ import { clusterTime, connection, heard, known, seenAt } from "../../lib/live";
 import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
-import { Skeleton, Table, type Column } from "../../ui/table";
+import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { active, lines, one } from "./model/lines";
 import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
@@ -91,18 +91,8 @@ const ALERTS: Column<Alert>[] = [
   },
   { id: "rule", title: "rule", cell: (alert) => <span class="mono">{alert.rule}</span> },
   { id: "subject", title: "about", cell: (alert) => <span class="mono">{alert.subject || "the cluster"}</span> },
-  {
-    id: "since",
-    title: "since",
-    end: true,
-    cell: (alert) => <span class="num">{ago(alert.since, clusterTime(seenAt.value))}</span>,
-  },
-  {
-    id: "over",
-    title: "over",
-    end: true,
-    cell: (alert) => <span class="num">{ago(alert.until, clusterTime(seenAt.value))}</span>,
-  },
+  numberColumn("since", "since", (alert) => ago(alert.since, clusterTime(seenAt.value))),
+  numberColumn("over", "over", (alert) => ago(alert.until, clusterTime(seenAt.value))),
   {
     id: "value",
     title: "value, limit",

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { Problem, type Complaint, type Validation } from "../../lib/api";
+import { asProblem, type Complaint, type Validation } from "../../lib/api";
 import { counted, integer } from "../../lib/format";
 import { key } from "../../lib/jobs";
 import { Dialog } from "../../ui/dialog";
@@ -54,7 +54,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
         openWorkflow(row.workflow_id);
       }
     } catch (error) {
-      problem.value = error instanceof Problem ? error.detail : String(error);
+      problem.value = asProblem(error).detail;
     }
     busy.value = false;
   };

@@ -10,7 +10,7 @@ import { waits } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
-import { Skeleton, Table, type Column } from "../../ui/table";
+import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Events } from "./events";
 import { GpuStrip } from "./gpu-strip";
 import { Headlines } from "./headlines";
@@ -130,13 +130,8 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
 
 const QUEUES: Column<Queue>[] = [
   { id: "queue", title: "queue", cell: (row) => row.queue },
-  { id: "jobs", title: "jobs", end: true, cell: (row) => <span class="num">{integer(row.jobs)}</span> },
-  {
-    id: "wait",
-    title: "oldest waits",
-    end: true,
-    cell: (row) => <span class="num">{seconds(waitOf(row, seenAt.value))}</span>,
-  },
+  numberColumn("jobs", "jobs", (row) => integer(row.jobs)),
+  numberColumn("wait", "oldest waits", (row) => seconds(waitOf(row, seenAt.value))),
 ];
 
 function Queues({ queues }: { queues: readonly Queue[] }) {

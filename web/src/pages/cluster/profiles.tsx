@@ -1,15 +1,15 @@
 /** Profiles: what hosts and GPUs did while it recorded. Started, followed, stopped and looked at here. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { Problem, type Profile, type Recording } from "../../lib/api";
+import { asProblem, type Profile, type Recording } from "../../lib/api";
 import { download } from "../../lib/export";
 import { ago, bytes, compact, integer, percent, seconds } from "../../lib/format";
 import { clusterTime, connection, seenAt } from "../../lib/live";
+import { useAnswer } from "../../ui/answer";
 import { Chart } from "../../ui/chart";
 import { confirm, Dialog } from "../../ui/dialog";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { usePolled } from "./model/polled";
@@ -24,7 +24,7 @@ import {
   startProfile,
   steerProfile,
 } from "./model/profiles";
-import type { Analysis, Used } from "./model/recording";
+import type { Used } from "./model/recording";
 
 /** Seconds between two questions for the list. */
 const EACH = 2;
@@ -136,16 +136,16 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
         </>
       ),
     },
-    { id: "hz", title: "samples/s", end: true, cell: ({ hz }) => <span class="num">{hz}</span> },
-    { id: "samples", title: "samples", end: true, cell: (row) => <span class="num">{integer(row.samples)}</span> },
+    numberColumn("hz", "samples/s", ({ hz }) => hz),
+    numberColumn("samples", "samples", (row) => integer(row.samples)),
     {
       id: "missed",
       title: "missed",
       end: true,
       cell: ({ missed }) => <span class={missed ? "num bad" : "num"}>{integer(missed)}</span>,
     },
-    { id: "size", title: "size", end: true, cell: (row) => <span class="num">{bytes(row.bytes)}</span> },
-    { id: "own", title: "own CPU", end: true, cell: (row) => <span class="num">{ownShare(row.recordings)}</span> },
+    numberColumn("size", "size", (row) => bytes(row.bytes)),
+    numberColumn("own", "own CPU", (row) => ownShare(row.recordings)),
     {
       id: "created",
       title: "started",
@@ -168,10 +168,10 @@ const RECORDINGS: Column<Recording>[] = [
   { id: "host", title: "host", cell: ({ host }) => <span class="mono">{host}</span> },
   { id: "worker", title: "worker", cell: ({ worker }) => <span class="mono">{worker}</span> },
   { id: "state", title: "state", cell: ({ state }) => <State of={state} /> },
-  { id: "time", title: "time", end: true, cell: (one) => <span class="num">{seconds(one.seconds)}</span> },
-  { id: "samples", title: "samples", end: true, cell: (one) => <span class="num">{integer(one.samples)}</span> },
-  { id: "missed", title: "missed", end: true, cell: (one) => <span class="num">{integer(one.missed)}</span> },
-  { id: "size", title: "size", end: true, cell: (one) => <span class="num">{bytes(one.bytes)}</span> },
+  numberColumn("time", "time", (one) => seconds(one.seconds)),
+  numberColumn("samples", "samples", (one) => integer(one.samples)),
+  numberColumn("missed", "missed", (one) => integer(one.missed)),
+  numberColumn("size", "size", (one) => bytes(one.bytes)),
   { id: "ended", title: "ended", cell: ({ ended }) => ended ?? "" },
 ];
 
@@ -226,25 +226,11 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
 
 /** What each device did, once the recordings are here. */
 function Figures({ artifact }: { artifact: string }) {
-  const found = useSignal<Analysis | undefined>(undefined);
-  const said = useSignal("");
-  useEffect(() => {
-    const control = new AbortController();
-    analysed(artifact, control.signal).then(
-      (value) => {
-        found.value = value;
-        if (!value) said.value = "No sample was recorded.";
-      },
-      (error: unknown) => {
-        if (!control.signal.aborted)
-          said.value = `It could not be read: ${error instanceof Problem ? error.detail : String(error)}`;
-      },
-    );
-    return () => control.abort();
-  }, []);
-  if (said.value) return <p class="soft">{said.value}</p>;
-  if (!found.value) return <Skeleton rows={4} />;
-  const { times, devices } = found.value;
+  const { value, problem } = useAnswer(async (signal) => ({ found: await analysed(artifact, signal) }));
+  if (problem) return <p class="soft">It could not be read: {problem.detail}</p>;
+  if (!value) return <Skeleton rows={4} />;
+  if (!value.found) return <p class="soft">No sample was recorded.</p>;
+  const { times, devices } = value.found;
   return (
     <>
       <Chart
@@ -262,12 +248,12 @@ function Figures({ artifact }: { artifact: string }) {
 
 const USED: Column<Used>[] = [
   { id: "device", title: "device", cell: ({ title }) => title },
-  { id: "mean", title: "use, mean", end: true, cell: (one) => <span class="num">{percent(one.mean)}</span> },
-  { id: "p95", title: "95 %", end: true, cell: (one) => <span class="num">{percent(one.p95)}</span> },
-  { id: "idle", title: "idle", end: true, cell: (one) => <span class="num">{percent(one.idle)}</span> },
-  { id: "memory", title: "memory", end: true, cell: (one) => <span class="num">{bytes(one.memory)}</span> },
-  { id: "power", title: "power", end: true, cell: (one) => <span class="num">{unit(one.watts, "W")}</span> },
-  { id: "energy", title: "energy", end: true, cell: (one) => <span class="num">{unit(one.joules, "J")}</span> },
+  numberColumn("mean", "use, mean", (one) => percent(one.mean)),
+  numberColumn("p95", "95 %", (one) => percent(one.p95)),
+  numberColumn("idle", "idle", (one) => percent(one.idle)),
+  numberColumn("memory", "memory", (one) => bytes(one.memory)),
+  numberColumn("power", "power", (one) => unit(one.watts, "W")),
+  numberColumn("energy", "energy", (one) => unit(one.joules, "J")),
 ];
 
 function unit(value: number | null, name: string): string {
@@ -294,7 +280,7 @@ function NewProfile({ taken, onClose, onStarted }: NewProfileProps) {
       toast(`${row.name} records`);
       onStarted(row.name);
     } catch (error) {
-      problem.value = error instanceof Problem ? error.detail : String(error);
+      problem.value = asProblem(error).detail;
     }
     busy.value = false;
   };

@@ -2,17 +2,17 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
 import { clusterAddress } from "../../kinds";
-import { Problem, type Schedule } from "../../lib/api";
+import type { Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { clusterTime, connection, seenAt } from "../../lib/live";
 import { moment } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
+import { useAnswer } from "../../ui/answer";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
@@ -129,7 +129,7 @@ function columns(
       ),
     },
     { id: "last", title: "last run", wrap: true, cell: (row) => <Last row={row} /> },
-    { id: "count", title: "submitted", end: true, cell: (row) => <span class="num">{integer(row.submitted)}</span> },
+    numberColumn("count", "submitted", (row) => integer(row.submitted)),
     { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
     {
       id: "acts",
@@ -177,21 +177,10 @@ function Last({ row }: { row: Schedule }) {
 
 /** The runs to come and what is submitted, with what may be done beside the name. */
 function Shown({ name, children }: { name: string; children: ComponentChildren }) {
-  const answer = useSignal<Schedule | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  useEffect(() => {
-    const control = new AbortController();
-    schedule(name, control.signal).then(
-      (found) => (answer.value = found),
-      (error: unknown) => {
-        if (!control.signal.aborted && error instanceof Problem) problem.value = error;
-      },
-    );
-    return () => control.abort();
-  }, []);
-  if (problem.value) return <Trouble what={`Schedule ${name}`} problem={problem.value} />;
-  if (!answer.value) return <Skeleton rows={2} />;
-  const { next_runs: next, job, workflow, overlap, catch_up: catches, timezone } = answer.value;
+  const { value, problem } = useAnswer((signal) => schedule(name, signal));
+  if (problem) return <Trouble what={`Schedule ${name}`} problem={problem} />;
+  if (!value) return <Skeleton rows={2} />;
+  const { next_runs: next, job, workflow, overlap, catch_up: catches, timezone } = value;
   return (
     <section class="part" aria-label={`Schedule ${name}`}>
       <div class="row">

@@ -11,7 +11,7 @@ import { Headlines, type Headline } from "../../ui/headline";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { State } from "../../ui/state";
-import { Skeleton, Table, type Column } from "../../ui/table";
+import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { Playground } from "./playground";
@@ -348,7 +348,7 @@ const COLUMNS: Column<ServiceReplica>[] = [
     cell: ({ memory_bytes: memory }) =>
       memory === null ? <span class="soft">not known</span> : <span class="num">{bytes(memory)}</span>,
   },
-  { id: "now", title: "requests now", end: true, cell: ({ requests }) => <span class="num">{integer(requests)}</span> },
+  numberColumn("now", "requests now", ({ requests }) => integer(requests)),
   {
     id: "since",
     title: "for",

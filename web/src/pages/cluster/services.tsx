@@ -1,15 +1,15 @@
 /** Services: what is kept up, how it is and how it is asked; one of them with its replicas, logs and a playground. */
 
 import "./services.css";
-import { useSignal } from "@preact/signals";
-import { useEffect, useLayoutEffect } from "preact/hooks";
-import { Problem, who, type ServedModel, type Service } from "../../lib/api";
+import { useLayoutEffect } from "preact/hooks";
+import { who, type Service } from "../../lib/api";
 import { compact, integer, rate, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection, seenAt } from "../../lib/live";
+import { useAnswer } from "../../ui/answer";
 import { later } from "../../ui/later";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { Playground } from "./playground";
 import { usePolled } from "./model/polled";
@@ -50,31 +50,11 @@ const COLUMNS: Column<Service>[] = [
     ),
   },
   { id: "replicas", title: "replicas", cell: (row) => <span class="num">{readiness(row)}</span> },
-  { id: "now", title: "requests now", end: true, cell: (row) => <span class="num">{integer(row.requests)}</span> },
-  {
-    id: "rate",
-    title: "requests/s",
-    end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{compact(lately.requests_per_second)}</span>,
-  },
-  {
-    id: "time",
-    title: "time, median",
-    end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately.median_seconds)}</span>,
-  },
-  {
-    id: "first",
-    title: "first token",
-    end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{seconds(lately.median_first_token_seconds)}</span>,
-  },
-  {
-    id: "tokens",
-    title: "tokens/s",
-    end: true,
-    cell: ({ last_minute: lately }) => <span class="num">{compact(lately.answer_tokens_per_second)}</span>,
-  },
+  numberColumn("now", "requests now", (row) => integer(row.requests)),
+  numberColumn("rate", "requests/s", ({ last_minute: lately }) => compact(lately.requests_per_second)),
+  numberColumn("time", "time, median", ({ last_minute: lately }) => seconds(lately.median_seconds)),
+  numberColumn("first", "first token", ({ last_minute: lately }) => seconds(lately.median_first_token_seconds)),
+  numberColumn("tokens", "tokens/s", ({ last_minute: lately }) => compact(lately.answer_tokens_per_second)),
 ];
 
 /** The state in one word, and why. */
@@ -136,26 +116,18 @@ function None() {
 // -- who may ask, and nothing else ---------------------------------------------------------------------------------
 
 function Alone() {
-  const list = useSignal<readonly ServedModel[] | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  const ask = () => {
-    models().then(
-      (found) => ([list.value, problem.value] = [found, undefined]),
-      (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
-    );
-  };
-  useEffect(ask, [who.value?.token_id]);
-  useLayoutEffect(() => keys({ u: { text: "read the list of models again", run: ask } }), []);
-  if (problem.value) return <Trouble what="List of models" problem={problem.value} onRetry={ask} />;
-  if (!list.value) return <Skeleton rows={3} />;
-  const model = chosen(list.value, state.service.value)?.id;
+  const { value: list, problem, again } = useAnswer(models, [who.value?.token_id]);
+  useLayoutEffect(() => keys({ u: { text: "read the list of models again", run: again } }), []);
+  if (problem) return <Trouble what="List of models" problem={problem} onRetry={again} />;
+  if (!list) return <Skeleton rows={3} />;
+  const model = chosen(list, state.service.value)?.id;
   if (!model) return <Empty title="No model is served to this tenant yet" />;
   return (
     <section class="stack services">
       <label class="row">
         Model
         <select value={model} onChange={(event) => openService(event.currentTarget.value)}>
-          {list.value.map(({ id, ready }) => (
+          {list.map(({ id, ready }) => (
             <option value={id} key={id}>
               {id}
               {ready ? "" : " (no replica is ready)"}

@@ -1,8 +1,8 @@
 /** What tenants used on the last days: one's own, an admin sees all. */
 
-import { get, type TenantUsage, who } from "../../lib/api";
+import { get, who, type TenantUsage } from "../../lib/api";
 import { compact, seconds } from "../../lib/format";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { usePolled } from "./model/polled";
 
@@ -22,25 +22,10 @@ function byKind(values: Record<string, number | string>): string {
 const COLUMNS: Column<TenantUsage>[] = [
   { id: "day", title: "day (UTC)", cell: (row) => <span class="num">{row.day}</span> },
   { id: "tenant", title: "tenant", cell: (row) => <span class="mono">{row.tenant}</span> },
-  {
-    id: "lanes",
-    title: "lane time",
-    end: true,
-    cell: (row) => <span class="num">{seconds(sum(row.lane_seconds))}</span>,
-  },
-  {
-    id: "gpus",
-    title: "GPU time",
-    end: true,
-    cell: (row) => <span class="num">{row.device_seconds ? seconds(row.device_seconds) : ""}</span>,
-  },
-  {
-    id: "energy",
-    title: "energy",
-    end: true,
-    cell: (row) => <span class="num">{row.joules === null ? "" : `${compact(row.joules)} J`}</span>,
-  },
-  { id: "jobs", title: "jobs done", end: true, cell: (row) => <span class="num">{compact(sum(row.jobs))}</span> },
+  numberColumn("lanes", "lane time", (row) => seconds(sum(row.lane_seconds))),
+  numberColumn("gpus", "GPU time", (row) => (row.device_seconds ? seconds(row.device_seconds) : "")),
+  numberColumn("energy", "energy", (row) => (row.joules === null ? "" : `${compact(row.joules)} J`)),
+  numberColumn("jobs", "jobs done", (row) => compact(sum(row.jobs))),
   { id: "units", title: "units", wrap: true, cell: (row) => byKind(row.units) },
 ];
 

@@ -7,7 +7,7 @@ import { known } from "../../lib/live";
 import { confirm } from "../../ui/dialog";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
@@ -76,12 +76,7 @@ const COLUMNS: Column<Worker>[] = [
   },
   { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
   { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
-  {
-    id: "lanes",
-    title: "busy lanes",
-    end: true,
-    cell: (worker) => <span class="num">{worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : ""}</span>,
-  },
+  numberColumn("lanes", "busy lanes", (worker) => (worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : "")),
   {
     id: "job",
     title: "job",
@@ -105,7 +100,7 @@ const COLUMNS: Column<Worker>[] = [
       ),
   },
   { id: "memory", title: "memory of its host", end: true, cell: (worker) => worker.live && <Memory worker={worker} /> },
-  { id: "gpu", title: "GPUs", end: true, cell: (worker) => <span class="num">{worker.gpus?.length ?? 0}</span> },
+  numberColumn("gpu", "GPUs", (worker) => worker.gpus?.length ?? 0),
   {
     id: "rate",
     title: "speed of a lane",

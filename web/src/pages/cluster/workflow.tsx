@@ -3,19 +3,20 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addressOf, clusterAddress, pageOf } from "../../kinds";
-import { Problem, type Action, type ActionDetail, type Workflow } from "../../lib/api";
+import type { Problem, Action, ActionDetail, Workflow } from "../../lib/api";
 import { counted, integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection, seenAt } from "../../lib/live";
 import { watch } from "../../lib/jobs";
 import { moment } from "../../lib/naming";
 import { asTyped } from "../../lib/summary";
+import { useAnswer } from "../../ui/answer";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { Bar } from "../../ui/progress";
 import { Rows } from "../../ui/rows";
 import { State } from "../../ui/state";
-import { Skeleton, type Column } from "../../ui/table";
+import { Skeleton, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { chooseAction, GraphView } from "./graph";
@@ -354,13 +355,8 @@ const COLUMNS: Column<Action>[] = [
   },
   { id: "type", title: "type", cell: ({ action_type: type }) => type },
   { id: "state", title: "state", cell: (action) => <State of={action.state} /> },
-  { id: "progress", title: "progress", end: true, cell: (action) => <span class="num">{far(action)}</span> },
-  {
-    id: "time",
-    title: "time",
-    end: true,
-    cell: (action) => <span class="num">{seconds(secondsOf(action, clusterTime(seenAt.value)))}</span>,
-  },
+  numberColumn("progress", "progress", (action) => far(action)),
+  numberColumn("time", "time", (action) => seconds(secondsOf(action, clusterTime(seenAt.value)))),
   { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
 ];
@@ -395,22 +391,14 @@ function Actions({ shown }: { shown: Workflow }) {
 
 function ActionPanel({ view, shown, structure, action }: Props & { action: Action }) {
   const id = action.action_id;
-  const detail = useSignal<ActionDetail | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  useEffect(() => {
-    const control = new AbortController();
-    actionDetail(shown.workflow_id, id, control.signal).then(
-      (answer) => ([detail.value, problem.value] = [answer, undefined]),
-      (error: unknown) => {
-        if (!control.signal.aborted && error instanceof Problem) problem.value = error;
-      },
-    );
-    return () => control.abort();
-  }, [action.state, action.items?.done]);
+  const { value: detail, problem } = useAnswer(
+    (signal) => actionDetail(shown.workflow_id, id, signal),
+    [action.state, action.items?.done],
+  );
   const vertex = structure.place.get(id) ?? -1;
   const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.of[vertex] ?? -1];
   const after = (structure.graph.children[vertex] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
-  const { parameters, result, item_jobs: jobs = [] } = detail.value ?? {};
+  const { parameters, result, item_jobs: jobs = [] } = detail ?? {};
   return (
     <aside class="drawer" aria-label={`Action ${id}`}>
       <header class="row">
@@ -432,7 +420,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
       <Near title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
       <Near title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
       <Near title="Waits for it" ids={after} shown={shown} structure={structure} />
-      {problem.value && connection.value === "live" && <Trouble what="Parameters" problem={problem.value} />}
+      {problem && connection.value === "live" && <Trouble what="Parameters" problem={problem} />}
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
           <h3>Parameters</h3>

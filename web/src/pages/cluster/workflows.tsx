@@ -9,7 +9,7 @@ import { clusterTime, connection, seenAt } from "../../lib/live";
 import { later } from "../../ui/later";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
 import { usePolled } from "./model/polled";
@@ -64,8 +64,8 @@ const COLUMNS: Column<WorkflowRow>[] = [
     wrap: true,
     cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
   },
-  { id: "created", title: "submitted", end: true, cell: ({ created }) => <span class="num">{moment(created)}</span> },
-  { id: "time", title: "took", end: true, cell: (row) => <span class="num">{seconds(took(row))}</span> },
+  numberColumn("created", "submitted", ({ created }) => moment(created)),
+  numberColumn("time", "took", (row) => seconds(took(row))),
   { id: "id", title: "id", cell: ({ workflow_id: id }) => <span class="mono soft">{id}</span> },
 ];
 

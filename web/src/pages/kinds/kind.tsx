@@ -10,7 +10,7 @@ import { summary } from "../../lib/summary";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
-import { Empty, Table, type Column } from "../../ui/table";
+import { Empty, Table, type Column, numberColumn } from "../../ui/table";
 import { JobView } from "./job";
 import { draft, keepDraft, open, show, state } from "./model/state";
 
@@ -66,12 +66,7 @@ const COLUMNS: Column<Job>[] = [
     cell: (job) => <JobName job={job} onOpen={() => open(job.job_id)} />,
   },
   { id: "state", title: "state", cell: (job) => <State of={job.state} /> },
-  {
-    id: "done",
-    title: "done",
-    end: true,
-    cell: (job) => <span class="num">{job.state === "done" ? compact(job.total) : percent(job.progress)}</span>,
-  },
+  numberColumn("done", "done", (job) => (job.state === "done" ? compact(job.total) : percent(job.progress))),
   { id: "parameters", title: "parameters", wrap: true, cell: (job) => <span class="small soft">{summary(job)}</span> },
 ];
 /** Jobs listed; the Cluster page has all. */

@@ -4,7 +4,7 @@ import { genericAddress, KINDS } from "../../kinds";
 import type { Kind } from "../../lib/api";
 import { activeText } from "./model/active";
 import { snapshot } from "../../lib/live";
-import { Table, type Column } from "../../ui/table";
+import { Table, type Column, numberColumn } from "../../ui/table";
 import { show } from "./model/state";
 
 function Name({ kind: { type } }: { kind: Kind }) {
@@ -38,12 +38,7 @@ const COLUMNS: Column<Kind>[] = [
   { id: "name", title: "kind", cell: (kind) => <Name kind={kind} /> },
   { id: "summary", title: "what it computes", wrap: true, cell: (kind) => kind.summary },
   { id: "page", title: "page", cell: (kind) => <OwnPage kind={kind} /> },
-  {
-    id: "active",
-    title: "waiting or running",
-    end: true,
-    cell: (kind) => <span class="num">{active(kind.type)}</span>,
-  },
+  numberColumn("active", "waiting or running", (kind) => active(kind.type)),
 ];
 
 export function KindList({ kinds }: { kinds: readonly Kind[] }) {

@@ -1,13 +1,11 @@
 /** The result of a job: figures, histograms, tables, and the JSON to copy. */
 
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { Problem, type Job } from "../../lib/api";
+import type { Job } from "../../lib/api";
 import { copy, csv, download } from "../../lib/export";
 import { ended } from "../../lib/fleet";
 import { counted, integer } from "../../lib/format";
-import { result } from "../../lib/jobs";
+import { useResult } from "../../ui/answer";
 import { Histogram } from "../../ui/histogram";
 import { leaf } from "../../ui/outline";
 import { Skeleton, Table, type Column } from "../../ui/table";
@@ -16,38 +14,18 @@ import { Trouble } from "../../ui/trouble";
 import { reading, short, type Cell, type Schema, type TablePart } from "./model/reading";
 import { kind as described } from "./model/state";
 
-interface Answer {
-  value: unknown;
-  partial: boolean;
-}
-
 /** Asks for the result once there is one, and for what is committed so far when somebody wants it. */
 export function ResultView({ job }: { job: Job }) {
-  const answer = useSignal<Answer | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  const ask = async (partial: boolean) => {
-    problem.value = undefined;
-    try {
-      answer.value = { value: (await result(job.job_id, partial)).result, partial };
-    } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
-    }
-  };
-  useEffect(() => {
-    if (job.state === "done") void ask(false);
-  }, [job.state]);
-  const { value: shown } = answer;
+  const { shown, problem, ask } = useResult(job);
   return (
     <section class="part stack" aria-label="Result">
       <div class="row">
         <h2 class="grow">{shown?.partial && !ended(job) ? "Result so far" : "Result"}</h2>
         {shown && <Copies job={job} value={shown.value} />}
       </div>
-      {problem.value && (
-        <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
-      )}
-      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem.value && <Skeleton />}
-      {job.state !== "done" && <SoFar job={job} again={shown !== undefined} onAsk={() => void ask(true)} />}
+      {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
+      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem && <Skeleton />}
+      {job.state !== "done" && <SoFar job={job} again={shown !== undefined} onAsk={() => ask(true)} />}
     </section>
   );
 }

@@ -1,10 +1,10 @@
 /** One unit: how it ended, what it gave, its outputs and its log. */
 
-import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { Problem, type Job, type Unit, type UnitState } from "../../lib/api";
+import type { Job, Unit, UnitState } from "../../lib/api";
 import { download } from "../../lib/export";
 import { bytes, integer, seconds } from "../../lib/format";
+import { useAnswer } from "../../ui/answer";
 import { now } from "../../ui/page";
 import { Skeleton } from "../../ui/table";
 import { failed } from "../../ui/toast";
@@ -94,23 +94,16 @@ function Neighbours({ unit, total }: { unit: number; total: number }) {
 const MOST_FILES = 20;
 
 function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
-  const files = useSignal<readonly Output[] | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
-  useEffect(() => {
-    outputs(artifact, unit).then(
-      (list) => (files.value = list),
-      (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
-    );
-  }, []);
-  if (problem.value) return <Trouble what="Outputs" problem={problem.value} />;
-  if (!files.value) return <Skeleton rows={1} />;
-  if (!files.value.length) return null;
-  const rest = files.value.length - MOST_FILES;
+  const { value: files, problem } = useAnswer(() => outputs(artifact, unit));
+  if (problem) return <Trouble what="Outputs" problem={problem} />;
+  if (!files) return <Skeleton rows={1} />;
+  if (!files.length) return null;
+  const rest = files.length - MOST_FILES;
   return (
     <div class="outputs">
       <h3>Outputs</h3>
       <ul>
-        {files.value.slice(0, MOST_FILES).map((file) => (
+        {files.slice(0, MOST_FILES).map((file) => (
           <li key={file.path}>
             <button type="button" class="link mono" onClick={() => void save(file)}>
               {file.path}

@@ -1,12 +1,12 @@
 /** Units as a table, a thousand at a time, of which only the rows in sight are on the page. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { Problem, type Job, type Unit, type Units, type UnitState } from "../../lib/api";
+import type { Job, Unit, Units, UnitState } from "../../lib/api";
 import { csv, download } from "../../lib/export";
 import { integer, seconds } from "../../lib/format";
+import { useAnswer } from "../../ui/answer";
 import { Rows } from "../../ui/rows";
-import { Skeleton, type Column } from "../../ui/table";
+import { Skeleton, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { only, select } from "./grid";
@@ -28,45 +28,24 @@ const COLUMNS: Column<Unit>[] = [
   },
   { id: "state", title: "state", cell: (unit) => <UnitWord of={unit.state} /> },
   { id: "exit", title: "ended by", cell: ending },
-  { id: "seconds", title: "time", end: true, cell: (unit) => <span class="num">{seconds(unit.seconds)}</span> },
-  {
-    id: "attempts",
-    title: "attempts",
-    end: true,
-    cell: (unit) => <span class="num">{unit.attempts ? integer(unit.attempts) : ""}</span>,
-  },
+  numberColumn("seconds", "time", (unit) => seconds(unit.seconds)),
+  numberColumn("attempts", "attempts", (unit) => (unit.attempts ? integer(unit.attempts) : "")),
   { id: "worker", title: "worker", cell: (unit) => <span class="mono soft">{unit.worker}</span> },
   { id: "value", title: "value", cell: ({ value }) => <code class="clip">{valueText(value)}</code> },
   { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
 ];
 
 export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
-  const answer = useSignal<Units | undefined>(undefined);
-  const problem = useSignal<Problem | undefined>(undefined);
   const [wanted, from] = [state.units.value, state.from.value];
-  useEffect(() => {
-    const control = new AbortController();
-    units(job.job_id, from, PAGE, wanted, control.signal).then(
-      (units) => {
-        answer.value = units;
-        problem.value = undefined;
-      },
-      (error: unknown) => {
-        if (!control.signal.aborted)
-          problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
-      },
-    );
-    return () => control.abort();
-  }, [job.job_id, wanted, from, programs.changes.value]);
+  const { value: answer, problem } = useAnswer(
+    (signal) => units(job.job_id, from, PAGE, wanted, signal),
+    [job.job_id, wanted, from, programs.changes.value],
+  );
   return (
     <div class="stack">
-      <Bar job={job} answer={answer.value} />
-      {problem.value && <Trouble what="Units" problem={problem.value} />}
-      {answer.value ? (
-        <List key={`${wanted} ${from}`} rows={answer.value.units} />
-      ) : (
-        !problem.value && <Skeleton rows={6} />
-      )}
+      <Bar job={job} answer={answer} />
+      {problem && <Trouble what="Units" problem={problem} />}
+      {answer ? <List key={`${wanted} ${from}`} rows={answer.units} /> : !problem && <Skeleton rows={6} />}
     </div>
   );
 }

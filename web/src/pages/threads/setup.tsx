@@ -2,7 +2,7 @@
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Job, Kind, Problem } from "../../lib/api";
+import { asProblem, type Job, type Kind, type Problem } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { clusterTime, seenAt } from "../../lib/live";
 import { shortId, took } from "../../lib/naming";
@@ -16,7 +16,7 @@ import { Skeleton } from "../../ui/table";
 import { failed } from "../../ui/toast";
 import PRESETS from "./model/presets.json";
 import { applying, expectedThreads } from "./model/result";
-import { draft, loaded, main, problemOf, run, start, state, unknown } from "./model/state";
+import { draft, loaded, main, run, start, state, unknown } from "./model/state";
 
 const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
@@ -60,7 +60,7 @@ export function Setup() {
     () =>
       void kinds().then(
         (list) => (kind.value = list.find((each) => each.type === "thread")),
-        (error: unknown) => (problem.value = problemOf(error)),
+        (error: unknown) => (problem.value = asProblem(error)),
       ),
     [],
   );
@@ -166,7 +166,7 @@ function Form({ kind: { schema } }: { kind: Kind }) {
       await start(given.peek());
       editing.value = false;
     } catch (error) {
-      problem.value = problemOf(error);
+      problem.value = asProblem(error);
     }
     busy.value = false;
   };

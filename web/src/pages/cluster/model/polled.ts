@@ -4,7 +4,7 @@
 
 import { effect, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Problem } from "../../../lib/api";
+import { asProblem, Problem } from "../../../lib/api";
 import { connection } from "../../../lib/live";
 
 export interface Polled<T> {
@@ -35,7 +35,7 @@ export function usePolled<T>(
         if (control.signal.aborted) return;
         answer.value = {
           ...answer.peek(),
-          problem: error instanceof Problem ? error : new Problem(0, "Failed", String(error)),
+          problem: asProblem(error),
         };
         if (error instanceof Problem && error.status === 404) return; // this cluster has no such thing: never again
       }

@@ -1,7 +1,7 @@
 /** A workflow that is looked at: asked for again while it lives, and laid out anew only when its graph has changed. */
 
 import { computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
-import { Problem, type Workflow } from "../../../lib/api";
+import { asProblem, type Problem, type Workflow } from "../../../lib/api";
 import { follow } from "../../../lib/follow";
 import { connection, events } from "../../../lib/live";
 import { workflowIdOf } from "../../../lib/naming";
@@ -47,7 +47,7 @@ export function viewOf(id: string): WorkflowView {
       answer.value = await workflow(id, stop);
       problem.value = undefined;
     } catch (error) {
-      if (!stop.aborted) problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+      if (!stop.aborted) problem.value = asProblem(error);
       throw error;
     }
   };

@@ -1,7 +1,7 @@
 /** What the page knows of the units of the open job: their states, kept up to date, and the rows that are looked at. */
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
-import { Problem, type Job, type Unit } from "../../../lib/api";
+import { asProblem, type Problem, type Job, type Unit } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
 import { follow } from "../../../lib/follow";
 import { codes, counted, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
@@ -19,10 +19,6 @@ export interface Programs {
   /** Tells that the job has changed. */
   update(job: Job): void;
   stop(): void;
-}
-
-function asProblem(error: unknown): Problem {
-  return error instanceof Problem ? error : new Problem(0, "Failed", String(error));
 }
 
 function same(left: Uint8Array | undefined, right: Uint8Array): boolean {

@@ -1,7 +1,7 @@
 /** The kind and the job that the page shows: kept in its address. */
 
 import { computed, signal } from "@preact/signals";
-import { Problem, type Kind } from "../../../lib/api";
+import { asProblem, type Problem, type Kind } from "../../../lib/api";
 import { hashState } from "../../../lib/hash";
 import { kinds, trouble, watch } from "../../../lib/jobs";
 import { flat, nested } from "../../../lib/parameters";
@@ -29,7 +29,7 @@ export function load(): void {
   problem.value = undefined;
   kinds().then(
     (list) => (all.value = list),
-    (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
+    (error: unknown) => (problem.value = asProblem(error)),
   );
 }
 

@@ -7,7 +7,7 @@ import { threadAt } from "./log";
 import { pathOf } from "../../../timeline/model";
 import type { Loaded } from "../../../timeline/load";
 import { kept, whole, type View } from "../../../timeline/view";
-import { bytes, Problem, type Job } from "../../../lib/api";
+import { asProblem, bytes, type Problem, type Job } from "../../../lib/api";
 import { counted } from "../../../lib/format";
 import { hashState } from "../../../lib/hash";
 import { remove, result, submit, trouble, watch } from "../../../lib/jobs";
@@ -82,12 +82,6 @@ export interface Run {
   seen: ReadonlySignal<boolean>;
 }
 
-export function problemOf(error: unknown): Problem {
-  return error instanceof Problem
-    ? error
-    : new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
-}
-
 const PARTIAL_MS = 1500;
 
 /** Follows the job that a signal names. */
@@ -116,7 +110,7 @@ function followed(id: ReadonlySignal<string>): Run {
         if (!alive) return;
         batch(() => ([latest.value, partial.value] = [answer.result, answer.partial === true]));
       } catch (error) {
-        if (alive && !soFar) problem.value = problemOf(error);
+        if (alive && !soFar) problem.value = asProblem(error);
       }
     };
     const poll = async () => {
@@ -216,7 +210,7 @@ function traced(wanted: ReadonlySignal<string>): {
           `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
     } catch (error) {
-      if (!signal.aborted) value.value = { ...NOTHING, problem: problemOf(error) };
+      if (!signal.aborted) value.value = { ...NOTHING, problem: asProblem(error) };
     }
   };
   const renew = () => {
