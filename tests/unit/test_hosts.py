@@ -210,7 +210,7 @@ def test_a_clock_is_told_once_a_beat_was_answered() -> None:
 def test_people_see_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     row = queries.host([worker("g", clock=1_000_002.0, gpus=gpu(used=0), job="", busy_lanes=0)], "attic")
     checked = answers.checked(HostDetail, dict(row), "http://cluster.test")
-    show.hosts([checked])
+    show.table([checked], show.HOSTS)
     assert "live, clock +2.1 s" in capsys.readouterr().out
     show.host(checked)
     text = capsys.readouterr().out
@@ -229,7 +229,7 @@ def test_people_see_sick_gpus_given_labels_and_cards(capsys: pytest.CaptureFixtu
     row = queries.host([sick, worker("c", labels="trusted", cards=json.dumps([card]))], "attic")
     assert not row["devices"][0]["idle"] and row["given_labels"] == ["trusted"] and row["cards"] == [card]
     checked = answers.checked(HostDetail, dict(row), "http://cluster.test")
-    show.hosts([checked])
+    show.table([checked], show.HOSTS)
     text = capsys.readouterr().out
     assert "live, 1 GPU cordoned" in text and "trusted" in text
     show.host(checked)

@@ -41,26 +41,18 @@ def discover(
     """List clusters that announce themselves on this network: those that listen for other machines."""
     found = clusters(seconds)
     none = f"nothing was heard in {seconds:g} s; a cluster announces itself where BIND is open: docs/hosts.md"
-    show.listing(found, _table, as_json=as_json, none=none)
+    show.listing(found, _COLUMNS, as_json=as_json, none=none)
     if found and not as_json:
         show.say(f"anybody can announce anything: look twice before you log in with: cluster login {found[0]['url']}")
 
 
-def _table(rows: Sequence[Json]) -> None:
-    columns = ("cluster", "name", "version", "token", "addresses")
-    show.rows(
-        columns,
-        [
-            [
-                row["url"],
-                row["name"],
-                row["version"],
-                "needed" if row["token_needed"] else "",
-                " ".join(row["addresses"]),
-            ]
-            for row in rows
-        ],
-    )
+_COLUMNS: show.Columns = {
+    "cluster": "url",
+    "name": "name",
+    "version": "version",
+    "token": lambda row: "needed" if row["token_needed"] else "",
+    "addresses": lambda row: " ".join(row["addresses"]),
+}
 
 
 def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]:

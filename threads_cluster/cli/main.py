@@ -351,7 +351,7 @@ def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
 def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List machines by what their workers do there. Another one joins by: ./deploy-cluster.sh invite"""
     none = "no hosts; start a local cluster with: ./deploy-cluster.sh local"
-    show.listing(ctx.obj.cluster.hosts(), show.hosts, as_json=as_json, none=none)
+    show.listing(ctx.obj.cluster.hosts(), show.HOSTS, as_json=as_json, none=none)
 
 
 @app.command()
@@ -407,7 +407,7 @@ def usage(
 ) -> None:
     """Show what tenants used, by day. An admin sees all tenants, others their own."""
     rows = ctx.obj.cluster.usage(tenant=tenant, days=days)
-    show.listing(rows, show.usage, as_json=as_json, none="nothing was used in these days")
+    show.listing(rows, show.USAGE, as_json=as_json, none="nothing was used in these days")
 
 
 @app.command()
@@ -442,7 +442,7 @@ def audit(
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List the kinds of jobs. With --json: the schemas of their parameters, too."""
     rows = ctx.obj.cluster.kinds()
-    show.listing(rows, show.kinds, as_json=as_json)
+    show.listing(rows, show.KINDS, as_json=as_json)
     if not as_json:
         show.say("flags of a kind: cluster submit KIND --help")
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import Any, TypeAlias
 
 from threads_cluster.cli import figures, tables
 from threads_cluster.terminal import LONGEST, discard, visible
@@ -24,6 +24,8 @@ PATHS = 50
 CLOCK_SECONDS = 0.5
 #: Digits of an integer that people see.
 DIGITS = 60
+#: Columns of a table by their titles: the field that a column shows, or a function that returns its cell.
+Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
 
 
 def json_line(value: Any) -> None:
@@ -62,17 +64,25 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
         line(" " * indent + "  ".join(shown).rstrip())
 
 
+def table(several: Iterable[Mapping[str, Any]], columns: Columns) -> None:
+    """Print one line for each record."""
+    cells = columns.values()
+    rows(list(columns), [[row.get(cell) if isinstance(cell, str) else cell(row) for cell in cells] for row in several])
+
+
 def listing(
-    several: Sequence[Mapping[str, Any]], table: Callable[[Any], None], *, as_json: bool, none: str = ""
+    several: Sequence[Mapping[str, Any]], people: Callable[[Any], None] | Columns, *, as_json: bool, none: str = ""
 ) -> None:
     """Things of one kind: JSON lines for programs, a table for people, or `none` where there is nothing."""
     if as_json:
         for row in several:
             json_line(row)
-    elif several or not none:
-        table(several)
-    else:
+    elif not several and none:
         say(none)
+    elif isinstance(people, Mapping):
+        table(several, people)
+    else:
+        people(several)
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
@@ -134,15 +144,15 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
 
 
 def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
-    table = next(tables.find(value, path), None)
-    if table is None:
+    found = next(tables.find(value, path), None)
+    if found is None:
         line(f"{' ' * indent}{plain(value[:ROWS])}")
         return
-    if len(table.rows) <= ROWS + SLACK:
-        rows(table.columns, table.rows, indent=indent)
+    if len(found.rows) <= ROWS + SLACK:
+        rows(found.columns, found.rows, indent=indent)
         return
-    ends = [*table.rows[: ROWS // 2], *table.rows[-(ROWS // 2) :]]  # of records and histograms both ends tell
-    rows(table.columns, ends, indent=indent, gap=_more(len(table.rows) - ROWS, job_id, table.name, indent))
+    ends = [*found.rows[: ROWS // 2], *found.rows[-(ROWS // 2) :]]  # of records and histograms both ends tell
+    rows(found.columns, ends, indent=indent, gap=_more(len(found.rows) - ROWS, job_id, found.name, indent))
 
 
 def _more(count: int, job_id: str, table: str, indent: int) -> str:
@@ -151,59 +161,61 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
 
 def dead(several: Sequence[Mapping[str, Any]]) -> None:
     """Ranges of units that were given up, one a line; how many there are besides, on stderr."""
-    rows(
-        ("job", "first", "last", "deaths", "errors", "error"),
-        [
-            [job["job_id"], *(one.get(name, "") for name in ("first", "last", "deaths", "errors", "error"))]
-            for job in several
-            for one in job["ranges"]
-        ],
-    )
+    ranges = [{"job": job["job_id"], **one} for job in several for one in job["ranges"]]
+    table(ranges, {name: name for name in ("job", "first", "last", "deaths", "errors", "error")})
     for job in several:
         if more := job.get("more_ranges"):
             say(f"{job['job_id']} has {more} more; cluster dead {job['job_id']} shows 1,000")
 
 
-def tenants(several: Iterable[Mapping[str, Any]]) -> None:
-    """Tenants with their weights, caps and use, one a line."""
-    columns = ("tenant", "weight", "lanes", "max lanes", "jobs", "max jobs", "backlog")
-    fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
-    further = ("units today", "gpu s today", "stored bytes", "requires")
-    rows(
-        columns + further,
-        [["-" if one.get(name) is None else one[name] for name in fields] + _used_of_caps(one) for one in several],
-    )
+def _cap(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that returns a cap or use of a tenant; - where there is none."""
+    return lambda tenant: "-" if tenant.get(name) is None else tenant[name]
 
 
-def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
-    """Return what a tenant uses of its daily caps and of that on stored bytes, as used/most, and the labels that it
-    requires; - where there is none.
-    """
-    today, gpu, stored = tenant.get("units_today", {}), tenant.get("max_gpu_seconds"), tenant.get("max_stored_bytes")
-    units = [f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()]
-    return [
-        " ".join(units) or "-",
-        f"{tenant['gpu_seconds_today']:g}/{gpu}" if gpu else "-",
-        f"{tenant['stored_bytes']}/{stored}" if stored else "-",
-        ",".join(tenant.get("requires", ())) or "-",
-    ]
+def _capped_units(tenant: Mapping[str, Any]) -> str:
+    today = tenant.get("units_today", {})
+    return " ".join(f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()) or "-"
 
 
-def usage(several: Iterable[Mapping[str, Any]]) -> None:
-    """Show what tenants used, one line a tenant and day; lanes and GPUs in seconds, models in requests."""
-    columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units", "models")
-    lines = []
-    for one in several:
-        units = " ".join(f"{kind}={count}" for kind, count in one["units"].items())
-        lanes = sum(one["lane_seconds"].values())
-        joules = "-" if one["joules"] is None else one["joules"]
-        jobs = sum(map(int, one["jobs"].values()))
-        tokens = one.get("answer_tokens") or {}
-        models = " ".join(
-            f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in (one.get("requests") or {}).items()
-        )
-        lines.append((one["day"], one["tenant"], lanes, one["device_seconds"], joules, jobs, units, models))
-    rows(columns, lines)
+def _gpu_seconds(tenant: Mapping[str, Any]) -> str:
+    most = tenant.get("max_gpu_seconds")
+    return f"{tenant['gpu_seconds_today']:g}/{most}" if most else "-"
+
+
+def _stored_bytes(tenant: Mapping[str, Any]) -> str:
+    most = tenant.get("max_stored_bytes")
+    return f"{tenant['stored_bytes']}/{most}" if most else "-"
+
+
+#: Weights of tenants, their caps and, as used/most, how much of these they have used.
+TENANTS: Columns = {
+    "tenant": "tenant",
+    **{name.replace("_", " "): _cap(name) for name in ("weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")},
+    "units today": _capped_units,
+    "gpu s today": _gpu_seconds,
+    "stored bytes": _stored_bytes,
+    "requires": lambda tenant: ",".join(tenant.get("requires", ())) or "-",
+}
+
+
+def _models(usage: Mapping[str, Any]) -> str:
+    """Return requests and tokens of answers by model."""
+    tokens, requests = usage.get("answer_tokens") or {}, usage.get("requests") or {}
+    return " ".join(f"{name}={count} ({tokens.get(name, 0)} tokens)" for name, count in requests.items())
+
+
+#: What a tenant used on a day; lanes and GPUs in seconds.
+USAGE: Columns = {
+    "day": "day",
+    "tenant": "tenant",
+    "lane s": lambda usage: sum(usage["lane_seconds"].values()),
+    "gpu s": "device_seconds",
+    "joules": lambda usage: "-" if usage["joules"] is None else usage["joules"],
+    "jobs": lambda usage: sum(map(int, usage["jobs"].values())),
+    "units": lambda usage: " ".join(f"{kind}={count}" for kind, count in usage["units"].items()),
+    "models": _models,
+}
 
 
 def mark(proved: Mapping[str, Any]) -> None:
@@ -269,29 +281,25 @@ def _because(job: Mapping[str, Any]) -> str:
 
 
 def jobs(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print jobs, one a line; with whose they are where one is not of the tenant default."""
-    columns, lines = ["job", "type", "state", "done", "rate", "left", "created", "took"], list(map(_job_row, several))
-    owners = [job.get("tenant") or "" for job in several]
-    if set(owners) - {"default", ""}:
-        columns, lines = [*columns, "tenant"], [[*row, owner] for row, owner in zip(lines, owners, strict=True)]
-    titles = [job.get("title") or "" for job in several]
-    if any(titles):
-        columns, lines = [*columns, "title"], [[*row, title] for row, title in zip(lines, titles, strict=True)]
-    rows(columns, lines)
+    """Print jobs, one a line; with tenants if one is not of the tenant default, with titles if one has one."""
+    columns = dict(_JOBS)
+    if any((job.get("tenant") or "default") != "default" for job in several):
+        columns["tenant"] = lambda job: job.get("tenant") or ""
+    if any(job.get("title") for job in several):
+        columns["title"] = lambda job: job.get("title") or ""
+    table(several, columns)
 
 
-def _job_row(job: Mapping[str, Any]) -> list[Any]:
-    ended = job.get("ended")
-    return [
-        job["job_id"],
-        job["type"],
-        job["state"],
-        figures.percent(job.get("progress")),
-        figures.rate(job.get("rate")),
-        figures.duration(job.get("eta_seconds")),
-        figures.age(job.get("created")),
-        figures.duration(job.get("seconds")) if ended else "",
-    ]
+_JOBS: Columns = {
+    "job": "job_id",
+    "type": "type",
+    "state": "state",
+    "done": lambda job: figures.percent(job.get("progress")),
+    "rate": lambda job: figures.rate(job.get("rate")),
+    "left": lambda job: figures.duration(job.get("eta_seconds")),
+    "created": lambda job: figures.age(job.get("created")),
+    "took": lambda job: figures.duration(job.get("seconds")) if job.get("ended") else "",
+}
 
 
 def job(row: Mapping[str, Any]) -> None:
@@ -326,14 +334,9 @@ def job(row: Mapping[str, Any]) -> None:
     )
     workers = (row.get("usage") or {}).get("workers") or {}
     if workers:
-        columns = ("worker", "device", "units", "leases", "busy")
-        rows(
-            columns,
-            [
-                [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
-                for name, used in workers.items()
-            ],
-        )
+        columns: Columns = {name: name for name in ("worker", "device", "units", "leases")}
+        busy: Columns = {"busy": lambda used: figures.duration(used.get("seconds"))}
+        table([{"worker": name, **used} for name, used in workers.items()], {**columns, **busy})
 
 
 def relations(row: Mapping[str, Any]) -> None:
@@ -362,23 +365,15 @@ def _moment(row: Mapping[str, Any], name: str) -> str:
     return f"{moment} ({figures.age(moment)})" if moment else ""
 
 
-def tokens(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of API tokens."""
-    columns = ("token", "name", "tenant", "scopes", "expires", "used")
-    rows(
-        columns,
-        [
-            [
-                token["id"],
-                token["name"],
-                token["tenant"],
-                ",".join(token["scopes"]),
-                _end(token["expires"]),
-                token["used"] or "never",
-            ]
-            for token in several
-        ],
-    )
+#: API tokens, without their secrets.
+TOKENS: Columns = {
+    "token": "id",
+    "name": "name",
+    "tenant": "tenant",
+    "scopes": lambda token: ",".join(token["scopes"]),
+    "expires": lambda token: _end(token["expires"]),
+    "used": lambda token: token["used"] or "never",
+}
 
 
 def _end(moment: str | None) -> str:
@@ -387,33 +382,8 @@ def _end(moment: str | None) -> str:
     return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
 
 
-def secrets(several: Sequence[Mapping[str, Any]]) -> None:
-    """Table of secrets, without their values."""
-    columns = ["tenant", "name", "changed", "key", "readable"]
-    rows(columns, [[row[column] for column in columns] for row in several])
-
-
-def schedules(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of schedules."""
-    columns = ("name", "runs", "kind", "state", "next", "submitted", "skipped", "missed", "failed", "last outcome")
-    rows(
-        columns,
-        [
-            [
-                row["name"],
-                rhythm(row),
-                row["type"],
-                row["state"],
-                _due(row["next_run"]),
-                row["submitted"],
-                row["skipped"],
-                row["missed"],
-                row["failed"],
-                _last(row),
-            ]
-            for row in several
-        ],
-    )
+#: Secrets, without their values.
+SECRETS: Columns = {name: name for name in ("tenant", "name", "changed", "key", "readable")}
 
 
 def _last(row: Mapping[str, Any]) -> str:
@@ -472,25 +442,13 @@ def rhythm(row: Mapping[str, Any]) -> str:
     return f"{row['cron']} {row['timezone']}"
 
 
-def webhooks(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of deliveries of webhooks."""
-    columns = ("id", "of", "type", "to", "state", "tries", "next try", "last outcome")
-    rows(
-        columns,
-        [
-            [
-                row["id"],
-                row["job_id"] or row.get("workflow_id"),
-                row["type"],
-                row["url"],
-                row["state"],
-                row["attempts"],
-                _due(row["next_attempt"]),
-                row["last_outcome"] or "",
-            ]
-            for row in several
-        ],
-    )
+ARTIFACTS: Columns = {
+    "id": lambda row: row["artifact_id"][:12],
+    "name": lambda row: " ".join(row["names"]),
+    "files": "files",
+    "size": lambda row: figures.size(row["bytes"]),
+    "created": lambda row: figures.age(row["created"]),
+}
 
 
 def _due(moment: str | None) -> str:
@@ -501,14 +459,28 @@ def _due(moment: str | None) -> str:
     return f"in {figures.duration(seconds)}" if seconds > 0 else "now"
 
 
-def artifacts(several: Sequence[Mapping[str, Any]]) -> None:
-    """A table of artifacts."""
-    rows(("id", "name", "files", "size", "created"), map(_artifact_row, several))
+#: Deliveries of webhooks.
+WEBHOOKS: Columns = {
+    "id": "id",
+    "of": lambda row: row["job_id"] or row.get("workflow_id"),
+    "type": "type",
+    "to": "url",
+    "state": "state",
+    "tries": "attempts",
+    "next try": lambda row: _due(row["next_attempt"]),
+    "last outcome": "last_outcome",
+}
 
 
-def _artifact_row(row: Mapping[str, Any]) -> list[Any]:
-    size, age = figures.size(row["bytes"]), figures.age(row["created"])
-    return [row["artifact_id"][:12], " ".join(row["names"]), row["files"], size, age]
+SCHEDULES: Columns = {
+    "name": "name",
+    "runs": rhythm,
+    "kind": "type",
+    "state": "state",
+    "next": lambda row: _due(row["next_run"]),
+    **{name: name for name in ("submitted", "skipped", "missed", "failed")},
+    "last outcome": _last,
+}
 
 
 def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
@@ -535,30 +507,22 @@ def _path(entry: Any) -> str:
     return f"{entry.path}{mark}"
 
 
-def units(several: Sequence[Mapping[str, Any]]) -> None:
-    """Units of a program, one a line."""
-    columns = ("unit", "state", "exit", "took", "attempts", "worker", "value", "why")
-    rows(columns, [_unit_row(unit) for unit in several])
+#: Units of a program.
+UNITS: Columns = {
+    "unit": "unit",
+    "state": "state",
+    "exit": "exit",
+    "took": lambda unit: figures.duration(unit.get("seconds")),
+    "attempts": "attempts",
+    "worker": "worker",
+    "value": lambda unit: "" if unit.get("value") is None else visible(json.dumps(unit["value"]), DIGITS),
+    "why": lambda unit: unit.get("error") or unit.get("reason"),
+}
 
 
-def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
-    value = unit.get("value")
-    return [
-        unit["unit"],
-        unit["state"],
-        unit.get("exit"),
-        figures.duration(unit.get("seconds")),
-        unit.get("attempts"),
-        unit.get("worker"),
-        "" if value is None else visible(json.dumps(value), DIGITS),
-        unit.get("error") or unit.get("reason"),
-    ]
-
-
-def hosts(several: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of hosts."""
-    columns = ("host", "state", "workers", "lanes", "cpus", "cpu", "load", "memory", "gpus", "labels", "seen")
-    rows(columns, [_host_row(host) for host in several])
+def _memory(host: Mapping[str, Any]) -> str:
+    used, total = host.get("memory_used_bytes"), host.get("memory_total_bytes")
+    return f"{figures.size(used)} of {figures.size(total)}" if used is not None and total is not None else ""
 
 
 def _host_state(host: Mapping[str, Any]) -> str:
@@ -570,20 +534,19 @@ def _host_state(host: Mapping[str, Any]) -> str:
     return f"{state}, clock {host['clock_offset_seconds']:+.1f} s" if wrong else state
 
 
-def _host_row(host: Mapping[str, Any]) -> list[Any]:
-    return [
-        host["host"],
-        _host_state(host),
-        len(host["workers"]),
-        f"{host['busy_lanes']} of {host['lanes']}",
-        host.get("cpus"),
-        figures.percent(host.get("cpu_ratio")),
-        host.get("load1"),
-        _memory(host),
-        ", ".join(host["gpus"]),
-        ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
-        figures.ago(host["seen_seconds_ago"]),
-    ]
+HOSTS: Columns = {
+    "host": "host",
+    "state": _host_state,
+    "workers": lambda host: len(host["workers"]),
+    "lanes": lambda host: f"{host['busy_lanes']} of {host['lanes']}",
+    "cpus": "cpus",
+    "cpu": lambda host: figures.percent(host.get("cpu_ratio")),
+    "load": "load1",
+    "memory": _memory,
+    "gpus": lambda host: ", ".join(host["gpus"]),
+    "labels": lambda host: ", ".join(sorted({*host["labels"], *host.get("given_labels", ())})),
+    "seen": lambda host: figures.ago(host["seen_seconds_ago"]),
+}
 
 
 def host(row: Mapping[str, Any]) -> None:
@@ -615,42 +578,32 @@ def host(row: Mapping[str, Any]) -> None:
     )
     if row.get("devices"):
         line("")
-        rows(
-            ("gpu", "name", "worker", "job", "used", "memory", "temperature", "power"),
-            [_device_row(device) for device in row["devices"]],
-        )
+        table(row["devices"], _DEVICES)
     if row.get("cards"):
         line("")
-        rows(("card", "name", "used", "memory", "temperature", "power"), map(_card_row, row["cards"]))
+        table(row["cards"], {"card": "card", "name": "name", **_GPU_LOAD})
     line("")
     workers(row["worker_rows"])
 
 
-def _card_row(card: Mapping[str, Any]) -> list[Any]:
-    celsius, watts = card.get("temperature_celsius"), card.get("power_watts")
-    return [
-        card["card"],
-        card["name"],
-        figures.percent(card.get("utilization_ratio")),
-        _memory(card),
-        "" if celsius is None else f"{celsius:.0f} C",
-        "" if watts is None else f"{watts:.0f} W",
-    ]
+def _measured(name: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that returns a measurement of a GPU; empty where there is none."""
+    return lambda gpu: "" if gpu.get(name) is None else f"{gpu[name]:.0f} {unit}"
 
 
-def _device_row(device: Mapping[str, Any]) -> list[Any]:
-    celsius, watts = device.get("temperature_celsius"), device.get("power_watts")
-    job = "idle" if device["idle"] else device.get("job")
-    return [
-        device.get("index"),
-        device["name"],
-        device["worker"],
-        "cordoned" if device.get("cordoned") else job,
-        figures.percent(device.get("utilization_ratio")),
-        _memory(device),
-        "" if celsius is None else f"{celsius:.0f} C",
-        "" if watts is None else f"{watts:.0f} W",
-    ]
+_GPU_LOAD: Columns = {
+    "used": lambda gpu: figures.percent(gpu.get("utilization_ratio")),
+    "memory": _memory,
+    "temperature": _measured("temperature_celsius", "C"),
+    "power": _measured("power_watts", "W"),
+}
+_DEVICES: Columns = {
+    "gpu": "index",
+    "name": "name",
+    "worker": "worker",
+    "job": lambda gpu: "cordoned" if gpu.get("cordoned") else "idle" if gpu["idle"] else gpu.get("job"),
+    **_GPU_LOAD,
+}
 
 
 def _clock(row: Mapping[str, Any]) -> str:
@@ -661,15 +614,9 @@ def _clock(row: Mapping[str, Any]) -> str:
     return f"{where}: have it follow NTP" if abs(offset) > CLOCK_SECONDS else where
 
 
-def _memory(host: Mapping[str, Any]) -> str:
-    used, total = host.get("memory_used_bytes"), host.get("memory_total_bytes")
-    return f"{figures.size(used)} of {figures.size(total)}" if used is not None and total is not None else ""
-
-
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of workers."""
-    columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
-    rows(columns, [_worker_row(worker) for worker in several])
+    table(several, _WORKERS)
     _refusals(several)
 
 
@@ -681,24 +628,26 @@ def _refusals(several: Sequence[Mapping[str, Any]]) -> None:
             line(f"{worker['id']} takes no work: {visible(worker['cordoned'], 400)}")
 
 
-def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
+def _worker_state(worker: Mapping[str, Any]) -> str | None:
     state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
     if worker.get("live") and worker.get("cordoned"):
         state = "cordoned"
     if worker.get("live") and worker.get("reserved_for"):
         state = f"{state}, kept for {worker['reserved_for']}"
-    device = " ".join(filter(None, (worker.get("device"), worker.get("cpu_level"))))
-    return [
-        worker["id"],
-        device,
-        state,
-        worker.get("lanes"),
-        worker.get("job"),
-        figures.percent(worker.get("cpu_ratio")),
-        figures.size(worker.get("memory_used_bytes")),
-        worker.get("host"),
-        figures.ago(worker.get("seen_seconds_ago", 0)),
-    ]
+    return state
+
+
+_WORKERS: Columns = {
+    "worker": "id",
+    "device": lambda worker: " ".join(filter(None, (worker.get("device"), worker.get("cpu_level")))),
+    "state": _worker_state,
+    "lanes": "lanes",
+    "job": "job",
+    "cpu": lambda worker: figures.percent(worker.get("cpu_ratio")),
+    "memory": lambda worker: figures.size(worker.get("memory_used_bytes")),
+    "host": "host",
+    "seen": lambda worker: figures.ago(worker.get("seen_seconds_ago", 0)),
+}
 
 
 def status(summary: Mapping[str, Any], url: str) -> None:
@@ -724,5 +673,4 @@ def status(summary: Mapping[str, Any], url: str) -> None:
     )
 
 
-def kinds(several: Sequence[Mapping[str, Any]]) -> None:
-    rows(("type", "summary"), [[kind["type"], kind["summary"]] for kind in several])
+KINDS: Columns = {"type": "type", "summary": "summary"}

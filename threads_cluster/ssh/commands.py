@@ -141,9 +141,7 @@ def _say(node: Node, text: str) -> None:
 
 def _show_outcomes(several: list[Outcome], *, as_json: bool) -> None:
     rows = [{"host": each.name, "state": each.state, "detail": each.detail} for each in several]
-    show.listing(
-        rows, lambda them: show.rows(("host", "state", "detail"), [list(row.values()) for row in them]), as_json=as_json
-    )
+    show.listing(rows, {name: name for name in ("host", "state", "detail")}, as_json=as_json)
     for each in several:
         if each.advice:
             show.say(f"next: {each.name}: {each.advice}")

@@ -66,7 +66,7 @@ def _seconds(text: str) -> int:
 def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List tokens without their secrets, those that have expired too."""
     none = "no tokens; make one with: cluster token create NAME"
-    show.listing(ctx.obj.cluster.tokens(), show.tokens, as_json=as_json, none=none)
+    show.listing(ctx.obj.cluster.tokens(), show.TOKENS, as_json=as_json, none=none)
 
 
 @tokens.command()

@@ -60,7 +60,7 @@ def put(
 def list_artifacts(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List artifacts, newest first."""
     rows = list(ctx.obj.cluster.artifacts.list())
-    show.listing(rows, show.artifacts, as_json=as_json, none="no artifacts; put one with: cluster artifact put DIR")
+    show.listing(rows, show.ARTIFACTS, as_json=as_json, none="no artifacts; put one with: cluster artifact put DIR")
 
 
 @app.command()

@@ -33,13 +33,7 @@ class Unreadable(errors.ClientError):
 def listing(session: Session, after: int | None, limit: int, *, as_json: bool) -> None:
     """Print entries: the last ones, or those after a number."""
     entries = [entry for entry in map(json.loads, _lines(session, after, limit)) if "seq" in entry]
-    if as_json:
-        for entry in entries:
-            show.json_line(entry)
-    elif entries:
-        show.rows(("number", "when", "tenant", "token", "action", "subject", "outcome"), map(_row, entries))
-    else:
-        show.say("no such entries; the newest: cluster audit")
+    show.listing(entries, _COLUMNS, as_json=as_json, none="no such entries; the newest: cluster audit")
 
 
 def _lines(session: Session, after: int | None, limit: int) -> list[str]:
@@ -47,18 +41,19 @@ def _lines(session: Session, after: int | None, limit: int) -> list[str]:
     return lines
 
 
-def _row(entry: dict[str, Any]) -> tuple[Any, ...]:
-    when = datetime.fromtimestamp(entry["t"] / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    outcome = f"{entry['outcome']} {entry['count']} times" if "count" in entry else entry["outcome"]
-    return (
-        entry["seq"],
-        when,
-        entry["tenant"] or "-",
-        entry["token"] or "-",
-        entry["action"],
-        entry["subject"],
-        outcome,
-    )
+def _when(entry: dict[str, Any]) -> str:
+    return datetime.fromtimestamp(entry["t"] / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+_COLUMNS: show.Columns = {
+    "number": "seq",
+    "when": _when,
+    "tenant": lambda entry: entry["tenant"] or "-",
+    "token": lambda entry: entry["token"] or "-",
+    "action": "action",
+    "subject": "subject",
+    "outcome": lambda entry: f"{entry['outcome']} {entry['count']} times" if "count" in entry else entry["outcome"],
+}
 
 
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -59,24 +58,16 @@ def list_data(
 ) -> None:
     """List chunks by their ids, and where they lie."""
     found = [row for row in ctx.obj.cluster.data.list() if device in (None, *row["locations"])]
-    show.listing(found, _table, as_json=as_json, none="no data; get some with: cluster data create --source URL")
+    show.listing(found, _COLUMNS, as_json=as_json, none="no data; get some with: cluster data create --source URL")
 
 
-def _table(several: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("chunk", "size", "files", "created", "lies at")
-    show.rows(
-        columns,
-        (
-            [
-                row["chunk_id"],
-                figures.size(row["bytes"]),
-                str(row["files"]),
-                figures.age(row["created"]),
-                " ".join(row["locations"]),
-            ]
-            for row in several
-        ),
-    )
+_COLUMNS: show.Columns = {
+    "chunk": "chunk_id",
+    "size": lambda row: figures.size(row["bytes"]),
+    "files": "files",
+    "created": lambda row: figures.age(row["created"]),
+    "lies at": lambda row: " ".join(row["locations"]),
+}
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,12 +32,12 @@ _SAY = "import sys; print('installed for', sys.version.split()[0], 'at', sys.pre
 @app.command("list")
 def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List engines."""
-    show.listing(ctx.obj.cluster.services.engines(), _table, as_json=as_json, none="no engines")
-
-
-def _table(several: Sequence[Mapping[str, Any]]) -> None:
-    lines = [[row["engine"], row["summary"], "gigabytes" if row["large"] else None] for row in several]
-    show.rows(("engine", "for", "packages"), lines)
+    columns: show.Columns = {
+        "engine": "engine",
+        "for": "summary",
+        "packages": lambda row: "gigabytes" if row["large"] else None,
+    }
+    show.listing(ctx.obj.cluster.services.engines(), columns, as_json=as_json, none="no engines")
 
 
 @app.command(epilog=EXAMPLES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -131,25 +131,7 @@ def list_models(
         "no models; get one with: cluster model download NAME --source URL, or: cluster artifact put FILE --name NAME"
     )
     found = [row for row in ctx.obj.cluster.models.list() if location in (None, *row["locations"])]
-    show.listing(found, _table, as_json=as_json, none=none)
-
-
-def _table(several: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("model", "weights", "size", "created", "lies at", "services")
-    show.rows(
-        columns,
-        (
-            [
-                row["model_name"],
-                _weights(row),
-                figures.size(row["bytes"]),
-                figures.age(row["created"]),
-                " ".join(row["locations"]) or None,
-                " ".join(row["services"]) or None,
-            ]
-            for row in several
-        ),
-    )
+    show.listing(found, _COLUMNS, as_json=as_json, none=none)
 
 
 def _weights(row: Mapping[str, Any]) -> str:
@@ -157,6 +139,16 @@ def _weights(row: Mapping[str, Any]) -> str:
     if not paths:
         return str(row["status"])
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+_COLUMNS: show.Columns = {
+    "model": "model_name",
+    "weights": _weights,
+    "size": lambda row: figures.size(row["bytes"]),
+    "created": lambda row: figures.age(row["created"]),
+    "lies at": lambda row: " ".join(row["locations"]),
+    "services": lambda row: " ".join(row["services"]),
+}
 
 
 @app.command()

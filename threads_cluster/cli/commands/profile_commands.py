@@ -181,50 +181,39 @@ def _show(row: Mapping[str, Any]) -> None:
     )
     if row["recordings"]:
         show.line("")
-        columns = ("host", "worker", "devices", "state", "time", "samples", "missed", "size", "own CPU", "ended")
-        show.rows(columns, [_recording(one) for one in row["recordings"]])
+        show.table(row["recordings"], _RECORDINGS)
 
 
-def _recording(one: Mapping[str, Any]) -> list[Any]:
-    own = figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else ""
-    return [
-        one["host"],
-        one["worker"],
-        len(one["devices"]),
-        one["state"],
-        figures.duration(one["seconds"]),
-        one["samples"],
-        one["missed"],
-        figures.size(one["bytes"]),
-        own,
-        one["ended"] or "",
-    ]
+_RECORDINGS: show.Columns = {
+    "host": "host",
+    "worker": "worker",
+    "devices": lambda one: len(one["devices"]),
+    "state": "state",
+    "time": lambda one: figures.duration(one["seconds"]),
+    "samples": "samples",
+    "missed": "missed",
+    "size": lambda one: figures.size(one["bytes"]),
+    "own CPU": lambda one: figures.percent(one["cpu_seconds"] / one["seconds"]) if one["seconds"] else "",
+    "ended": "ended",
+}
 
 
 @app.command("list")
 def list_profiles(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List profiles, newest first."""
-    show.listing(ctx.obj.cluster.profiles.list(tenant=tenant), _table, as_json=as_json, none=_NONE)
+    show.listing(ctx.obj.cluster.profiles.list(tenant=tenant), _PROFILES, as_json=as_json, none=_NONE)
 
 
-def _table(several: Any) -> None:
-    columns = ("name", "state", "samples/s", "recordings", "samples", "missed", "size", "started")
-    show.rows(
-        columns,
-        [
-            [
-                row["name"],
-                row["state"],
-                row["hz"],
-                len(row["recordings"]),
-                row["samples"],
-                row["missed"],
-                figures.size(row["bytes"]),
-                figures.age(row["created"]),
-            ]
-            for row in several
-        ],
-    )
+_PROFILES: show.Columns = {
+    "name": "name",
+    "state": "state",
+    "samples/s": "hz",
+    "recordings": lambda row: len(row["recordings"]),
+    "samples": "samples",
+    "missed": "missed",
+    "size": lambda row: figures.size(row["bytes"]),
+    "started": lambda row: figures.age(row["created"]),
+}
 
 
 @app.command()

@@ -482,7 +482,7 @@ def units(
 
     programs = ctx.obj.cluster.programs
     rows = list(islice(programs.units(job_id, state=state, first=first), limit))
-    show.listing(rows, show.units, as_json=as_json, none="no such units")
+    show.listing(rows, show.UNITS, as_json=as_json, none="no such units")
     if as_json:
         return
     counts = {name: count for name, count in programs.counts(job_id).items() if count}

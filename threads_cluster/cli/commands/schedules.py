@@ -135,7 +135,7 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
 def list_schedules(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List schedules: when each runs next, and what became of its last run."""
     none = "no schedules; add one with: cluster schedule add NAME --every 1h -- submit KIND ..."
-    show.listing(ctx.obj.cluster.schedules(tenant=tenant), show.schedules, as_json=as_json, none=none)
+    show.listing(ctx.obj.cluster.schedules(tenant=tenant), show.SCHEDULES, as_json=as_json, none=none)
 
 
 @app.command("show")

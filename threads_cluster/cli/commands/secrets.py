@@ -55,7 +55,7 @@ def set_value(
 def list_secrets(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List secrets without their values, which nothing shows."""
     rows = ctx.obj.cluster.secrets(tenant=tenant)
-    show.listing(rows, show.secrets, as_json=as_json, none="no secrets; set one with: cluster secret set NAME")
+    show.listing(rows, show.SECRETS, as_json=as_json, none="no secrets; set one with: cluster secret set NAME")
     if unreadable := [row["name"] for row in rows if not row["readable"]]:
         show.say(f"no key of SECRETS_KEY opens {', '.join(unreadable)}: add their key to it, or set them again")
 

@@ -118,7 +118,7 @@ Requires: TypeAlias = Annotated[
 @app.command("list")
 def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List tenants with their weights, caps and use. An admin sees all, others their own."""
-    show.listing(ctx.obj.cluster.tenants(), show.tenants, as_json=as_json)
+    show.listing(ctx.obj.cluster.tenants(), show.TENANTS, as_json=as_json)
 
 
 @app.command()
@@ -171,7 +171,7 @@ def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_js
     weight = named.get("weight") or known.get("weight", 1)
     requires = sorted(named["requires"]) if "requires" in named else None
     row = ctx.obj.cluster.put_tenant(known["tenant"], weight=weight, requires=requires, **wanted)
-    show.json_line(row) if as_json else show.tenants([row])
+    show.json_line(row) if as_json else show.table([row], show.TENANTS)
 
 
 @app.command()

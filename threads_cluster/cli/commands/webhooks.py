@@ -45,7 +45,7 @@ def dead(ctx: typer.Context, limit: Limit = 20, tenant: Tenant = None, as_json: 
 def _listing(session: Session, state: str | None, limit: int, tenant: str | None, *, as_json: bool) -> None:
     answer = session.cluster.webhooks(state, limit, tenant=tenant)
     none = f"no deliveries{f' that are {state}' if state else '; a job or a workflow has one with --notify URL'}"
-    show.listing(answer["deliveries"], show.webhooks, as_json=as_json, none=none)
+    show.listing(answer["deliveries"], show.WEBHOOKS, as_json=as_json, none=none)
     if not as_json and len(answer["deliveries"]) == limit:
         show.say(f"the latest {limit}; more with --limit")
     if not as_json and state is None and answer["counts"].get("dead"):

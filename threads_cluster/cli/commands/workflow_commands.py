@@ -127,7 +127,7 @@ def list_workflows(
 ) -> None:
     """List workflows, newest first."""
     rows = list(ctx.obj.cluster.workflows.list(limit))
-    show.listing(rows, _table, as_json=as_json, none="no workflows; submit one with: cluster workflow submit FILE")
+    show.listing(rows, _COLUMNS, as_json=as_json, none="no workflows; submit one with: cluster workflow submit FILE")
 
 
 @app.command()
@@ -309,11 +309,13 @@ def _row(action: Mapping[str, Any]) -> tuple[Any, ...]:
     return (action["action_id"], action["action_type"], state, action.get("job_id"), why)
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> None:
-    show.rows(
-        ("workflow", "name", "state", "actions", "created"),
-        [(row["workflow_id"], row["name"], row["state"], _counted(row["counts"]), row["created"]) for row in rows],
-    )
+_COLUMNS: show.Columns = {
+    "workflow": "workflow_id",
+    "name": "name",
+    "state": "state",
+    "actions": lambda row: _counted(row["counts"]),
+    "created": "created",
+}
 
 
 def _acted(row: Mapping[str, Any], *, as_json: bool) -> None:
