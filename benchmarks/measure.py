@@ -27,8 +27,13 @@ class Row:
     peer: float
     unit: str
     peer_name: str
-    #: ours over peer; for times peer over ours, so that more is better.
-    ratio: float
+    #: As of a time. The ratio is then peer over ours, so that more of it is always better.
+    less_is_better: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """Return ours over peer, or peer over ours if less is better."""
+        return self.peer / self.ours if self.less_is_better else self.ours / self.peer
 
     def table(self) -> dict[str, object]:
         return {"id": self.id, "ours": self.ours, "peer": self.peer, "ratio": round(self.ratio, 4), "unit": self.unit}

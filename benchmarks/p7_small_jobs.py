@@ -235,4 +235,4 @@ def _row(name: str, peer: Peer, ours: float, theirs: float) -> Row:
     names = {"celery": "Celery, prefork 2", "dramatiq": "Dramatiq, 2 processes", "huey": "Huey, 2 processes"}
     # The rows beside Celery keep the names that they had when it was the only peer.
     where = name if peer.name == "celery" else f"{name}/{peer.name}"
-    return Row(id=where, ours=ours, peer=theirs, ratio=ours / theirs, unit="jobs/s", peer_name=names[peer.name])
+    return Row(id=where, ours=ours, peer=theirs, unit="jobs/s", peer_name=names[peer.name])

@@ -195,7 +195,7 @@ def levels(live: Live, size: Size, stages: Stages) -> list[Level]:
 def row(name: str, ours: float, goal: float, unit: str) -> Row:
     """Return a row of a time that should be below a goal; noise that made it none counts as a little."""
     ours = max(ours, goal / 1000)
-    return Row(id=f"P8@{name}", ours=ours, peer=goal, ratio=goal / ours, unit=unit, peer_name="the goal")
+    return Row(id=f"P8@{name}", ours=ours, peer=goal, unit=unit, peer_name="the goal", less_is_better=True)
 
 
 def placement_rows(size: Size, tenants: int, stages: Stages) -> Iterator[Row]:
@@ -235,7 +235,6 @@ def _capacity_row(name: str, client: Client, state: placement.Devices, size: Siz
         id=f"P8@{name}",
         ours=rate,
         peer=size.workers,
-        ratio=rate / size.workers,
         unit=f"leases/s of Redis' CPU: {said} us",
         peer_name="a lease a second of each device",
     )
@@ -253,7 +252,6 @@ def level_rows(measured: Sequence[Level], workers: int, jobs: int) -> Iterator[R
             id="P8@leases",
             ours=rate,
             peer=workers,
-            ratio=rate / workers,
             unit=f"leases/s, {_said(best)}",
             peer_name="a lease a second of each device",
         )

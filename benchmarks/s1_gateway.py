@@ -125,9 +125,7 @@ def _added(ours: Side, peer: Side) -> Row:
         through, direct = in_turns(lambda: median(mine, ours), lambda: median(other, peer), ROUNDS, "S1@added-p50")
     added = through - direct
     name = f"the goal; {through:.2f} ms through the gateway, {direct:.2f} ms without"
-    return Row(
-        id="S1@added-p50", ours=added, peer=GOAL_ADDED_MS, ratio=GOAL_ADDED_MS / added, unit="ms", peer_name=name
-    )
+    return Row(id="S1@added-p50", ours=added, peer=GOAL_ADDED_MS, unit="ms", peer_name=name, less_is_better=True)
 
 
 # -- streams --------------------------------------------------------------------------------------------------------
@@ -171,7 +169,7 @@ def _streams(ours: Side, peer: Side) -> Iterator[Row]:
 
         through, direct = in_turns(lambda: rate(ours), lambda: rate(peer), ROUNDS, f"S1@{name}")
         said = f"the engine asked directly, {f'{pace} tokens/s a stream' if pace else 'as fast as it is read'}"
-        yield Row(id=f"S1@{name}", ours=through, peer=direct, ratio=through / direct, unit="tokens/s", peer_name=said)
+        yield Row(id=f"S1@{name}", ours=through, peer=direct, unit="tokens/s", peer_name=said)
 
 
 # -- the bound ------------------------------------------------------------------------------------------------------
@@ -192,9 +190,9 @@ def _at_the_bound(ours: Side, live: Live) -> Iterator[Row]:
     process = psutil.Process(live.processes["coordinator-0"].pid)
     ended, refused, grown = _run(_held(ours, process))
     name = f"all of those that pass and wait, prompts of {PROMPT_BYTES >> 10} KiB; {grown:.0f} MiB more for them"
-    yield Row(id="S1@bound-answered", ours=ended, peer=2 * MOST, ratio=ended / (2 * MOST), unit="", peer_name=name)
+    yield Row(id="S1@bound-answered", ours=ended, peer=2 * MOST, unit="", peer_name=name)
     said = "all beyond: 429"
-    yield Row(id="S1@bound-refused", ours=refused, peer=BEYOND, ratio=refused / BEYOND, unit="", peer_name=said)
+    yield Row(id="S1@bound-refused", ours=refused, peer=BEYOND, unit="", peer_name=said)
 
 
 def _run(what: Coroutine[Any, Any, T]) -> T:

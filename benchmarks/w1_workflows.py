@@ -94,15 +94,15 @@ def _diamond_rows() -> list[Row]:
     )
     print(f"W1: load average {os.getloadavg()[0]:.1f}, longest wait {waits[-1]:.0f} ms", file=sys.stderr)
     return [
-        Row(id="W1@diamond", ours=span, peer=critical, ratio=critical / span, unit="s", peer_name="its critical path"),
+        Row(id="W1@diamond", ours=span, peer=critical, unit="s", peer_name="its critical path", less_is_better=True),
         *(
             Row(
                 id=f"W1@start-p{part}",
                 ours=waits[len(waits) * part // 100],
                 peer=100.0,
-                ratio=100.0 / waits[len(waits) * part // 100],
                 unit="ms",
                 peer_name="a tenth of an action",
+                less_is_better=True,
             )
             for part in (50, 95)
         ),
@@ -147,9 +147,9 @@ def _validation_rows() -> Iterator[Row]:
             id=f"W1@validate-{kind}",
             ours=taken,
             peer=GOAL_VALIDATION_SECONDS,
-            ratio=GOAL_VALIDATION_SECONDS / taken,
             unit="s of CPU",
             peer_name="the goal",
+            less_is_better=True,
         )
 
 
@@ -173,9 +173,9 @@ def _function_rows() -> Iterator[Row]:
                     id=f"W1@function-redis-{version}",
                     ours=longest,
                     peer=GOAL_SCRIPT_MS,
-                    ratio=GOAL_SCRIPT_MS / longest,
                     unit="ms of CPU",
                     peer_name="the goal",
+                    less_is_better=True,
                 )
     finally:
         logging.disable(logging.NOTSET)

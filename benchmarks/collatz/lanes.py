@@ -98,4 +98,4 @@ def two_lanes(goal: str, mode: str, start: int, count: int, rounds: int) -> Row:
         lambda: lanes.rate(mode, start, count), lambda: rate(mode, start, count), rounds, f"{goal}@2-lanes"
     )
     lanes.close()
-    return Row(id=f"{goal}@2-lanes", ours=ours, peer=one, ratio=ours / one, unit="numbers/s", peer_name="one lane")
+    return Row(id=f"{goal}@2-lanes", ours=ours, peer=one, unit="numbers/s", peer_name="one lane")

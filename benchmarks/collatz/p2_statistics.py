@@ -23,7 +23,7 @@ def run() -> list[Row]:
             ROUNDS,
             f"P2@{point}",
         )
-        row = Row(id=f"P2@{point}", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name="C -O3, ctz")
+        row = Row(id=f"P2@{point}", ours=ours, peer=peer, unit="numbers/s", peer_name="C -O3, ctz")
         rows.append(row)
     aligned = 10**12 >> 22 << 22
     return [*rows, two_lanes("P2", "statistics", aligned, lease("statistics", aligned, 2**22), ROUNDS)]

@@ -47,7 +47,7 @@ def _ours(spec: Any) -> tuple[int, int]:
 
 def _beside(spec: Any, peer: Callable[[], int], point: str, name: str) -> Row:
     ours, theirs = in_turns(lambda: _rate(lambda: _ours(spec)[0]), lambda: _rate(peer), ROUNDS, f"P3 {point}")
-    return Row(id=f"P3@{point}", ours=ours, peer=theirs, ratio=ours / theirs, unit=UNIT, peer_name=name)
+    return Row(id=f"P3@{point}", ours=ours, peer=theirs, unit=UNIT, peer_name=name)
 
 
 def _beside_c(cores: int, scheduler: str, join: str, library: Any) -> Row:

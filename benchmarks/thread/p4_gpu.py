@@ -53,7 +53,7 @@ def _row(name: str, gpu_name: str) -> Row:
     plan = _plan(MODELS[name])
     ours, peer = _rate(plan, Device.GPU, 2, GPU_THREADS), _rate(plan, Device.CPU, 1, CORE_THREADS)
     peer_name = f"one core; GPU: {gpu_name}"
-    return Row(id=f"P4@{name}", ours=ours, peer=peer, ratio=ours / peer, unit="threads/s", peer_name=peer_name)
+    return Row(id=f"P4@{name}", ours=ours, peer=peer, unit="threads/s", peer_name=peer_name)
 
 
 def run() -> list[Row]:

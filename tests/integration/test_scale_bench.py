@@ -57,7 +57,7 @@ def test_ctrl_c_ends_the_benchmark_and_every_process_of_it() -> None:
 
 
 def test_a_stage_that_fails_leaves_the_others_and_is_named() -> None:
-    row = Row(id="P8@x", ours=1, peer=1, unit="s", peer_name="", ratio=1)
+    row = Row(id="P8@x", ours=1, peer=1, unit="s", peer_name="")
     stages, none_left = Stages("P8", 60.0), Stages("P8", 0.0)
     stages.run("first", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     stages.run("second", lambda: [row])

@@ -44,3 +44,9 @@ def test_any_kind_is_measured_by_its_example(monkeypatch: pytest.MonkeyPatch) ->
     assert kernels.compile_all() == {}
     row = k1_kernels.row("collatz")
     assert isinstance(row, Row) and row.id == "K1@collatz" and row.ratio > 0
+
+
+def test_a_ratio_is_better_when_it_is_higher() -> None:
+    rates = Row(id="P1@x", ours=30, peer=20, unit="numbers/s", peer_name="a peer")
+    times = Row(id="P6@x", ours=20, peer=30, unit="ms", peer_name="the goal", less_is_better=True)
+    assert rates.ratio == times.ratio == 1.5
