@@ -7,6 +7,18 @@ from __future__ import annotations
 
 PREFIX = "ct:"
 
+
+class Family:
+    """Keys that differ by the ids in them. Call it with these to get a key."""
+
+    def __init__(self, pattern: str) -> None:
+        #: The key, with %s for each id.
+        self.pattern = pattern
+
+    def __call__(self, *ids: str | int) -> str:
+        return self.pattern % ids
+
+
 #: zset job -> number of its submission: all jobs.
 JOBS = f"{PREFIX}jobs"
 #: zset job -> when somebody must look at it again.
@@ -170,10 +182,8 @@ OF_RQ = "rq:*"
 #: RQ's set of its queues' keys.
 RQ_QUEUES = "rq:queues"
 
-
-def job(job_id: str) -> str:
-    """Hash of a job's fields."""
-    return f"{PREFIX}job:{job_id}"
+#: hash of a job's fields.
+job = Family(f"{PREFIX}job:%s")
 
 
 def job_id(name: bytes) -> bytes | None:
@@ -181,446 +191,181 @@ def job_id(name: bytes) -> bytes | None:
     return name[len(job("")) :] if name.startswith(job("").encode()) and name.count(b":") == 2 else None
 
 
-def job_lease(job_id: str) -> str:
-    """Hash token -> lo:hi:upto:expiries:errors:granted:lane."""
-    return f"{PREFIX}job:{job_id}:lease"
-
-
-def job_leases(job_id: str) -> str:
-    """Zset token -> expiry of its lease."""
-    return f"{PREFIX}job:{job_id}:leases"
-
-
-def job_free(job_id: str) -> str:
-    """List of ranges to be leased again."""
-    return f"{PREFIX}job:{job_id}:free"
-
-
-def job_retry(job_id: str) -> str:
-    """Zset of ranges in which the kernel raised -> the time before which each is not tried."""
-    return f"{PREFIX}job:{job_id}:retry"
-
-
-def job_dead(job_id: str) -> str:
-    """List of ranges that were given up."""
-    return f"{PREFIX}job:{job_id}:dead"
-
-
-def job_parts(job_id: str) -> str:
-    """List of committed partials that are not folded yet."""
-    return f"{PREFIX}job:{job_id}:parts"
-
-
-def job_accumulator(job_id: str) -> str:
-    """Partial into which the parts before were folded."""
-    return f"{PREFIX}job:{job_id}:acc"
-
-
-def job_needs(job_id: str) -> str:
-    """Hash parent -> ok or any: parents that have not ended as the job needs it."""
-    return f"{PREFIX}job:{job_id}:needs"
-
-
-def job_children(job_id: str) -> str:
-    """Zset job -> 0 while it waits for this one, 1 while only for others: blocked jobs that come after it."""
-    return f"{PREFIX}job:{job_id}:children"
-
-
-def job_skips(job_id: str) -> str:
-    """Set of jobs that were skipped because of this one."""
-    return f"{PREFIX}job:{job_id}:skips"
-
-
-def job_files(job_id: str) -> str:
-    """Hash unit -> artifact with what it left: its log, its outputs."""
-    return f"{PREFIX}job:{job_id}:files"
-
-
-def job_kept(job_id: str) -> str:
-    """Hash artifact -> units of the job that name it: artifacts that the job holds for its output."""
-    return f"{PREFIX}job:{job_id}:kept"
-
-
-def job_result(job_id: str) -> str:
-    """Result as JSON."""
-    return f"{PREFIX}job:{job_id}:result"
-
-
-def leased(worker_id: str) -> str:
-    """Set of job|token: leases of programs that a runner has."""
-    return f"{PREFIX}leased:{worker_id}"
-
-
-def job_failures(job_id: str) -> str:
-    """Hash unit -> row of its last failure, JSON: of the first thousand units of a program that failed."""
-    return f"{PREFIX}job:{job_id}:failures"
-
-
-def job_events(job_id: str) -> str:
-    """Stream of the job's own events."""
-    return f"{PREFIX}job:{job_id}:ev"
-
-
-def output(job_id: str) -> str:
-    """Stream of the live lines of a program that somebody follows."""
-    return f"{PREFIX}output:{job_id}"
-
-
-def outputs(job_id: str) -> str:
-    """Hash of what such a stream holds: bytes, and how many more may come now."""
-    return f"{PREFIX}outputs:{job_id}"
-
-
-def attachment(attachment_id: str) -> str:
-    """Hash of a shell beside a running program: whose, where, its state, how far both sides have written and read."""
-    return f"{PREFIX}attachment:{attachment_id}"
-
-
-def attachment_input(attachment_id: str) -> str:
-    """Stream of what was typed and not read yet; an entry is named by the place of the byte behind it."""
-    return f"{PREFIX}attachment_input:{attachment_id}"
-
-
-def attachment_output(attachment_id: str) -> str:
-    """Stream of what the shell wrote and nobody read yet, named likewise."""
-    return f"{PREFIX}attachment_output:{attachment_id}"
-
-
-def pending(queue: str) -> str:
-    """Zset job -> turn: jobs that a worker should look at."""
-    return f"{PREFIX}pending:{queue}"
-
-
-def turns(queue: str, tenant: str) -> str:
-    """Zset job -> turn: the part of `pending` that is one tenant's."""
-    return f"{PREFIX}turns:{queue}:{tenant}"
-
-
-def held(queue: str, tenant: str) -> str:
-    """Zset job -> workers that hold it: jobs of a tenant that are held."""
-    return f"{PREFIX}held:{queue}:{tenant}"
-
-
-def holding(queue: str) -> str:
-    """Set of tenants that may have held jobs in a queue."""
-    return f"{PREFIX}holding:{queue}"
-
-
-def order(queue: str) -> str:
-    """Zset tenant -> virtual time: tenants with pending jobs in a queue, those first who were given least."""
-    return f"{PREFIX}order:{queue}"
-
-
-def finish(priority: str) -> str:
-    """Hash tenant -> virtual time at which what it was given of a priority ends."""
-    return f"{PREFIX}finish:{priority}"
-
-
-def virtual(priority: str) -> str:
-    """Virtual clock of a priority."""
-    return f"{PREFIX}virtual:{priority}"
-
-
-def tenant_shapes(tenant: str) -> str:
-    """Zset requirements -> jobs of a tenant with them that have not ended."""
-    return f"{PREFIX}shapes:{tenant}"
-
-
-def admitted(tenant: str) -> str:
-    """Zset job -> number of its submission: jobs of a tenant that wait or run, without its backlog."""
-    return f"{PREFIX}admitted:{tenant}"
-
-
-def backlog(tenant: str) -> str:
-    """Zset job -> turn: queued jobs that wait until a cap of their tenant admits them."""
-    return f"{PREFIX}backlog:{tenant}"
-
-
-def blocked(tenant: str) -> str:
-    """Zset job -> number of its submission: blocked jobs of a tenant."""
-    return f"{PREFIX}blocked:{tenant}"
-
-
-def deferred(tenant: str, kind: str) -> str:
-    """Zset job -> turn: jobs of a kind that wait for the next day, because their tenant has used the units of a day."""
-    return f"{PREFIX}deferred:{tenant}:{kind}"
-
-
-def stored(tenant: str) -> str:
-    """Hash job -> bytes stored of it, of a tenant with a cap on them."""
-    return f"{PREFIX}stored:{tenant}"
-
-
-def caps(tenant: str) -> str:
-    """Field of SHARES that holds a tenant's further caps."""
-    return f"{tenant}|caps"
-
-
-def lanes(tenant: str) -> str:
-    """Zset token -> expiry: leases of a tenant's jobs."""
-    return f"{PREFIX}lanes:{tenant}"
-
-
-def lacked(queue: str, kind: str, version: str | int) -> str:
-    """Zset job -> turn: jobs that wait for a worker with this version of their kind."""
-    return f"{PREFIX}lacked:{queue}:{kind}|{version}"
-
-
-def lacked_member(member: str) -> str:
-    """Name of the zset that a member of LACKED or UNFIT, queue:kind|version, stands for."""
-    return f"{LACKED}:{member}"
-
-
-def in_state(state: str) -> str:
-    """Zset job -> number of its submission: jobs in this state."""
-    return f"{PREFIX}in:{state}"
-
-
-def workers_of(device: str) -> str:
-    """Zset worker -> expiry: living workers of this device."""
-    return f"{PREFIX}workers:{device}"
-
-
-def worker(worker_id: str) -> str:
-    """Hash of what a worker says of itself."""
-    return f"{PREFIX}worker:{worker_id}"
-
-
-def stops(worker_id: str) -> str:
-    """Channel, no key: ids of jobs that were cancelled or paused and of which a worker has leases."""
-    return f"{PREFIX}stops:{worker_id}"
-
-
-def gpu(uuid: str) -> str:
-    """Worker that has claimed this GPU."""
-    return f"{PREFIX}gpu:{uuid}"
-
-
-def claimed(worker_id: str) -> str:
-    """Set of the GPUs that a runner has claimed."""
-    return f"{PREFIX}claimed:{worker_id}"
-
-
-def gpu_wish(uuid: str, wish: str) -> str:
-    """Zset priority -> until when programs (wanted) or kernels (needed) of it are known to wait for this GPU."""
-    return f"{PREFIX}gpu:{uuid}:{wish}"
-
-
-def usage(tenant: str) -> str:
-    """Hash day|what -> what a tenant used; day: a number since 1970, or before."""
-    return f"{PREFIX}usage:{tenant}"
-
-
-def idempotency(owner: str, key: str) -> str:
-    """String job|digest of the request's body, for a day."""
-    return f"{PREFIX}idem:{owner}:{key}"
-
-
-def token(token_id: str) -> str:
-    """Hash of an API token."""
-    return f"{PREFIX}token:{token_id}"
-
-
-def session(session_id: str) -> str:
-    """Hash of a browser that is logged in."""
-    return f"{PREFIX}session:{session_id}"
-
-
-def logins(token_id: str) -> str:
-    """Zset session -> expiry: browsers that are logged in with this token."""
-    return f"{PREFIX}logins:{token_id}"
-
-
-def secrets(tenant: str) -> str:
-    """Hash name -> key|changed: a tenant's secrets, the id of the key that opens each, and when it was set."""
-    return f"{PREFIX}secrets:{tenant}"
-
-
-def secret(tenant: str) -> str:
-    """Hash name -> key.sealed: the values of a tenant's secrets, encrypted."""
-    return f"{PREFIX}secret:{tenant}"
-
-
-def schedule(schedule_id: str) -> str:
-    """Hash of a schedule."""
-    return f"{PREFIX}schedule:{schedule_id}"
-
-
-def schedules_of(tenant: str) -> str:
-    """Hash name -> schedule: a tenant's schedules."""
-    return f"{PREFIX}schedules:{tenant}"
-
-
-def service(service_id: str) -> str:
-    """Hash of a service."""
-    return f"{PREFIX}service:{service_id}"
-
-
-def services_of(tenant: str) -> str:
-    """Hash name -> service: a tenant's services."""
-    return f"{PREFIX}services:{tenant}"
-
-
-def service_replicas(service_id: str) -> str:
-    """Hash number -> generation|since|stopping: replicas of a service."""
-    return f"{PREFIX}servicereplicas:{service_id}"
-
-
-def service_asked(service_id: str) -> str:
-    """Hash coordinator -> requests that it has for a service now, those that wait included."""
-    return f"{PREFIX}serviceasked:{service_id}"
-
-
-def service_figures(service_id: str) -> str:
-    """Hash slot|what -> count: requests to a service and their times, by ten seconds; and the newest slot."""
-    return f"{PREFIX}servicefigures:{service_id}"
-
-
-def replica(job_id: str) -> str:
-    """Hash of what the runner of a replica says of it: its state, where it answers, and with which key."""
-    return f"{PREFIX}replica:{job_id}"
-
-
-def tunnel(worker: str) -> str:
-    """Hash of the coordinator to which a runner has a tunnel: where others reach it, with which key, on which host."""
-    return f"{PREFIX}tunnel:{worker}"
-
-
-def replica_busy(job_id: str) -> str:
-    """Hash coordinator -> requests that it has passed on to a replica and that have not ended."""
-    return f"{PREFIX}replicabusy:{job_id}"
-
-
-def inference_counted(coordinator: str) -> str:
-    """Number of the last batch of requests to models that a coordinator had counted; for an hour."""
-    return f"{PREFIX}inferencecounted:{coordinator}"
-
-
-def delivery(delivery_id: str) -> str:
-    """Hash of a delivery of a webhook."""
-    return f"{PREFIX}delivery:{delivery_id}"
-
-
-def outbox(place: str) -> str:
-    """Zset delivery -> when it is due: those of a tenant to one scheme, host and port."""
-    return f"{PREFIX}outbox:{place}"
-
-
-def deliveries_of(tenant: str, state: str) -> str:
-    """Zset delivery -> since when: a tenant's deliveries in this state, of those that have ended the latest."""
-    return f"{PREFIX}deliveries:{tenant}:{state}"
-
-
-def files(tenant: str) -> str:
-    """Hash sha256 -> size:references:objects: a tenant's files."""
-    return f"{PREFIX}files:{tenant}"
-
-
-def parts(tenant: str, sha256: str) -> str:
-    """Hash number -> object, and its size: parts of a file that is not whole yet."""
-    return f"{PREFIX}parts:{tenant}:{sha256}"
-
-
-def artifact(tenant: str, artifact_id: str) -> str:
-    """Hash of an artifact: bytes, files, when it was created, its manifest."""
-    return f"{PREFIX}artifact:{tenant}:{artifact_id}"
-
-
-def artifacts(tenant: str) -> str:
-    """Zset artifact -> creation: a tenant's artifacts that somebody holds."""
-    return f"{PREFIX}artifacts:{tenant}"
-
-
-def holders(tenant: str, artifact_id: str) -> str:
-    """Set of what keeps an artifact: kept, name:NAME, job:ID."""
-    return f"{PREFIX}holders:{tenant}:{artifact_id}"
-
-
-def names(tenant: str) -> str:
-    """Hash name -> artifact."""
-    return f"{PREFIX}names:{tenant}"
-
-
-def workflow(workflow_id: str) -> str:
-    """Hash of a workflow."""
-    return f"{PREFIX}workflow:{workflow_id}"
-
-
-def workflow_document(workflow_id: str) -> str:
-    """Actions of a workflow, as JSON in zlib."""
-    return f"{PREFIX}workflowdocument:{workflow_id}"
-
-
-def workflow_jobs(workflow_id: str) -> str:
-    """Hash action, or action/number of an item -> job."""
-    return f"{PREFIX}workflowjobs:{workflow_id}"
-
-
-def workflow_records(workflow_id: str) -> str:
-    """Hash action, or action/number of an item -> what came of it, JSON, where it is no job."""
-    return f"{PREFIX}workflowrecords:{workflow_id}"
-
-
-def workflow_retries(workflow_id: str) -> str:
-    """Set of actions, or action/number, whose jobs are to be tried again."""
-    return f"{PREFIX}workflowretries:{workflow_id}"
-
-
-def workflows_of(tenant: str) -> str:
-    """Zset workflow -> creation: workflows of a tenant."""
-    return f"{PREFIX}workflows:{tenant}"
-
-
-def profile(profile_id: str) -> str:
-    """Hash of a profile."""
-    return f"{PREFIX}profile:{profile_id}"
-
-
-def profiles_of(tenant: str) -> str:
-    """Hash name -> profile: a tenant's profiles."""
-    return f"{PREFIX}profiles:{tenant}"
-
-
-def profile_claims(profile_id: str) -> str:
-    """Hash device -> worker|until: who samples a device."""
-    return f"{PREFIX}profile_claims:{profile_id}"
-
-
-def profile_recordings(profile_id: str) -> str:
-    """Hash recording -> its row, JSON; recording|what -> who has it, when it was heard of, its file, its end."""
-    return f"{PREFIX}profile_recordings:{profile_id}"
-
-
-def login(digest: str) -> str:
-    """Token for which a one-time login code with this digest stands."""
-    return f"{PREFIX}login:{digest}"
-
-
-def codes(token_id: str) -> str:
-    """List of digests of a token's latest one-time login codes."""
-    return f"{PREFIX}codes:{token_id}"
-
-
-def mark(kind: str, name: str) -> str:
-    """Hash range lo-hi -> payload: facts that finished jobs left for good."""
-    return f"{PREFIX}mark:{kind}:{name}"
-
-
-def sweep(queue: str) -> str:
-    """Turn from which SWEEP goes on to move jobs out of this queue, or its cursor over jobs in this state."""
-    return f"{PREFIX}sweep:{queue}"
-
-
-def aside(key: str) -> str:
-    """Content of a broken key, kept for a week."""
-    return f"{PREFIX}aside:{key}"
-
-
-def rq_job(bell_id: str) -> str:
-    """Hash of one bell, as RQ keeps its jobs."""
-    return f"rq:job:{bell_id}"
-
-
-def rq_queue(queue: str) -> str:
-    """List of the bells that wait in an RQ queue."""
-    return f"rq:queue:{queue}"
+#: hash token -> lo:hi:upto:expiries:errors:granted:lane.
+job_lease = Family(f"{PREFIX}job:%s:lease")
+#: zset token -> expiry of its lease.
+job_leases = Family(f"{PREFIX}job:%s:leases")
+#: list of ranges to be leased again.
+job_free = Family(f"{PREFIX}job:%s:free")
+#: zset of ranges in which the kernel raised -> the time before which each is not tried.
+job_retry = Family(f"{PREFIX}job:%s:retry")
+#: list of ranges that were given up.
+job_dead = Family(f"{PREFIX}job:%s:dead")
+#: list of committed partials that are not folded yet.
+job_parts = Family(f"{PREFIX}job:%s:parts")
+#: Partial into which the parts before were folded.
+job_accumulator = Family(f"{PREFIX}job:%s:acc")
+#: hash parent -> ok or any: parents that have not ended as the job needs it.
+job_needs = Family(f"{PREFIX}job:%s:needs")
+#: zset job -> 0 while it waits for this one, 1 while only for others: blocked jobs that come after it.
+job_children = Family(f"{PREFIX}job:%s:children")
+#: set of jobs that were skipped because of this one.
+job_skips = Family(f"{PREFIX}job:%s:skips")
+#: hash unit -> artifact with what it left: its log, its outputs.
+job_files = Family(f"{PREFIX}job:%s:files")
+#: hash artifact -> units of the job that name it: artifacts that the job holds for its output.
+job_kept = Family(f"{PREFIX}job:%s:kept")
+#: Result as JSON.
+job_result = Family(f"{PREFIX}job:%s:result")
+#: set of job|token: leases of programs that a runner has.
+leased = Family(f"{PREFIX}leased:%s")
+#: hash unit -> row of its last failure, JSON: of the first thousand units of a program that failed.
+job_failures = Family(f"{PREFIX}job:%s:failures")
+#: stream of the job's own events.
+job_events = Family(f"{PREFIX}job:%s:ev")
+#: stream of the live lines of a program that somebody follows.
+output = Family(f"{PREFIX}output:%s")
+#: hash of what such a stream holds: bytes, and how many more may come now.
+outputs = Family(f"{PREFIX}outputs:%s")
+#: hash of a shell beside a running program: whose, where, its state, how far both sides have written and read.
+attachment = Family(f"{PREFIX}attachment:%s")
+#: stream of what was typed and not read yet; an entry is named by the place of the byte behind it.
+attachment_input = Family(f"{PREFIX}attachment_input:%s")
+#: stream of what the shell wrote and nobody read yet, named likewise.
+attachment_output = Family(f"{PREFIX}attachment_output:%s")
+#: zset job -> turn: jobs that a worker should look at.
+pending = Family(f"{PREFIX}pending:%s")
+#: zset job -> turn: the part of `pending` that is one tenant's.
+turns = Family(f"{PREFIX}turns:%s:%s")
+#: zset job -> workers that hold it: jobs of a tenant that are held.
+held = Family(f"{PREFIX}held:%s:%s")
+#: set of tenants that may have held jobs in a queue.
+holding = Family(f"{PREFIX}holding:%s")
+#: zset tenant -> virtual time: tenants with pending jobs in a queue, those first who were given least.
+order = Family(f"{PREFIX}order:%s")
+#: hash tenant -> virtual time at which what it was given of a priority ends.
+finish = Family(f"{PREFIX}finish:%s")
+#: Virtual clock of a priority.
+virtual = Family(f"{PREFIX}virtual:%s")
+#: zset requirements -> jobs of a tenant with them that have not ended.
+tenant_shapes = Family(f"{PREFIX}shapes:%s")
+#: zset job -> number of its submission: jobs of a tenant that wait or run, without its backlog.
+admitted = Family(f"{PREFIX}admitted:%s")
+#: zset job -> turn: queued jobs that wait until a cap of their tenant admits them.
+backlog = Family(f"{PREFIX}backlog:%s")
+#: zset job -> number of its submission: blocked jobs of a tenant.
+blocked = Family(f"{PREFIX}blocked:%s")
+#: zset job -> turn: jobs of a kind that wait for the next day, because their tenant has used the units of a day.
+deferred = Family(f"{PREFIX}deferred:%s:%s")
+#: hash job -> bytes stored of it, of a tenant with a cap on them.
+stored = Family(f"{PREFIX}stored:%s")
+#: Field of SHARES that holds a tenant's further caps.
+caps = Family("%s|caps")
+#: zset token -> expiry: leases of a tenant's jobs.
+lanes = Family(f"{PREFIX}lanes:%s")
+#: zset job -> turn: jobs that wait for a worker with this version of their kind.
+lacked = Family(f"{PREFIX}lacked:%s:%s|%s")
+#: Name of the zset that a member of LACKED or UNFIT, queue:kind|version, stands for.
+lacked_member = Family(f"{LACKED}:%s")
+#: zset job -> number of its submission: jobs in this state.
+in_state = Family(f"{PREFIX}in:%s")
+#: zset worker -> expiry: living workers of this device.
+workers_of = Family(f"{PREFIX}workers:%s")
+#: hash of what a worker says of itself.
+worker = Family(f"{PREFIX}worker:%s")
+#: channel, no key: ids of jobs that were cancelled or paused and of which a worker has leases.
+stops = Family(f"{PREFIX}stops:%s")
+#: Worker that has claimed this GPU.
+gpu = Family(f"{PREFIX}gpu:%s")
+#: set of the GPUs that a runner has claimed.
+claimed = Family(f"{PREFIX}claimed:%s")
+#: zset priority -> until when programs (wanted) or kernels (needed) of it are known to wait for this GPU.
+gpu_wish = Family(f"{PREFIX}gpu:%s:%s")
+#: hash day|what -> what a tenant used; day: a number since 1970, or before.
+usage = Family(f"{PREFIX}usage:%s")
+#: string job|digest of the request's body, for a day.
+idempotency = Family(f"{PREFIX}idem:%s:%s")
+#: hash of an API token.
+token = Family(f"{PREFIX}token:%s")
+#: hash of a browser that is logged in.
+session = Family(f"{PREFIX}session:%s")
+#: zset session -> expiry: browsers that are logged in with this token.
+logins = Family(f"{PREFIX}logins:%s")
+#: hash name -> key|changed: a tenant's secrets, the id of the key that opens each, and when it was set.
+secrets = Family(f"{PREFIX}secrets:%s")
+#: hash name -> key.sealed: the values of a tenant's secrets, encrypted.
+secret = Family(f"{PREFIX}secret:%s")
+#: hash of a schedule.
+schedule = Family(f"{PREFIX}schedule:%s")
+#: hash name -> schedule: a tenant's schedules.
+schedules_of = Family(f"{PREFIX}schedules:%s")
+#: hash of a service.
+service = Family(f"{PREFIX}service:%s")
+#: hash name -> service: a tenant's services.
+services_of = Family(f"{PREFIX}services:%s")
+#: hash number -> generation|since|stopping: replicas of a service.
+service_replicas = Family(f"{PREFIX}servicereplicas:%s")
+#: hash coordinator -> requests that it has for a service now, those that wait included.
+service_asked = Family(f"{PREFIX}serviceasked:%s")
+#: hash slot|what -> count: requests to a service and their times, by ten seconds; and the newest slot.
+service_figures = Family(f"{PREFIX}servicefigures:%s")
+#: hash of what the runner of a replica says of it: its state, where it answers, and with which key.
+replica = Family(f"{PREFIX}replica:%s")
+#: hash of the coordinator to which a runner has a tunnel: where others reach it, with which key, on which host.
+tunnel = Family(f"{PREFIX}tunnel:%s")
+#: hash coordinator -> requests that it has passed on to a replica and that have not ended.
+replica_busy = Family(f"{PREFIX}replicabusy:%s")
+#: Number of the last batch of requests to models that a coordinator had counted; for an hour.
+inference_counted = Family(f"{PREFIX}inferencecounted:%s")
+#: hash of a delivery of a webhook.
+delivery = Family(f"{PREFIX}delivery:%s")
+#: zset delivery -> when it is due: those of a tenant to one scheme, host and port.
+outbox = Family(f"{PREFIX}outbox:%s")
+#: zset delivery -> since when: a tenant's deliveries in this state, of those that have ended the latest.
+deliveries_of = Family(f"{PREFIX}deliveries:%s:%s")
+#: hash sha256 -> size:references:objects: a tenant's files.
+files = Family(f"{PREFIX}files:%s")
+#: hash number -> object, and its size: parts of a file that is not whole yet.
+parts = Family(f"{PREFIX}parts:%s:%s")
+#: hash of an artifact: bytes, files, when it was created, its manifest.
+artifact = Family(f"{PREFIX}artifact:%s:%s")
+#: zset artifact -> creation: a tenant's artifacts that somebody holds.
+artifacts = Family(f"{PREFIX}artifacts:%s")
+#: set of what keeps an artifact: kept, name:NAME, job:ID.
+holders = Family(f"{PREFIX}holders:%s:%s")
+#: hash name -> artifact.
+names = Family(f"{PREFIX}names:%s")
+#: hash of a workflow.
+workflow = Family(f"{PREFIX}workflow:%s")
+#: Actions of a workflow, as JSON in zlib.
+workflow_document = Family(f"{PREFIX}workflowdocument:%s")
+#: hash action, or action/number of an item -> job.
+workflow_jobs = Family(f"{PREFIX}workflowjobs:%s")
+#: hash action, or action/number of an item -> what came of it, JSON, where it is no job.
+workflow_records = Family(f"{PREFIX}workflowrecords:%s")
+#: set of actions, or action/number, whose jobs are to be tried again.
+workflow_retries = Family(f"{PREFIX}workflowretries:%s")
+#: zset workflow -> creation: workflows of a tenant.
+workflows_of = Family(f"{PREFIX}workflows:%s")
+#: hash of a profile.
+profile = Family(f"{PREFIX}profile:%s")
+#: hash name -> profile: a tenant's profiles.
+profiles_of = Family(f"{PREFIX}profiles:%s")
+#: hash device -> worker|until: who samples a device.
+profile_claims = Family(f"{PREFIX}profile_claims:%s")
+#: hash recording -> its row, JSON; recording|what -> who has it, when it was heard of, its file, its end.
+profile_recordings = Family(f"{PREFIX}profile_recordings:%s")
+#: Token for which a one-time login code with this digest stands.
+login = Family(f"{PREFIX}login:%s")
+#: list of digests of a token's latest one-time login codes.
+codes = Family(f"{PREFIX}codes:%s")
+#: hash range lo-hi -> payload: facts that finished jobs left for good.
+mark = Family(f"{PREFIX}mark:%s:%s")
+#: Turn from which SWEEP goes on to move jobs out of this queue, or its cursor over jobs in this state.
+sweep = Family(f"{PREFIX}sweep:%s")
+#: Content of a broken key, kept for a week.
+aside = Family(f"{PREFIX}aside:%s")
+#: hash of one bell, as RQ keeps its jobs.
+rq_job = Family("rq:job:%s")
+#: list of the bells that wait in an RQ queue.
+rq_queue = Family("rq:queue:%s")

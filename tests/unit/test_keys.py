@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
@@ -28,13 +27,17 @@ PYTHON_ALONE = {
     "rq:queues",
     "rq:job:{}",
 }
-#: Functions of keys.py that read a key's name, or name a field, instead of making one.
-READERS = {"job_id", "lacked_member", "caps"}
+#: Families of keys.py that name a field, or keys of another family.
+READERS = {"lacked_member", "caps"}
 
 
 def shape(key: str) -> str:
     """A key without its prefix; {} stands for whatever it holds of a job, queue, worker and the like."""
     return re.sub(r"\{[^}]*\}", "{}", key.removeprefix(keys.PREFIX)).replace("{}:{}|{}", "{}")
+
+
+def is_family(name: str, value: object) -> bool:
+    return isinstance(value, keys.Family) and name not in READERS
 
 
 def in_python() -> set[str]:
@@ -43,10 +46,7 @@ def in_python() -> set[str]:
         for name, value in vars(keys).items()
         if name.isupper() and isinstance(value, str) and name not in ("PREFIX", "OF_RQ")
     }
-    made = set()
-    for name, function in inspect.getmembers(keys, inspect.isfunction):
-        if name not in READERS:
-            made.add(function(*(f"{{{parameter}}}" for parameter in inspect.signature(function).parameters)))
+    made = {family.pattern.replace("%s", "{}") for name, family in vars(keys).items() if is_family(name, family)}
     return {shape(key) for key in constants | made}
 
 
