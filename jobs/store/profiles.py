@@ -15,6 +15,7 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.connection import RedisError
 from jobs.store.server.functions import Part
+from jobs.store.server.records import number, record, texts
 
 #: Names are part of those of artifacts: profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
@@ -186,7 +187,7 @@ class Profiles(Part):
     def recordings(self, profile_id: str) -> list[KnownRecording]:
         """Return what is known of a profile's recordings, by name."""
         [reply] = self._functions.read(("HGETALL", keys.profile_recordings(profile_id)))
-        return _recordings(_texts(reply))
+        return _recordings(texts(reply))
 
     def live(self) -> tuple[Order, ...] | None:
         """Return the profiles that live; None when that cannot be told: the heartbeat beside it must not fail."""
@@ -268,47 +269,24 @@ class Profiles(Part):
 
     def _read(self, ids: Sequence[str]) -> list[Profile]:
         stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids)) if ids else []
-        return [_profile(one, _texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
-
-
-def _texts(words: Sequence[bytes]) -> dict[str, str]:
-    texts = [word.decode(errors="replace") for word in words]
-    return dict(zip(texts[::2], texts[1::2], strict=False))
+        return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
-
-
 def _order(profile_id: str, text: str) -> Order | None:
     words = text.split("|")
     if len(words) != 4 or words[0] not in ("recording", "collecting"):
         return None
-    hz = min(max(_number(words[1]), 1), MAX_HZ)
-    return Order(profile_id=profile_id, state=words[0], hz=hz, until=_number(words[2]), hosts=_split(words[3]))
+    hz = min(max(number(words[1]), 1), MAX_HZ)
+    return Order(profile_id=profile_id, state=words[0], hz=hz, until=number(words[2]), hosts=_split(words[3]))
 
 
 def _profile(profile_id: str, known: Mapping[str, str]) -> Profile:
-    return Profile(
-        profile_id=profile_id,
-        tenant=known.get("tenant", ""),
-        name=known.get("name", ""),
-        actor=Actor(known.get("by_tenant", ""), known.get("by_token", "")),
-        state=known.get("state", ""),
-        hz=_number(known.get("hz", "")),
-        hosts=_split(known.get("hosts", "")),
-        job=known.get("job", ""),
-        created=_number(known.get("created", "")),
-        until=_number(known.get("until", "")),
-        ended=_number(known.get("ended", "")),
-        collecting=_number(known.get("collecting", "")),
-        artifact=known.get("artifact", ""),
-        trouble=known.get("trouble", ""),
-    )
+    actor = Actor(known.get("by_tenant", ""), known.get("by_token", ""))
+    return record(Profile, known, profile_id=profile_id, actor=actor, hosts=_split(known.get("hosts", "")))
 
 
 def _recordings(stored: Mapping[str, str]) -> list[KnownRecording]:
@@ -317,8 +295,8 @@ def _recordings(stored: Mapping[str, str]) -> list[KnownRecording]:
             name=name,
             worker=stored.get(f"{name}|by", ""),
             row=_row(text),
-            heard=_number(stored.get(f"{name}|at", "")),
-            size=_number(stored.get(f"{name}|size", "")),
+            heard=number(stored.get(f"{name}|at", "")),
+            size=number(stored.get(f"{name}|size", "")),
             sha=stored.get(f"{name}|sha", ""),
             whole=_is_whole(stored, name),
             end=stored.get(f"{name}|end", ""),
@@ -329,7 +307,7 @@ def _recordings(stored: Mapping[str, str]) -> list[KnownRecording]:
 
 
 def _is_whole(stored: Mapping[str, str], name: str) -> bool:
-    count = -(-_number(stored.get(f"{name}|size", "")) // PART_BYTES)
+    count = -(-number(stored.get(f"{name}|size", "")) // PART_BYTES)
     return 0 < count <= len(_split(stored.get(f"{name}|parts", "")))
 
 

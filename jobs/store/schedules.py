@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
+from jobs.store.server.records import record, texts
 
 #: Schedules of a tenant at most.
 MAX_SCHEDULES = 1000
 #: Fields that say when a schedule runs.
-_TIMES = (b"name", b"every", b"cron", b"timezone", b"created", b"paused", b"next", b"firing")
+_TIMES = ("name", "every", "cron", "timezone", "created", "paused", "next", "firing")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -34,10 +35,10 @@ class Schedule:
     job: str
     every: int
     cron: str
-    timezone: str
+    timezone: str = "UTC"
     overlap: bool
     #: last or none: which of the runs that were missed is made up for.
-    catch_up: str
+    catch_up: str = "last"
     created: int
     #: The text of a workflow that it submits; empty where there is a job.
     workflow: str = ""
@@ -102,7 +103,7 @@ class Schedules(Part):
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
         """Return Redis' time in seconds and at most so many schedules that are due, but the first `without`."""
         now, *found = self._functions.run("due_schedules", most, without)
-        return int(now), [_schedule(words[0].decode(), words[1:]) for words in found]
+        return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
 
     def coming(self) -> list[str]:
         """Return the ids of all schedules that run again, the latest first."""
@@ -116,7 +117,9 @@ class Schedules(Part):
         rows = skipped.replies(pipe) if ids else []
         found = [(each, row) for each, row in zip(ids, rows, strict=True) if row and row[0]]
         return [
-            _schedule(each, [word for name, value in zip(_TIMES, row, strict=True) if value for word in (name, value)])
+            _schedule(
+                each, {name: value.decode(errors="replace") for name, value in zip(_TIMES, row, strict=True) if value}
+            )
             for each, row in found
         ]
 
@@ -146,12 +149,11 @@ class Schedules(Part):
     def of_tenant(self, tenant: str) -> list[Schedule]:
         """Return a tenant's schedules by name."""
         [reply] = self._functions.read(("HGETALL", keys.schedules_of(tenant)))
-        words = [word.decode(errors="replace") for word in reply]
-        ids = words[1::2]
+        ids = list(texts(reply).values())
         if not ids:
             return []
         stored = self._functions.read(*(("HGETALL", keys.schedule(one)) for one in ids))
-        found = [_schedule(one, fields) for one, fields in zip(ids, stored, strict=True) if fields]
+        found = [_schedule(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Schedule | None:
@@ -161,7 +163,7 @@ class Schedules(Part):
             return None
         schedule_id = known.decode(errors="replace")
         [fields] = self._functions.read(("HGETALL", keys.schedule(schedule_id)))
-        return _schedule(schedule_id, fields) if fields else None
+        return _schedule(schedule_id, texts(fields)) if fields else None
 
     def now(self) -> int:
         """Return Redis' time in seconds."""
@@ -169,36 +171,6 @@ class Schedules(Part):
         return int(reply[0])
 
 
-def _schedule(schedule_id: str, words: list[bytes]) -> Schedule:
-    texts = [word.decode(errors="replace") for word in words]
-    known: Mapping[str, str] = dict(zip(texts[::2], texts[1::2], strict=False))
-
-    def number(name: str) -> int:
-        return int(text) if (text := known.get(name, "")).isdigit() else 0
-
-    return Schedule(
-        schedule_id=schedule_id,
-        tenant=known.get("tenant", ""),
-        name=known.get("name", ""),
-        token=known.get("token", ""),
-        runs_programs=known.get("runs_programs") == "1",
-        job=known.get("job", ""),
-        every=number("every"),
-        cron=known.get("cron", ""),
-        timezone=known.get("timezone", "UTC"),
-        overlap=known.get("overlap") == "1",
-        catch_up=known.get("catch_up", "last"),
-        created=number("created"),
-        paused=known.get("paused") == "1",
-        next=number("next"),
-        firing=number("firing"),
-        last=number("last"),
-        workflow=known.get("workflow", ""),
-        by_hand_until=int(known.get("hand", "").rpartition("|")[2] or 0),
-        last_job=known.get("last_job", ""),
-        said=known.get("said", ""),
-        submitted=number("submitted"),
-        skipped=number("skipped"),
-        missed=number("missed"),
-        failed=number("failed"),
-    )
+def _schedule(schedule_id: str, known: Mapping[str, str]) -> Schedule:
+    by_hand_until = int(known.get("hand", "").rpartition("|")[2] or 0)
+    return record(Schedule, known, schedule_id=schedule_id, by_hand_until=by_hand_until)

@@ -10,11 +10,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
+from jobs.store.server.records import number, record, texts
 
 #: Services of a tenant at most.
 MAX_SERVICES = 100
@@ -271,7 +272,7 @@ class Services(Part):
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
         """Return the coordinators to which these runners have tunnels, as far as one said so lately."""
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers)) if workers else []
-        found = {worker: _known(row) for worker, row in zip(workers, rows, strict=True)}
+        found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
@@ -335,7 +336,7 @@ class Services(Part):
         ]
         replies = self._functions.read(*commands) if commands else []
         return [
-            _service(one, _known(row), sum(map(int, asked)))
+            _service(one, texts(row), sum(map(int, asked)))
             for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
             if row
         ]
@@ -343,9 +344,7 @@ class Services(Part):
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
         """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
         rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids)) if ids else []
-        found = {
-            one: [_replica(one, *pair) for pair in _known(row).items()] for one, row in zip(ids, rows, strict=True)
-        }
+        found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
         seen = self._seen(jobs)
         return {
@@ -360,7 +359,7 @@ class Services(Part):
             if services
             else []
         )
-        return {one.service_id: _lately(one, _known(row), now) for one, row in zip(services, rows, strict=True)}
+        return {one.service_id: _lately(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
     def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
         commands = [
@@ -374,23 +373,14 @@ class Services(Part):
         ]
         replies = self._functions.read(*commands) if commands else []
         return {
-            job: (_text(state), _report(_known(report)), sum(map(int, busy)))
+            job: (_text(state), _report(texts(report)), sum(map(int, busy)))
             for job, state, report, busy in zip(jobs, replies[::3], replies[1::3], replies[2::3], strict=True)
         }
 
 
 def seen_as(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
     """Return a replica with what is known of its job."""
-    return Replica(
-        number=replica.number,
-        job_id=replica.job_id,
-        generation=replica.generation,
-        since=replica.since,
-        stopping=replica.stopping,
-        job_state=state,
-        report=report,
-        busy=busy,
-    )
+    return replace(replica, job_state=state, report=report, busy=busy)
 
 
 def _lately(service: Service, known: Mapping[str, str], now: int) -> Lately:
@@ -407,47 +397,16 @@ def _text(value: bytes | None) -> str | None:
     return value.decode(errors="replace") if value else None
 
 
-def _known(words: Sequence[bytes]) -> dict[str, str]:
-    texts = [word.decode(errors="replace") for word in words]
-    return dict(zip(texts[::2], texts[1::2], strict=False))
-
-
-def _number(known: Mapping[str, str], name: str) -> int:
-    return int(text) if (text := known.get(name, "")).isdigit() else 0
-
-
 def _service(service_id: str, known: Mapping[str, str], demand: int) -> Service:
-    return Service(
-        service_id=service_id,
-        tenant=known.get("tenant", ""),
-        name=known.get("name", ""),
-        engine=known.get("engine", ""),
-        token=known.get("token", ""),
-        job=known.get("job", "{}"),
-        asked=known.get("asked", "{}"),
-        artifact=known.get("artifact", ""),
-        replicas=_number(known, "replicas"),
-        stopped=known.get("stopped") == "1",
-        deleted=known.get("deleted") == "1",
-        generation=_number(known, "generation"),
-        created=_number(known, "created"),
-        next=_number(known, "next"),
-        failures=_number(known, "failures"),
-        retry_at=_number(known, "retry_at"),
-        said=known.get("said", ""),
-        died=known.get("died", ""),
-        asked_at=_number(known, "asked_at"),
-        needed_at=_number(known, "needed_at"),
-        demand=demand,
-        leads=_number(known, f"leads:{known.get('generation', '')}"),
-    )
+    leads = number(known.get(f"leads:{known.get('generation', '')}", ""))
+    return record(Service, known, service_id=service_id, demand=demand, leads=leads)
 
 
-def _replica(service_id: str, number: str, text: str) -> Replica:
+def _replica(service_id: str, name: str, text: str) -> Replica:
     generation, since, stopping = (int(word) for word in text.split("|"))
     return Replica(
-        number=int(number),
-        job_id=job_id(service_id, int(number)),
+        number=int(name),
+        job_id=job_id(service_id, int(name)),
         generation=generation,
         since=since,
         stopping=stopping,
@@ -457,15 +416,6 @@ def _replica(service_id: str, number: str, text: str) -> Replica:
 def _report(known: Mapping[str, str]) -> Report | None:
     if not known.get("state"):
         return None
-    return Report(
-        state=known["state"],
-        why=known.get("why", ""),
-        since=_number(known, "since"),
-        address=known.get("address", ""),
-        port=_number(known, "port"),
-        key=known.get("key", ""),
-        worker=known.get("worker", ""),
-        host=known.get("host", ""),
-        memory_bytes=_number(known, "memory_bytes") if "memory_bytes" in known else None,
-        devices=tuple(filter(None, known["devices"].split(";"))) if "devices" in known else None,
-    )
+    memory_bytes = number(known["memory_bytes"]) if "memory_bytes" in known else None
+    devices = tuple(filter(None, known["devices"].split(";"))) if "devices" in known else None
+    return record(Report, known, memory_bytes=memory_bytes, devices=devices)

@@ -14,6 +14,7 @@ from typing import Literal
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
+from jobs.store.server.records import record, texts
 
 State = Literal["pending", "delivered", "dead"]
 STATES: tuple[State, ...] = ("pending", "delivered", "dead")
@@ -156,28 +157,5 @@ class Webhooks(Part):
         return [replace(one, due=int(float(score or 0))) for one, score in zip(known, due, strict=True)]
 
 
-def _delivery(delivery_id: str, words: Sequence[bytes]) -> Delivery:
-    texts = [word.decode(errors="replace") for word in words]
-    known = dict(zip(texts[::2], texts[1::2], strict=False))
-
-    def number(name: str) -> int:
-        return int(text) if (text := known.get(name, "")).isdigit() else 0
-
-    return Delivery(
-        delivery_id=delivery_id,
-        tenant=known.get("tenant", ""),
-        url=known.get("url", ""),
-        type=known.get("type", ""),
-        job=known.get("job", ""),
-        kind=known.get("kind", ""),
-        error=known.get("error", ""),
-        state=known.get("state", ""),
-        created=number("created"),
-        ended=number("ended"),
-        due=0,
-        attempts=number("attempts"),
-        said=known.get("said", ""),
-        workflow=known.get("workflow", ""),
-        name=known.get("name", ""),
-        generation=number("generation"),
-    )
+def _delivery(delivery_id: str, reply: Sequence[bytes]) -> Delivery:
+    return record(Delivery, texts(reply), delivery_id=delivery_id, due=0)

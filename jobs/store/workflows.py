@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
+from jobs.store.server.records import record
 from jobs.store.work.jobs import Over, over
 
 #: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
@@ -356,23 +357,5 @@ def _done_job(replies: Iterator[Any], units: int) -> DoneJob:
 def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
     if not row or b"state" not in row:
         return None
-    texts = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
-    return StoredWorkflow(
-        id=workflow,
-        tenant=texts["tenant"],
-        token=texts.get("token", ""),
-        run=texts.get("run") == "1",
-        name=texts.get("name", ""),
-        description=texts.get("description", ""),
-        state=texts["state"],
-        attempt=int(texts["attempt"]),
-        total=int(texts["total"]),
-        created=int(texts["created"]),
-        ended=int(texts.get("ended", 0)),
-        counts=json.loads(texts.get("counts", "{}")),
-        waits=texts.get("waits", ""),
-        error=texts.get("error", ""),
-        notify=texts.get("notify", ""),
-        traceparent=texts.get("traceparent", ""),
-        tracestate=texts.get("tracestate", ""),
-    )
+    stored = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
+    return record(StoredWorkflow, stored, id=workflow, counts=json.loads(stored.get("counts", "{}")))

@@ -1,0 +1,46 @@
+"""Hashes of Redis as dataclasses: each field is read by its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+Record = TypeVar("Record")
+
+
+def texts(reply: Sequence[bytes]) -> dict[str, str]:
+    """Return the fields of a hash from the reply to HGETALL: names and values in turn."""
+    words = [word.decode(errors="replace") for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def number(text: str) -> int:
+    """Return the number that is stored; 0 for an empty text, and for what is no number."""
+    return int(text) if text.isdigit() else 0
+
+
+def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
+    """Return a dataclass with the `given` fields, and with those of a hash that are texts, numbers or truths.
+
+    A field that is not stored has its default; without one it is empty, 0 or False.
+    """
+    found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
+    return kind(**_empty(kind) | found | given)
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: number, bool: "1".__eq__}
+
+
+@cache
+def _readers(kind: Any) -> list[tuple[str, Callable[[str], Any]]]:
+    hints = get_type_hints(kind)
+    return [(field.name, _READERS[hints[field.name]]) for field in fields(kind) if hints[field.name] in _READERS]
+
+
+@cache
+def _empty(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    required = (field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
+    return {name: hints[name]() for name in required if hints[name] in _READERS}
