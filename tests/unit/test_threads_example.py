@@ -26,7 +26,7 @@ def test_a_preset_is_accepted_and_takes_seconds(preset: dict[str, Any]) -> None:
 
 
 def test_the_example_is_a_run_of_the_simulator() -> None:
-    script = run_path(str(WEB / "functions" / "threads-example.py"))
+    script = run_path(str(WEB / "scripts" / "threads-example.py"))
     assert json.loads(json.dumps(script["trace"]())) == EXAMPLE["trace"]
     spec = KIND.plan(KIND.parameters.model_validate(script["PARAMETERS"])).spec
     [cell] = EXAMPLE["result"]["cells"]

@@ -1,7 +1,7 @@
 """Compares when pages paint their first content: as they are built here, and as they were at another commit.
 
 From the repository's top, after make web, where nothing else runs:
-.venv/bin/python web/functions/first-paint.py COMMIT [ROUNDS]
+.venv/bin/python web/scripts/first-paint.py COMMIT [ROUNDS]
 
 Two coordinators of one cluster serve the two, each as its build made it. A round visits each page of both with an empty
 cache, in an order that changes, so that what else the machine does meets both alike; the first round is not counted.

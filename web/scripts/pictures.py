@@ -1,7 +1,7 @@
 """Writes docs/images: what the pages show in light and in dark, and twenty seconds of a simulation as it plays.
 
 From the repository's top, after make web:
-.venv/bin/python -m pip install pillow && .venv/bin/python web/functions/pictures.py [NAME]...
+.venv/bin/python -m pip install pillow && .venv/bin/python web/scripts/pictures.py [NAME]...
 
 A cluster of two workers of two lanes computes what is shown. Each picture has at most 256 colours and 250 KB; playback
 is drawn by a clock of its own, a frame each tenth of a second, so that the machine's speed shows in none of them.

@@ -1,6 +1,6 @@
 """Writes web/src/pages/threads/example.json: the run that a first visit to the Threads page sees, really simulated.
 
-From the repository's top: .venv/bin/python web/functions/threads-example.py
+From the repository's top: .venv/bin/python web/scripts/threads-example.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes web/test/timeline/fixtures/replicas.json: small traces and what the reference measured in their replicas.
 
-From the repository's top: .venv/bin/python web/functions/trace-fixtures.py
+From the repository's top: .venv/bin/python web/scripts/trace-fixtures.py
 """
 
 from __future__ import annotations
