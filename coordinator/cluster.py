@@ -192,7 +192,7 @@ class Cluster:
         if how == "over":
             raise submissions.over(over(rest), self.queries.jobs.job(job_id)["tenant"])
         if how == "missing":
-            raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
+            raise errors.missing("job", job_id, "job_id")
         if how == "version":
             detail = f"the job's partial results come from version {rest[0]} of its kind; submit it anew"
             raise errors.Conflict(detail, field="state")

@@ -14,7 +14,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def moment_ms(ms: str) -> str:
+def moment_ms(ms: int | str) -> str:
     """Return milliseconds since 1970 as the API writes them. ValueError for what is no moment."""
     try:
         return moment(int(ms) / 1000)
@@ -22,9 +22,9 @@ def moment_ms(ms: str) -> str:
         raise ValueError(f"{ms} is no moment") from error
 
 
-def optional_moment(ms: str | None) -> str | None:
-    """Return milliseconds since 1970 as the API writes them; None for none."""
-    return moment_ms(ms) if ms else None
+def optional_moment(ms: int | str | None) -> str | None:
+    """Return milliseconds since 1970 as the API writes them; None for none, or 0."""
+    return moment_ms(ms) if ms and ms != "0" else None
 
 
 def finite(text: str) -> float:

@@ -67,6 +67,11 @@ class NotFound(ClusterError):
     status = 404
 
 
+def missing(what: str, name: str, field: str) -> NotFound:
+    """Return the error about a thing that does not exist. Things of its sort are listed at /api/`what`s."""
+    return NotFound(f"no {what} {name}; list them with GET /api/{what}s", field=field)
+
+
 class TooSlow(ClusterError):
     """The body did not arrive in time."""
 

@@ -15,9 +15,9 @@ def token_row(token: Token) -> answers.Token:
         "name": token.name,
         "tenant": token.tenant,
         "scopes": sorted(token.scopes),
-        "created": decoding.moment_ms(str(token.created)),
-        "expires": _moment(token.expires),
-        "used": _moment(token.used),
+        "created": decoding.moment_ms(token.created),
+        "expires": decoding.optional_moment(token.expires),
+        "used": decoding.optional_moment(token.used),
         "labels": list(token.labels),
     }
 
@@ -32,7 +32,3 @@ def session_row(asker: Asker, token: Token | None, needed: bool) -> answers.Sess
         "by_cookie": bool(asker.session),
         "token_needed": needed,
     }
-
-
-def _moment(ms: int) -> str | None:
-    return decoding.moment_ms(str(ms)) if ms else None

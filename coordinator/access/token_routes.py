@@ -74,7 +74,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
     if how != "new":
         raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="name")
     stored = await run_in_threadpool(cluster.store.tokens.get, minted.id)
-    expires = decoding.moment_ms(str(stored.expires)) if stored and stored.expires else None
+    expires = decoding.optional_moment(stored.expires if stored else None)
     return shown(
         {
             "token": minted.text,
@@ -119,5 +119,5 @@ def revoke_token(
         ) from None
     cluster.credentials.forget()
     if not revoked:
-        raise errors.NotFound(f"no token {token_id}; list them with GET /api/tokens", field="token_id")
+        raise errors.missing("token", token_id, "token_id")
     return Response(status_code=204)

@@ -16,6 +16,6 @@ def artifact_row(tenant: str, row: Artifact) -> answers.Artifact:
         "files": row.files,
         "bytes": row.bytes,
         "manifest_bytes": row.manifest_bytes,
-        "created": decoding.moment_ms(str(row.created)),
+        "created": decoding.moment_ms(row.created),
         "held_by": [holder for holder in row.holders if holder != "kept"],
     }

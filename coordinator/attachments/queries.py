@@ -16,7 +16,7 @@ def unit(store: Store, asker: Asker, job: str, number: int) -> UnitState:
     """
     found = store.outputs.unit(job, number)
     if found is None:
-        raise errors.NotFound(f"no job {job}; list them with GET /api/jobs", field="job_id")
+        raise errors.missing("job", job, "job_id")
     if found.tenant != asker.tenant:
         detail = f"job {job} is of the tenant {found.tenant}: a shell beside it is for tokens of that tenant alone"
         raise errors.Forbidden(detail, field="job_id")

@@ -46,5 +46,5 @@ async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep,
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
     if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, asker.actor):
-        raise errors.NotFound(f"no worker {worker_id}; list them with GET /api/workers", field="worker_id")
+        raise errors.missing("worker", worker_id, "worker_id")
     return shown({"id": worker_id, "draining": asked.on})

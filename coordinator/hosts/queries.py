@@ -27,7 +27,7 @@ def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.Hos
     """Return a host with its workers. NotFound for one on which none lives or was lost within the hour."""
     of_it = hosts.by_host(workers).get(name)
     if not of_it:
-        raise errors.NotFound(f"no host {name}; list them with GET /api/hosts", field="host")
+        raise errors.missing("host", name, "host")
     return rows.detail_row(rows.host_row(name, of_it), of_it)
 
 

@@ -32,10 +32,6 @@ _DEAD_RANGES, _DEAD_EACH = 1000, 20
 _RUNNING = 100
 
 
-def _not_found(job_id: str) -> errors.NotFound:
-    return errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
-
-
 def _broken(job_id: str) -> errors.Broken:
     return errors.Broken(
         f"what is stored of job {job_id} cannot be read; delete it and submit it again", field="job_id"
@@ -60,13 +56,13 @@ class JobQueries:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
         for row in self.by_ids([job_id]):
             return row
-        raise _broken(job_id) if self._store.job_reads.exists(job_id) else _not_found(job_id)
+        raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
 
     def require_visible(self, job_id: str, tenant: str) -> None:
         """Raise NotFound when the job is of another tenant; one that does not exist is left to who asks for it."""
         [owner] = self._owners.of([job_id])
         if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
-            raise _not_found(job_id)
+            raise errors.missing("job", job_id, "job_id")
 
     def hidden(self, ids: Sequence[str], tenant: str | None) -> frozenset[str]:
         """Return those of the jobs that are not of this tenant. None: nothing is hidden."""
@@ -106,7 +102,7 @@ class JobQueries:
         """Return the jobs before and after a job. NotFound or Broken."""
         stored = self._store.job_reads.fields([job_id], relations.FIELDS)
         if not stored:
-            raise _broken(job_id) if self._store.job_reads.exists(job_id) else _not_found(job_id)
+            raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
         try:
             row = {name: value.decode() for name, value in stored[0][1].items() if value is not None}
             return relations.shown(job_id, row, self._store.relations.of(job_id, list(relations.parents(row))))
@@ -188,7 +184,7 @@ class JobQueries:
             raise _broken(job_id)
         fields, result = stored
         if fields[0] is None:
-            raise _not_found(job_id)
+            raise errors.missing("job", job_id, "job_id")
         try:
             kind, total, done, state = (field.decode() for field in fields if field is not None)
             head: answers.ResultHead = {
@@ -219,7 +215,7 @@ class JobQueries:
         except Unreadable:
             raise _broken(job_id) from None
         if found is None:
-            raise _not_found(job_id)
+            raise errors.missing("job", job_id, "job_id")
         return found
 
     def units_page(self, job_id: str, first: int, most: int, state: str | None) -> answers.Units:

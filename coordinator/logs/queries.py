@@ -20,7 +20,7 @@ def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> Un
     """
     found = outputs.unit(job_id, number, look=look)
     if found is None:
-        raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
+        raise errors.missing("job", job_id, "job_id")
     if not found.artifact and not _runs_programs(found.kind):
         raise errors.NotFound(f"jobs of kind {found.kind} run no programs, so they have no logs", field="job_id")
     if number >= found.total:

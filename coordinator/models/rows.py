@@ -26,7 +26,7 @@ def model_row(model: Model, services: Sequence[Service], loaded: Collection[tupl
         "weights": list(model.weights),
         "services": sorted(served),
         "artifact_id": artifact.id,
-        "created": decoding.moment_ms(str(artifact.created)),
+        "created": decoding.moment_ms(artifact.created),
     }
 
 
@@ -42,5 +42,5 @@ def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
         "files": artifact.files,
         "references": len(others),
         "artifact_id": artifact.id,
-        "created": decoding.moment_ms(str(artifact.created)),
+        "created": decoding.moment_ms(artifact.created),
     }

@@ -23,13 +23,8 @@ def found(store: Store, tenant: str, name: str) -> Profile:
     """Return a profile. NotFound when there is none, as of another tenant's."""
     profile = store.profiles.one(tenant, name)
     if profile is None:
-        raise missing(name)
+        raise errors.missing("profile", name, "name")
     return profile
-
-
-def missing(name: str) -> errors.NotFound:
-    """Return the error about a profile that there is not."""
-    return errors.NotFound(f"no profile {name}; list them with GET /api/profiles", field="name")
 
 
 def _row(store: Store, profile: Profile) -> answers.Profile:

@@ -150,7 +150,7 @@ def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     """Delete a profile with its artifact; one that records ends, and nothing is kept of it."""
     deleted = cluster.store.profiles.delete(tenant, name, asker.actor)
     if deleted is None:
-        raise queries.missing(name)
+        raise errors.missing("profile", name, "name")
     if artifact := deleted[1]:
         with contextlib.suppress(errors.NotFound, errors.Conflict):  # it was deleted; a job holds it
             cluster.artifacts.delete(tenant, artifact, asker.actor)

@@ -21,7 +21,7 @@ def found(store: Schedules, tenant: str, name: str) -> Schedule:
     """Return a schedule. NotFound when there is none."""
     schedule = store.one(tenant, name)
     if schedule is None:
-        raise missing(name)
+        raise errors.missing("schedule", name, "name")
     return schedule
 
 
@@ -36,8 +36,3 @@ def _workflow_states(store: Workflows, schedules: list[Schedule]) -> dict[str, s
     having = [each for each in schedules if each.workflow and each.last_job]
     stored = store.read([each.last_job for each in having])
     return {each.schedule_id: one.state for each, one in zip(having, stored, strict=True) if one}
-
-
-def missing(name: str) -> errors.NotFound:
-    """Return the error about a schedule that there is not."""
-    return errors.NotFound(f"no schedule {name}; list them with GET /api/schedules", field="name")

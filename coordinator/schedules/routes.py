@@ -66,7 +66,7 @@ def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Re
 def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Delete a schedule; what it has submitted goes on."""
     if not cluster.store.schedules.delete(tenant, name, asker.actor):
-        raise queries.missing(name)
+        raise errors.missing("schedule", name, "name")
     return Response(status_code=204)
 
 
@@ -74,7 +74,7 @@ def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
 def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, asker.actor):
-        raise queries.missing(name)
+        raise errors.missing("schedule", name, "name")
     return shown(queries.one(cluster.store, tenant, name))
 
 

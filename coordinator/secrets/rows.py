@@ -12,7 +12,7 @@ def secret_row(tenant: str, secret: Secret, *, readable: bool) -> answers.Secret
     return {
         "tenant": tenant,
         "name": secret.name,
-        "changed": decoding.moment_ms(str(secret.changed)),
+        "changed": decoding.moment_ms(secret.changed),
         "key": secret.key,
         "readable": readable,
     }

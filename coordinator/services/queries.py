@@ -28,7 +28,7 @@ def found(store: Store, tenant: str, name: str) -> Service:
     """Return a service. NotFound when there is none."""
     service = store.services.one(tenant, name)
     if service is None:
-        raise missing(name)
+        raise errors.missing("service", name, "name")
     return service
 
 
@@ -47,8 +47,3 @@ def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:
     """Return why jobs of replicas wait."""
     waiting = [each.job_id for each in replicas if rows.state_of(each) == "waiting"]
     return {row["job_id"]: row["waiting_because"] or "" for row in jobs.by_ids(waiting)} if waiting else {}
-
-
-def missing(name: str) -> errors.NotFound:
-    """Return the error about a service that there is not."""
-    return errors.NotFound(f"no service {name}; list them with GET /api/services", field="name")

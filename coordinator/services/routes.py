@@ -18,6 +18,7 @@ from coordinator.services.gateway.gateway import Gateway
 from coordinator.services.pages import page_links
 from coordinator.services.pages.page_names import PageNames
 from coordinator.state import shared_state
+from jobs import errors
 from jobs.kinds.service.parameters import NAME
 from threads_protocol.answers import services as answers
 
@@ -77,7 +78,7 @@ async def one_service(request: Request, name: Name, cluster: http.ClusterDep, te
 def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Delete a service: its name is free at once; its replicas end when their requests are answered."""
     if not cluster.store.services.delete(tenant, name, asker.actor):
-        raise queries.missing(name)
+        raise errors.missing("service", name, "name")
     return Response(status_code=204)
 
 
@@ -93,7 +94,7 @@ async def scale_service(
         if load.most:
             additions.check_between(load.least, asked.replicas, load.most)
         if not cluster.store.services.scale(tenant, name, asked.replicas, asker.actor):
-            raise queries.missing(name)
+            raise errors.missing("service", name, "name")
         return shown(_row(cluster, tenant, name))
 
     return await run_in_threadpool(work)
@@ -123,7 +124,7 @@ async def open_page(
 def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
     if not cluster.store.services.restart(tenant, name, asker.actor):
-        raise queries.missing(name)
+        raise errors.missing("service", name, "name")
     return shown(_row(cluster, tenant, name))
 
 
@@ -131,5 +132,5 @@ def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
 def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """End all replicas, and keep none until the service is scaled or restarted."""
     if not cluster.store.services.stop(tenant, name, asker.actor):
-        raise queries.missing(name)
+        raise errors.missing("service", name, "name")
     return shown(_row(cluster, tenant, name))

@@ -14,7 +14,6 @@ from threads_protocol.states import TERMINAL
 
 #: States of replicas, the best first.
 STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
-_MS = 1000
 
 
 def service_row(
@@ -46,9 +45,9 @@ def service_row(
         "replicas": scaling.wanted(service, now),
         "ready": sum(map(planning.is_ready, replicas)),
         "requests": service.demand,
-        "created": _moment(service.created),
+        "created": decoding.moment_ms(service.created),
         "failures": service.failures,
-        "next_start": _moment(service.retry_at) if service.retry_at > now else None,
+        "next_start": decoding.moment_ms(service.retry_at) if service.retry_at > now else None,
         "last_failure": service.said or None,
         "running": rows,
         "last_minute": figures.row(lately),
@@ -81,7 +80,7 @@ def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[
         "worker": report.worker if report else None,
         "host": report.host if report else None,
         "generation": replica.generation,
-        "since": _moment(replica.since),
+        "since": decoding.moment_ms(replica.since),
         "requests": replica.busy,
         "devices": list(report.devices) if report and report.devices is not None else None,
         "memory_bytes": report.memory_bytes if report else None,
@@ -97,7 +96,3 @@ def state_of(replica: Replica) -> str:
     if replica.job_state in ("running", "finishing"):
         return replica.report.state if replica.report else "starting"
     return "waiting"
-
-
-def _moment(ms: int) -> str:
-    return decoding.moment(ms / _MS)

@@ -26,13 +26,8 @@ class TenantQueries:
         if asker.tenant != name:
             registered = asker.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
             if not registered:
-                raise missing(name)
+                raise errors.missing("tenant", name, "tenant")
         return self._rows([name])[0]
 
     def _rows(self, names: list[str]) -> list[answers.Tenant]:
         return [rows.shown(tenant, use) for tenant, use in self._store.tenants.read(names)]
-
-
-def missing(name: str) -> errors.NotFound:
-    """Return the error for a tenant that is not there."""
-    return errors.NotFound(f"no tenant {name}; list them with GET /api/tenants", field="tenant")

@@ -11,7 +11,6 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.asker import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
-from coordinator.tenants import queries
 from jobs import errors
 from jobs.hosts import labels
 from jobs.kinds import registry
@@ -23,6 +22,15 @@ routes = http.router(tag="tenants")
 
 _ADMIN = [http.needs(Scope.ADMIN)]
 Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
+#: Why a tenant is not deleted, by the store's answer.
+_KEPT = {
+    "default": "the tenant default cannot be deleted: it owns the jobs of everybody without another tenant",
+    "busy": "jobs of tenant {tenant} wait or run; cancel them first",
+    "workflows": "tenant {tenant} has workflows; delete them first: cluster workflow list",
+    "tokens": "tokens of tenant {tenant} count, and would have no caps without it; revoke them first:"
+    " cluster token list",
+    "artifacts": "tenant {tenant} has artifacts; delete them first with a token of it: cluster artifact list",
+}
 
 
 class Shares(BaseModel):
@@ -101,20 +109,7 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
     """Forget a tenant; 409 while jobs of it wait or run, tokens of it count, or it has artifacts. `default` stays."""
     answer = cluster.store.tenants.remove(tenant, asker.actor)
     if answer == "missing":
-        raise queries.missing(tenant)
-    if answer == "default":
-        raise errors.Conflict(
-            "the tenant default cannot be deleted: it owns the jobs of everybody without another tenant", field="tenant"
-        )
-    if answer == "busy":
-        raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")
-    if answer == "workflows":
-        detail = f"tenant {tenant} has workflows; delete them first: cluster workflow list"
-        raise errors.Conflict(detail, field="tenant")
-    if answer == "tokens":
-        detail = f"tokens of tenant {tenant} count, and would have no caps without it; revoke them first"
-        raise errors.Conflict(f"{detail}: cluster token list", field="tenant")
-    if answer == "artifacts":
-        detail = f"tenant {tenant} has artifacts; delete them first with a token of it: cluster artifact list"
-        raise errors.Conflict(detail, field="tenant")
+        raise errors.missing("tenant", tenant, "tenant")
+    if answer in _KEPT:
+        raise errors.Conflict(_KEPT[answer].format(tenant=tenant), field="tenant")
     return Response(status_code=204)

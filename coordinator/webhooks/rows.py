@@ -17,13 +17,9 @@ def delivery_row(delivery: Delivery) -> answers.Delivery:
         "type": delivery.type,
         "url": destinations.shown(delivery.url),
         "state": delivery.state,
-        "created": decoding.moment_ms(str(delivery.created)),
-        "ended": _moment(delivery.ended),
+        "created": decoding.moment_ms(delivery.created),
+        "ended": decoding.optional_moment(delivery.ended),
         "attempts": delivery.attempts,
-        "next_attempt": _moment(delivery.due),
+        "next_attempt": decoding.optional_moment(delivery.due),
         "last_outcome": delivery.said or None,
     }
-
-
-def _moment(ms: int) -> str | None:
-    return decoding.moment_ms(str(ms)) if ms else None

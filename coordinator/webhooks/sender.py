@@ -48,7 +48,7 @@ def body(delivery: Delivery) -> bytes:
     told: dict[str, Any] = {
         "id": delivery.delivery_id,
         "type": delivery.type,
-        "time": moment_ms(str(delivery.created)),
+        "time": moment_ms(delivery.created),
     }
     told |= {"workflow": _workflow(delivery)} if delivery.workflow else {"job": _job(delivery)}
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -39,7 +39,7 @@ class WorkflowQueries:
         """Return a workflow; NotFound for another tenant's, too. None as tenant: of any."""
         [stored] = self._store.read([workflow])
         if stored is None or tenant not in (None, stored.tenant):
-            raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")
+            raise errors.missing("workflow", workflow, "workflow_id")
         return stored
 
     def row(self, workflow: str, tenant: str | None) -> answers.Workflow:

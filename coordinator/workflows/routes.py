@@ -224,7 +224,7 @@ def _check(workflow: str, verb: str, answer: list[str]) -> None:
     """Raise what the answer of a function of Redis to a call about a workflow means."""
     how, *rest = answer
     if how == "missing":
-        raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")
+        raise errors.missing("workflow", workflow, "workflow_id")
     if how == "conflict":
         first = "; cancel it first" if verb == "delete" else ""
         raise errors.Conflict(f"cannot {verb} a workflow that is {rest[0]}{first}", field="state")
