@@ -7,6 +7,7 @@ import { download } from "../lib/export";
 import { bytes, integer } from "../lib/format";
 import { keys } from "../lib/keys";
 import { scrollTo, sight } from "../lib/sight";
+import { Button } from "../ui/button";
 import { Skeleton } from "../ui/table";
 import { Trouble } from "../ui/trouble";
 import type { Lines } from "./lines";
@@ -31,9 +32,9 @@ export function LogView({ job, unit, running }: Props) {
       <Opened job={job} unit={unit} running={running} stream={stream.value} key={stream.value}>
         <div class="segments" role="group" aria-label="Stream">
           {STREAMS.map((name) => (
-            <button type="button" key={name} aria-pressed={stream.value === name} onClick={() => (stream.value = name)}>
+            <Button key={name} aria-pressed={stream.value === name} onClick={() => (stream.value = name)}>
               {name === "all" ? "both" : name}
-            </button>
+            </Button>
           ))}
         </div>
       </Opened>
@@ -67,9 +68,9 @@ function Opened({
         <span class="grow small soft" role="status">
           {log && said(log, running)}
         </span>
-        <button type="button" disabled={!log?.lines.size} onClick={save}>
+        <Button disabled={!log?.lines.size} onClick={save}>
           Save
-        </button>
+        </Button>
       </div>
       {log?.problem ? (
         log.problem.status === 404 ? (
@@ -262,12 +263,12 @@ function SearchField({ typed, input, onType, onMove, children }: SearchProps) {
           onMove(event.shiftKey ? -1 : 1);
         }}
       />
-      <button type="button" aria-label="Previous hit in the log" disabled={!typed} onClick={() => onMove(-1)}>
+      <Button aria-label="Previous hit in the log" disabled={!typed} onClick={() => onMove(-1)}>
         Previous hit
-      </button>
-      <button type="button" aria-label="Next hit in the log" disabled={!typed} onClick={() => onMove(1)}>
+      </Button>
+      <Button aria-label="Next hit in the log" disabled={!typed} onClick={() => onMove(1)}>
         Next hit
-      </button>
+      </Button>
       <span class="small soft num" role="status">
         {children}
       </span>

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { Button } from "./button";
 
 interface DialogProps {
   title: string;
@@ -39,9 +40,9 @@ export function Dialog({ title, onClose, children, class: name }: DialogProps) {
           {title}
         </h2>
         {onClose && (
-          <button type="button" class="plain" onClick={onClose}>
+          <Button class="plain" onClick={onClose}>
             Close
-          </button>
+          </Button>
         )}
       </div>
       <div class="dialog-body">{children}</div>
@@ -79,17 +80,10 @@ export function Confirmation() {
     <Dialog title={question.title} onClose={() => question.answer(false)} key={question.title + question.text}>
       <p>{question.text}</p>
       <div class="dialog-foot">
-        <button type="button" onClick={() => question.answer(false)}>
-          Keep as it is
-        </button>
-        <button
-          type="button"
-          class={question.danger ? "danger" : "primary"}
-          autofocus
-          onClick={() => question.answer(true)}
-        >
+        <Button onClick={() => question.answer(false)}>Keep as it is</Button>
+        <Button class={question.danger ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
           {question.act}
-        </button>
+        </Button>
       </div>
     </Dialog>
   );

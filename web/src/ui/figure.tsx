@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, Ref } from "preact";
+import { Button } from "./button";
 import type { Draw } from "./canvas";
 import { fileName, offer } from "./saving";
 
@@ -54,9 +55,9 @@ function Save({ title, draw, summary }: { title: string; draw: Draw; summary: st
     offer(fileName(title), { title, lines: [summary], width, height, draw });
   };
   return (
-    <button type="button" class="link small save" aria-label={`Save ${title} as a file`} onClick={open}>
+    <Button class="link small save" aria-label={`Save ${title} as a file`} onClick={open}>
       Save
-    </button>
+    </Button>
   );
 }
 

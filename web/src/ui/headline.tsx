@@ -1,5 +1,6 @@
 /** The two or three figures that a page is about: large, each with what it was lately. */
 
+import { Button } from "./button";
 import { sparks } from "./spark";
 
 export interface Headline {
@@ -45,9 +46,9 @@ function Value({ of: { value, after, onOpen } }: { of: Headline }) {
   );
   if (!onOpen) return <span class="value">{text}</span>;
   return (
-    <button type="button" class="link value" onClick={onOpen}>
+    <Button class="link value" onClick={onOpen}>
       {text}
-    </button>
+    </Button>
   );
 }
 

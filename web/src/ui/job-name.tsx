@@ -2,6 +2,7 @@
 
 import type { Job } from "../lib/api";
 import { shortId, titleOf } from "../lib/naming";
+import { TextButton } from "./button";
 
 interface JobNameProps {
   job: Pick<Job, "job_id" | "type" | "title">;
@@ -14,9 +15,9 @@ export function JobName({ job, onOpen }: JobNameProps) {
   return (
     <span class="job-name">
       {onOpen ? (
-        <button type="button" class="link" onClick={onOpen} title={title}>
+        <TextButton onClick={onOpen} title={title}>
           <bdi>{title}</bdi>
-        </button>
+        </TextButton>
       ) : (
         <bdi title={title}>{title}</bdi>
       )}{" "}

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
+import { Button } from "./button";
 import { Skeleton } from "./table";
 
 /** Milliseconds after which a page that nobody sees goes on without having been painted. */
@@ -42,11 +43,8 @@ export function later<Props extends object>(
     if (!lost.value) return <Skeleton rows={rows} />;
     return (
       <p class="trouble" role="alert">
-        This part of the page could not be loaded.{" "}
-        <button type="button" onClick={ask}>
-          Try again
-        </button>
-        , or reload the page if the cluster was upgraded meanwhile.
+        This part of the page could not be loaded. <Button onClick={ask}>Try again</Button>, or reload the page if the
+        cluster was upgraded meanwhile.
       </p>
     );
   };

@@ -10,6 +10,7 @@ import { passed } from "../lib/format";
 import { bound, keys } from "../lib/keys";
 import { age, connection, heard, known, now, reason, retryAt, retryNow, start } from "../lib/live";
 import { choose, theme, type Theme } from "../lib/theme";
+import { Button } from "./button";
 import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
 import { later } from "./later";
@@ -87,9 +88,9 @@ function Header({ current }: { current: string }) {
       </span>
       {loggedIn.value && <LogOut />}
       <ThemeSwitch />
-      <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
+      <Button class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
         <kbd>?</kbd>
-      </button>
+      </Button>
     </header>
   );
 }
@@ -104,13 +105,9 @@ function LogOut() {
           {tenant}
         </span>
       )}
-      <button
-        type="button"
-        class="plain"
-        onClick={() => void logOut().catch((error: unknown) => failed("Not logged out", error))}
-      >
+      <Button class="plain" onClick={() => void logOut().catch((error: unknown) => failed("Not logged out", error))}>
         Log out
-      </button>
+      </Button>
     </>
   );
 }
@@ -120,15 +117,10 @@ const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" 
 function ThemeSwitch() {
   const next = NEXT[theme.value];
   return (
-    <button
-      type="button"
-      class="plain"
-      aria-label={`Theme: ${theme.value}; change to ${next}`}
-      onClick={() => choose(next)}
-    >
+    <Button class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => choose(next)}>
       <span class="roomy">Theme: </span>
       {theme.value}
-    </button>
+    </Button>
   );
 }
 
@@ -158,11 +150,7 @@ function Banner() {
         {again}
         {age}
       </span>
-      {again && (
-        <button type="button" onClick={retryNow}>
-          Try now
-        </button>
-      )}
+      {again && <Button onClick={retryNow}>Try now</Button>}
     </div>
   );
 }

@@ -4,6 +4,7 @@ import type { Job } from "../lib/api";
 import { compact, integer, percent, rate, seconds } from "../lib/format";
 import { steer, verbs, type Verb } from "../lib/jobs";
 import { ended } from "../lib/fleet";
+import { Button } from "./button";
 import { failed } from "./toast";
 
 export function Bar({ ratio, label }: { ratio: number; label: string }) {
@@ -51,9 +52,9 @@ export function Progress({ job, steering = false, unit = "" }: ProgressProps) {
       </span>
       {steering &&
         verbs(job).map((verb) => (
-          <button type="button" key={verb} onClick={() => void act(job.job_id, verb)}>
+          <Button key={verb} onClick={() => void act(job.job_id, verb)}>
             {WORDS[verb]}
-          </button>
+          </Button>
         ))}
     </div>
   );

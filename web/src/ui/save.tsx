@@ -1,5 +1,6 @@
 /** Asks in which form a picture is saved: pixels at twice the size, or lines. */
 
+import { Button } from "./button";
 import { failed } from "./toast";
 import { Dialog } from "./dialog";
 import { offered } from "./saving";
@@ -25,9 +26,9 @@ export function SaveDialog() {
       <p class="soft">{wanted.picture.title}, with its title and what it shows in words above.</p>
       <div class="stack">
         {FORMATS.map(([format, text]) => (
-          <button type="button" key={format} onClick={() => save(format)}>
+          <Button key={format} onClick={() => save(format)}>
             {text}
-          </button>
+          </Button>
         ))}
       </div>
     </Dialog>

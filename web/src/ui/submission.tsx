@@ -8,6 +8,7 @@ import { copy } from "../lib/export";
 import { seconds } from "../lib/format";
 import { submitted } from "../lib/jobs";
 import { curl, python, submissionOf, type Draft, type Submission } from "../lib/submission";
+import { Button, TextButton } from "./button";
 import type { Schema } from "./fields";
 import { SchemaForm } from "./form";
 import { later } from "./later";
@@ -104,9 +105,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
       </div>
       <p class="soft">
         {kind.summary}{" "}
-        <button type="button" class="link" onClick={() => change({ parameters: { ...kind.example } })}>
-          Fill in an example
-        </button>
+        <TextButton onClick={() => change({ parameters: { ...kind.example } })}>Fill in an example</TextButton>
       </p>
       {programs ? (
         <ProgramForm
@@ -176,12 +175,8 @@ function Copies({ submission }: { submission: Submission }) {
   };
   return (
     <>
-      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, loggedIn.value))}>
-        Copy as curl
-      </button>
-      <button type="button" onClick={() => void give("Python", python(submission, location.origin))}>
-        Copy as Python
-      </button>
+      <Button onClick={() => void give("curl", curl(submission, location.origin, loggedIn.value))}>Copy as curl</Button>
+      <Button onClick={() => void give("Python", python(submission, location.origin))}>Copy as Python</Button>
     </>
   );
 }

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { Button } from "./button";
 
 export interface Tab {
   id: string;
@@ -55,8 +56,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   return (
     <div class="tabs" role="tablist" aria-label={label} ref={bar} onKeyDown={onKey}>
       {tabs.map((tab) => (
-        <button
-          type="button"
+        <Button
           role="tab"
           id={`tab-${tab.id}`}
           key={tab.id}
@@ -72,7 +72,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
               <span class="soft num">{tab.note}</span>
             </>
           )}
-        </button>
+        </Button>
       ))}
     </div>
   );

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Problem } from "../lib/api";
+import { Button } from "./button";
 
 interface Toast {
   id: number;
@@ -41,19 +42,16 @@ export function Toasts() {
         <div class="toast" key={each.id}>
           <span class="grow">{each.text}</span>
           {each.action && (
-            <button
-              type="button"
+            <Button
               onClick={() => {
                 dismiss(each.id);
                 each.action?.run();
               }}
             >
               {each.action.text}
-            </button>
+            </Button>
           )}
-          <button type="button" onClick={() => dismiss(each.id)}>
-            Dismiss
-          </button>
+          <Button onClick={() => dismiss(each.id)}>Dismiss</Button>
         </div>
       ))}
     </div>

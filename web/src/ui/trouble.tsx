@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { UNWELL, type Problem } from "../lib/api";
 import { connection } from "../lib/live";
+import { Button } from "./button";
 
 /** Tries again once the cluster, which was away, is back. */
 function useReturn(problem: Problem, onRetry: (() => void) | undefined): void {
@@ -28,11 +29,7 @@ export function Trouble({ what, problem, onRetry }: { what: string; problem: Pro
         <strong>{what} could not be read.</strong> {problem.detail}
         {problem.request && ` (request ${problem.request})`}
       </p>
-      {onRetry && (
-        <button type="button" onClick={onRetry}>
-          Try again
-        </button>
-      )}
+      {onRetry && <Button onClick={onRetry}>Try again</Button>}
     </div>
   );
 }

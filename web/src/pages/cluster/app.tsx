@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { keys, type Keys } from "../../lib/keys";
 import { connection } from "../../lib/live";
+import { Button } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
@@ -132,15 +133,11 @@ export function ClusterPage() {
             ].filter(({ id }) => id === at || !asksOnly.value)}
           />
         </div>
-        {paused.value && (
-          <button type="button" onClick={togglePause}>
-            Paused: go on
-          </button>
-        )}
+        {paused.value && <Button onClick={togglePause}>Paused: go on</Button>}
         {at !== "jobs" && !asksOnly.value && (
-          <button type="button" class="new" onClick={() => compose()}>
+          <Button class="new" onClick={() => compose()}>
             New job
-          </button>
+          </Button>
         )}
       </div>
       <Panel id={at}>

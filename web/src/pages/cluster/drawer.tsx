@@ -13,6 +13,7 @@ import { askAgain, clusterTime, seenAt } from "../../lib/live";
 import { moment, titleOf } from "../../lib/naming";
 import { draftOf } from "../../lib/submission";
 import { asTyped, waits, workflowOf } from "../../lib/summary";
+import { Button } from "../../ui/button";
 import { useResult } from "../../ui/answer";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -54,18 +55,17 @@ export function Drawer({ id }: { id: string }) {
     <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
       <header class="row">
         <h2 class="grow">{job.value ? titleOf(job.value) : <span class="mono">{id}</span>}</h2>
-        <button
-          type="button"
+        <Button
           class="plain"
           onClick={() =>
             void copy(id).then((done) => toast(done ? "Copied the id" : "The browser does not let this page copy"))
           }
         >
           Copy id
-        </button>
-        <button type="button" class="plain" onClick={() => open("")}>
+        </Button>
+        <Button class="plain" onClick={() => open("")}>
           Close
-        </button>
+        </Button>
       </header>
       {job.value ? (
         <Body job={job.value} />
@@ -114,18 +114,15 @@ function Body({ job }: { job: Job }) {
           Open in {page.title}
         </a>
         {allowed(job).map((act) => (
-          <button
-            type="button"
+          <Button
             key={act}
             class={act === "cancel" || act === "delete" ? "danger" : ""}
             onClick={() => void perform(act, [job.job_id])}
           >
             {ACTS[act]}
-          </button>
+          </Button>
         ))}
-        <button type="button" onClick={() => compose(draftOf(job))}>
-          Submit again…
-        </button>
+        <Button onClick={() => compose(draftOf(job))}>Submit again…</Button>
       </div>
       <ResultPart job={job} />
       <Facts job={job} />
@@ -235,9 +232,7 @@ function Relations({ job }: { job: Job }) {
           )}
         </>
       ) : (
-        <button type="button" onClick={() => void ask()}>
-          Show jobs before and after it
-        </button>
+        <Button onClick={() => void ask()}>Show jobs before and after it</Button>
       )}
     </Part>
   );
@@ -254,9 +249,9 @@ function Others({ title, rows, count = rows.length }: { title: string; rows: Rel
       <ul class="now">
         {shown.map((row) => (
           <li class="row" key={row.job_id}>
-            <button type="button" class="link mono" onClick={() => open(row.job_id)}>
+            <Button class="link mono" onClick={() => open(row.job_id)}>
               {row.job_id}
-            </button>
+            </Button>
             {row.state && <State of={row.state} />}
           </li>
         ))}
@@ -319,13 +314,7 @@ function ResultPart({ job }: { job: Job }) {
   return (
     <Part
       title={shown?.partial && !ended(job) ? `Result so far` : "Result"}
-      note={
-        shown && (
-          <button type="button" onClick={save}>
-            Save as JSON
-          </button>
-        )
-      }
+      note={shown && <Button onClick={save}>Save as JSON</Button>}
     >
       {problem && <Trouble what="Result" problem={problem} onRetry={() => ask(job.state !== "done")} />}
       {shown ? (
@@ -334,9 +323,7 @@ function ResultPart({ job }: { job: Job }) {
         job.state === "done" && !problem && <Skeleton rows={4} />
       )}
       {job.state !== "done" && some && (
-        <button type="button" onClick={() => ask(true)}>
-          {shown ? "Ask again" : "Show what is committed so far"}
-        </button>
+        <Button onClick={() => ask(true)}>{shown ? "Ask again" : "Show what is committed so far"}</Button>
       )}
     </Part>
   );

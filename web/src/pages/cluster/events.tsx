@@ -3,6 +3,7 @@
 import type { LiveEvent } from "../../lib/fleet";
 import { clock } from "../../lib/format";
 import { shortId } from "../../lib/naming";
+import { TextButton } from "../../ui/button";
 import { State } from "../../ui/state";
 import { happenings, type Happening } from "./model/happenings";
 import { hasTitle, titleOfJob } from "./model/names";
@@ -33,19 +34,14 @@ function Subject({ of: { name, last } }: { of: Happening }) {
   if (last.job)
     return (
       <span class="subject">
-        <Swatch job={name} />{" "}
-        <button type="button" class="link" onClick={() => open(name)}>
-          {titleOfJob(name, last.kind)}
-        </button>{" "}
+        <Swatch job={name} /> <TextButton onClick={() => open(name)}>{titleOfJob(name, last.kind)}</TextButton>{" "}
         {hasTitle(name) && <span class="mono soft small">{shortId(name)}</span>}
       </span>
     );
   if (last.workflow)
     return (
       <span class="subject">
-        <button type="button" class="link" onClick={() => openWorkflow(name)}>
-          workflow {name}
-        </button>
+        <TextButton onClick={() => openWorkflow(name)}>workflow {name}</TextButton>
       </span>
     );
   return <span class="subject mono">{name}</span>;

@@ -2,6 +2,7 @@
 
 import type { Gpu } from "../../lib/api";
 import { bytes, percent } from "../../lib/format";
+import { TextButton } from "../../ui/button";
 import { State } from "../../ui/state";
 import { titleOfJob } from "./model/names";
 import { open } from "./model/state";
@@ -20,9 +21,9 @@ export function Owner({ gpu }: { gpu: Gpu }) {
   if (!gpu.job) return <State of="idle" text="free" />;
   return (
     <>
-      <button type="button" class="link" title={gpu.job} onClick={() => open(gpu.job ?? "")}>
+      <TextButton title={gpu.job} onClick={() => open(gpu.job ?? "")}>
         {titleOfJob(gpu.job, undefined)}
-      </button>
+      </TextButton>
       {idle(gpu) && <State of="stale" text="held, idle" />}
     </>
   );

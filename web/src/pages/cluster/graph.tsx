@@ -21,6 +21,7 @@ import { integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime } from "../../lib/live";
 import { token } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { state } from "./model/state";
@@ -166,15 +167,13 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <div class="graph-zoom">
-        <button type="button" aria-label="Zoom in" onClick={() => zoom(1.4)}>
+        <Button aria-label="Zoom in" onClick={() => zoom(1.4)}>
           +
-        </button>
-        <button type="button" aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
+        </Button>
+        <Button aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
           &minus;
-        </button>
-        <button type="button" onClick={fit}>
-          All
-        </button>
+        </Button>
+        <Button onClick={fit}>All</Button>
       </div>
       <p class="small readout">
         {words || (

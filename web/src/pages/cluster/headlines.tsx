@@ -5,6 +5,7 @@ import { get, type History, type Status } from "../../lib/api";
 import { oldestWait, speedsOf, whyNoSpeed } from "../../lib/fleet";
 import { integer, rate, seconds } from "../../lib/format";
 import { seenAt, type Fleet } from "../../lib/live";
+import { TextButton } from "../../ui/button";
 import { Headlines as Row, type Headline } from "../../ui/headline";
 import { counts, desiredText } from "./model/counts";
 import { useDesired } from "./model/desired";
@@ -107,9 +108,7 @@ function Others({ fleet: { workers }, status }: { fleet: Fleet; status: Status }
             <dt>{name}</dt>
             <dd class={`num ${name === "Failed" ? "bad" : ""}`}>
               {name === "Failed" || name === "Done" ? (
-                <button type="button" class="link" onClick={() => list(name.toLowerCase())}>
-                  {value}
-                </button>
+                <TextButton onClick={() => list(name.toLowerCase())}>{value}</TextButton>
               ) : (
                 value
               )}

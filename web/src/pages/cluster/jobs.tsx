@@ -10,6 +10,7 @@ import { amount, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
 import { adopt, clusterTime, connection, known, makeRoom, seenAt } from "../../lib/live";
 import { moment, shortId, waited } from "../../lib/naming";
+import { Button, TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
@@ -116,20 +117,19 @@ function FilterBar() {
           onInput={(event) => (state.filter.value = event.currentTarget.value)}
           onKeyDown={leaveFilter}
         />
-        <button type="button" class="primary" onClick={() => compose()}>
+        <Button class="primary" onClick={() => compose()}>
           New job
-        </button>
+        </Button>
       </div>
       <div class="segments loose" role="group" aria-label="States">
         {STATES.map((name) => (
-          <button
-            type="button"
+          <Button
             key={name}
             aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
             onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}
           >
             <State of={name} /> <span class="num soft">{integer(counts?.[name] ?? 0)}</span>
-          </button>
+          </Button>
         ))}
       </div>
       {unknown.length > 0 && (
@@ -160,18 +160,17 @@ function SelectedJobs() {
     <div class="row selected-jobs" role="group" aria-label="Selected jobs">
       <strong>{ids.length} selected</strong>
       {offered(ids).map(([act, count]) => (
-        <button
-          type="button"
+        <Button
           key={act}
           class={act === "cancel" || act === "delete" ? "danger" : ""}
           onClick={() => void perform(act, ids)}
         >
           {BULK[act]} {count}
-        </button>
+        </Button>
       ))}
-      <button type="button" class="plain" onClick={() => selectAll([])}>
+      <Button class="plain" onClick={() => selectAll([])}>
         Select none
-      </button>
+      </Button>
     </div>
   );
 }
@@ -238,12 +237,17 @@ function Details({ job }: { job: Job }) {
   );
 }
 
+/** A column that each job redraws by itself. */
+function jobColumn(id: string, title: string, of: (job: Job) => ComponentChildren, end = false): Column<string> {
+  return { id, title, end, cell: (job) => <Cell id={job} of={of} /> };
+}
+
+function jobNumber(id: string, title: string, text: (job: Job) => string): Column<string> {
+  return jobColumn(id, title, (job) => <span class="num">{text(job)}</span>, true);
+}
+
 /** Whose a job is: shown where one is another tenant's than one's own. */
-const TENANT: Column<string> = {
-  id: "tenant",
-  title: "tenant",
-  cell: (id) => <Cell id={id} of={(job) => <span class="mono">{job.tenant}</span>} />,
-};
+const TENANT = jobColumn("tenant", "tenant", (job) => <span class="mono">{job.tenant}</span>);
 
 function columns(ids: readonly string[]): Column<string>[] {
   const own = who.value?.tenant ?? "default";
@@ -255,9 +259,9 @@ function columns(ids: readonly string[]): Column<string>[] {
       title: "job",
       cell: (id) => (
         <span class="row names">
-          <button type="button" class="link opens" aria-label={`${titleOfJob(id, "")}, ${id}`} onClick={() => open(id)}>
+          <Button class="link opens" aria-label={`${titleOfJob(id, "")}, ${id}`} onClick={() => open(id)}>
             {titleOfJob(id, "")}
-          </button>
+          </Button>
           <span class="mono soft small" title={id}>
             {shortId(id)}
           </span>
@@ -265,41 +269,14 @@ function columns(ids: readonly string[]): Column<string>[] {
       ),
     },
     ...(shared ? [TENANT] : []),
-    { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <JobState job={job} />} /> },
-    { id: "progress", title: "progress", cell: (id) => <Cell id={id} of={(job) => <Progress job={job} />} /> },
-    {
-      id: "rate",
-      title: "units/s",
-      end: true,
-      cell: (id) => (
-        <Cell
-          id={id}
-          of={(job) => <span class="num">{job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : ""}</span>}
-        />
-      ),
-    },
-    {
-      id: "eta",
-      title: "left",
-      end: true,
-      cell: (id) => (
-        <Cell
-          id={id}
-          of={(job) => (
-            <span class="num">{job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : ""}</span>
-          )}
-        />
-      ),
-    },
-    {
-      id: "created",
-      title: "submitted",
-      end: true,
-      cell: (id) => <Cell id={id} of={(job) => <span class="num">{moment(job.created)}</span>} />,
-    },
-    { id: "time", title: "ran", end: true, cell: (id) => <Cell id={id} of={(job) => <Time job={job} />} /> },
-    { id: "priority", title: "queue", cell: (id) => <Cell id={id} of={(job) => job.queue} /> },
-    { id: "details", title: "why, and parameters", cell: (id) => <Cell id={id} of={(job) => <Details job={job} />} /> },
+    jobColumn("state", "state", (job) => <JobState job={job} />),
+    jobColumn("progress", "progress", (job) => <Progress job={job} />),
+    jobNumber("rate", "units/s", (job) => (job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : "")),
+    jobNumber("eta", "left", (job) => (job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : "")),
+    jobNumber("created", "submitted", (job) => moment(job.created)),
+    jobColumn("time", "ran", (job) => <Time job={job} />, true),
+    jobColumn("priority", "queue", (job) => job.queue),
+    jobColumn("details", "why, and parameters", (job) => <Details job={job} />),
   ];
 }
 
@@ -309,9 +286,7 @@ function None({ older }: { older: boolean }) {
       <Empty title="No job matches the filter">
         <p>
           {older && "Older ones might: see below. "}
-          <button type="button" class="link" onClick={() => (state.filter.value = "")}>
-            Clear the filter
-          </button>
+          <TextButton onClick={() => (state.filter.value = "")}>Clear the filter</TextButton>
         </p>
       </Empty>
     );
@@ -319,11 +294,7 @@ function None({ older }: { older: boolean }) {
   return (
     <Empty title="No jobs yet">
       <p>
-        Press <kbd>n</kbd>, or{" "}
-        <button type="button" class="link" onClick={() => compose()}>
-          fill in a form
-        </button>
-        , or from a shell:
+        Press <kbd>n</kbd>, or <TextButton onClick={() => compose()}>fill in a form</TextButton>, or from a shell:
       </p>
       <pre>{FIRST}</pre>
     </Empty>
@@ -350,15 +321,11 @@ function Foot({
         {integer(shown)} of {integer(matching)} shown; the cluster keeps {integer(kept)} in all
         {seesAll() ? "" : ", with those of other tenants"}.
       </span>
-      {shown < matching && (
-        <button type="button" onClick={onMore}>
-          Show {Math.min(STEP, matching - shown)} more
-        </button>
-      )}
+      {shown < matching && <Button onClick={onMore}>Show {Math.min(STEP, matching - shown)} more</Button>}
       {typeof older.cursor.value === "string" && matching < kept && (
-        <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>
+        <Button disabled={older.busy.value} onClick={() => void older.more()}>
           {older.busy.value ? "Asking" : "Show older jobs"}
-        </button>
+        </Button>
       )}
     </p>
   );

@@ -4,6 +4,7 @@ import { useComputed } from "@preact/signals";
 import { get, type Alert, type History, type Worker } from "../../lib/api";
 import { ago, bytes, compact, percent, rate, seconds } from "../../lib/format";
 import { clusterTime, connection, heard, known, seenAt } from "../../lib/live";
+import { Button } from "../../ui/button";
 import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
@@ -62,19 +63,13 @@ function Silence({ alert }: { alert: Alert }) {
     return (
       <span class="row">
         <span class="soft small">silent here for {seconds((until - now.value) / 1000)}</span>
-        <button type="button" onClick={() => silence(alert.id, 0)}>
-          Unsilence
-        </button>
+        <Button onClick={() => silence(alert.id, 0)}>Unsilence</Button>
       </span>
     );
   return (
-    <button
-      type="button"
-      aria-label={`Silence 1 h: ${alert.id}, in this browser`}
-      onClick={() => silence(alert.id, 3600)}
-    >
+    <Button aria-label={`Silence 1 h: ${alert.id}, in this browser`} onClick={() => silence(alert.id, 3600)}>
       Silence 1 h
-    </button>
+    </Button>
   );
 }
 
@@ -215,6 +210,37 @@ const NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
   "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
+function charts(history: History | undefined) {
+  const whole = (value: number) => compact(Math.round(value * 100) / 100);
+  const total = history?.series["lanes.total"];
+  const busy = [
+    ...one(history, "lanes.busy", "busy"),
+    ...(total ? [{ label: "all", values: total.mean, color: 5 }] : []),
+  ];
+  const received = lines(history, "host.", ".receive");
+  const memory = { format: bytes, least: 1 << 20, binary: true };
+  return [
+    { title: "Busy lanes", series: busy, format: whole },
+    { title: "Jobs that wait, by queue", series: lines(history, "queue.", "", false), format: whole, least: 4 },
+    { title: "Oldest wait", series: one(history, "wait.oldest", "oldest wait"), format: seconds, least: 1 },
+    {
+      title: "CPU of each host",
+      series: lines(history, "host.", ".cpu"),
+      format: (of: number) => percent(of),
+      least: 1,
+    },
+    { title: "Memory of each host", series: lines(history, "host.", ".memory"), ...memory },
+    {
+      title: "Network of each host, received",
+      series: received,
+      format: (value: number) => `${bytes(value)}/s`,
+      least: 1024,
+      binary: true,
+    },
+    { title: "Redis' memory", series: one(history, "redis.memory", "used"), ...memory },
+  ];
+}
+
 function Histories() {
   const range = state.range.value;
   const polled = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
@@ -222,7 +248,6 @@ function Histories() {
   );
   const history = useComputed(() => polled.value.value).value;
   const times = history?.times ?? [];
-  const whole = (value: number) => compact(Math.round(value * 100) / 100);
   if (polled.value.problem && !history) return <Trouble what="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
@@ -236,69 +261,9 @@ function Histories() {
           sync="cluster"
         />
       ))}
-      <Chart
-        title="Busy lanes"
-        times={times}
-        sync="cluster"
-        format={whole}
-        series={[
-          ...one(history, "lanes.busy", "busy"),
-          ...(history?.series["lanes.total"]
-            ? [{ label: "all", values: history.series["lanes.total"].mean, color: 5 }]
-            : []),
-        ]}
-      />
-      <Chart
-        title="Jobs that wait, by queue"
-        times={times}
-        series={lines(history, "queue.", "", false)}
-        format={whole}
-        least={4}
-        sync="cluster"
-      />
-      <Chart
-        title="Oldest wait"
-        times={times}
-        series={one(history, "wait.oldest", "oldest wait")}
-        format={seconds}
-        least={1}
-        sync="cluster"
-      />
-      <Chart
-        title="CPU of each host"
-        times={times}
-        series={lines(history, "host.", ".cpu")}
-        format={(value) => percent(value)}
-        least={1}
-        sync="cluster"
-      />
-      <Chart
-        title="Memory of each host"
-        times={times}
-        series={lines(history, "host.", ".memory")}
-        format={bytes}
-        least={1 << 20}
-        binary
-        sync="cluster"
-      />
-      <Chart
-        title="Network of each host, received"
-        times={times}
-        series={lines(history, "host.", ".receive")}
-        format={(value) => `${bytes(value)}/s`}
-        least={1024}
-        binary
-        sync="cluster"
-      />
-      <Chart
-        title="Redis' memory"
-        times={times}
-        series={one(history, "redis.memory", "used")}
-        format={bytes}
-        least={1 << 20}
-        binary
-        sync="cluster"
-      />
+      {charts(history).map((chart) => (
+        <Chart key={chart.title} times={times} sync="cluster" {...chart} />
+      ))}
     </div>
   );
 }

@@ -6,6 +6,7 @@ import { KINDS } from "../../kinds";
 import { asProblem, type Complaint, type Validation } from "../../lib/api";
 import { counted, integer } from "../../lib/format";
 import { key } from "../../lib/jobs";
+import { Button, TextButton } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { toast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
@@ -95,9 +96,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
           <label>
             From a file <input type="file" onChange={(event) => void read(event.currentTarget.files?.[0])} />
           </label>
-          <button type="button" class="link" onClick={() => write(EXAMPLE)}>
-            Fill in an example
-          </button>
+          <TextButton onClick={() => write(EXAMPLE)}>Fill in an example</TextButton>
         </div>
         {wrong.length > 0 && <Wrong list={wrong} more={found.value?.more ?? 0} onShow={show} />}
         {found.value?.valid && !wrong.length && <p role="status">{inWords(found.value)}</p>}
@@ -107,9 +106,9 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
           </p>
         )}
         <div class="dialog-foot">
-          <button type="button" disabled={!text.value.trim() || busy.value} onClick={() => void attempt(false)}>
+          <Button disabled={!text.value.trim() || busy.value} onClick={() => void attempt(false)}>
             Validate
-          </button>
+          </Button>
           <button type="submit" class="primary" disabled={!text.value.trim() || busy.value}>
             Submit
           </button>
@@ -132,9 +131,9 @@ function Wrong({ list, more, onShow }: WrongProps) {
       <ul>
         {list.map((each, place) => (
           <li key={place}>
-            <button type="button" class="link num" onClick={() => onShow(each)}>
+            <Button class="link num" onClick={() => onShow(each)}>
               {each.line}:{each.column}
-            </button>{" "}
+            </Button>{" "}
             {[each.action, each.field].filter(Boolean).join(": ")} {each.detail}
           </li>
         ))}

@@ -7,6 +7,7 @@ import { clusterTime, known, seenAt, type Fleet } from "../../lib/live";
 import { secondsRun, waitOf } from "../../lib/fleet";
 import { moment } from "../../lib/naming";
 import { waits } from "../../lib/summary";
+import { TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
@@ -106,10 +107,7 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
   if (!all.length)
     return (
       <p class="soft">
-        Nothing runs.{" "}
-        <button type="button" class="link" onClick={() => compose()}>
-          Submit a job
-        </button>
+        Nothing runs. <TextButton onClick={() => compose()}>Submit a job</TextButton>
       </p>
     );
   return (

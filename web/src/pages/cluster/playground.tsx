@@ -5,6 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Problem } from "../../lib/api";
 import { copy } from "../../lib/export";
 import { compact, integer, passed, seconds } from "../../lib/format";
+import { Button, TextButton } from "../../ui/button";
 import { now } from "../../ui/page";
 import { toast } from "../../ui/toast";
 import { Answer, converse, type Choices, type Message } from "./model/playground";
@@ -41,9 +42,9 @@ function Talk({ model }: { model: string }) {
       <div class="row">
         <h3 class="grow">Playground</h3>
         {turns.length > 0 && (
-          <button type="button" disabled={busy} onClick={clear}>
+          <Button disabled={busy} onClick={clear}>
             Clear
-          </button>
+          </Button>
         )}
       </div>
       {turns.length > 0 && <Turns turns={turns} model={model} drawn={drawn} />}
@@ -155,11 +156,7 @@ function Figures({ answer }: { answer: Answer }) {
           {(tokens ?? frames) === 1 ? "" : "s"}
         </span>
       )}
-      {answer.over && content && (
-        <button type="button" class="link" onClick={() => void copied(content)}>
-          Copy
-        </button>
-      )}
+      {answer.over && content && <TextButton onClick={() => void copied(content)}>Copy</TextButton>}
     </div>
   );
 }
@@ -228,9 +225,9 @@ function Question({ busy, onAsk, onStop }: QuestionProps) {
           {wrong ? <span class="bad">{wrong}</span> : "Ctrl+Enter sends. Nothing of it is stored."}
         </span>
         {busy ? (
-          <button type="button" class="danger" onClick={onStop}>
+          <Button class="danger" onClick={onStop}>
             Stop
-          </button>
+          </Button>
         ) : (
           <button type="submit" class="primary" disabled={Boolean(wrong) || !text.value.trim()}>
             Send

@@ -4,14 +4,15 @@ import { useSignal } from "@preact/signals";
 import { asProblem, type Profile, type Recording } from "../../lib/api";
 import { download } from "../../lib/export";
 import { ago, bytes, compact, integer, percent, seconds } from "../../lib/format";
-import { clusterTime, connection, seenAt } from "../../lib/live";
+import { clusterTime, seenAt } from "../../lib/live";
+import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { Chart } from "../../ui/chart";
 import { confirm, Dialog } from "../../ui/dialog";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
-import { Trouble } from "../../ui/trouble";
+import { Listing } from "./listing";
 import { usePolled } from "./model/polled";
 import {
   analysed,
@@ -66,31 +67,14 @@ export function Profiles() {
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   const opened = value?.find((row) => row.name === shown.value);
   return (
-    <section class="stack" aria-labelledby="profiles-title">
-      <div class="row">
-        <h2 id="profiles-title" class="grow">
-          Profiles <span class="num soft">{value && integer(value.length)}</span>
-        </h2>
-        <button type="button" onClick={() => (asks.value = true)}>
-          New profile
-        </button>
-      </div>
-      {problem && connection.value === "live" && <Trouble what="List of profiles" problem={problem} />}
-      {value ? (
-        <div class="ages">
-          <Table
-            label="Profiles"
-            columns={columns(open, stop)}
-            rows={value}
-            name={(row) => row.name}
-            open={shown.value}
-            class="cards"
-            empty={<None />}
-          />
-        </div>
-      ) : (
-        !problem && <Skeleton rows={2} />
-      )}
+    <Listing
+      title="Profiles"
+      polled={answer.value}
+      columns={columns(open, stop)}
+      open={shown.value}
+      empty={<None />}
+      act={<Button onClick={() => (asks.value = true)}>New profile</Button>}
+    >
       {opened && (
         <Opened
           key={`${opened.name} ${opened.artifact_id ?? ""}`}
@@ -110,7 +94,7 @@ export function Profiles() {
           }}
         />
       )}
-    </section>
+    </Listing>
   );
 }
 
@@ -119,11 +103,7 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
     {
       id: "name",
       title: "profile",
-      cell: ({ name }) => (
-        <button type="button" class="link" onClick={() => open(name)}>
-          {name}
-        </button>
-      ),
+      cell: ({ name }) => <TextButton onClick={() => open(name)}>{name}</TextButton>,
     },
     {
       id: "state",
@@ -156,9 +136,9 @@ function columns(open: (name: string) => void, stop: (name: string) => void): Co
       title: <span class="visually-hidden">acts</span>,
       cell: ({ name, state }) =>
         state === "recording" && (
-          <button type="button" aria-label={`Stop ${name}`} onClick={() => stop(name)}>
+          <Button aria-label={`Stop ${name}`} onClick={() => stop(name)}>
             Stop
-          </button>
+          </Button>
         ),
     },
   ];
@@ -188,19 +168,11 @@ function Opened({ row, onRecover, onDelete }: { row: Profile; onRecover: () => v
     <section class="part stack" aria-label={`Profile ${name}`}>
       <div class="row">
         <h3 class="grow">{name}</h3>
-        {artifact && (
-          <button type="button" onClick={() => void save()}>
-            Download
-          </button>
-        )}
-        {state === "done" && (
-          <button type="button" onClick={onRecover}>
-            Recover
-          </button>
-        )}
-        <button type="button" class="danger" onClick={onDelete}>
+        {artifact && <Button onClick={() => void save()}>Download</Button>}
+        {state === "done" && <Button onClick={onRecover}>Recover</Button>}
+        <Button class="danger" onClick={onDelete}>
           Delete
-        </button>
+        </Button>
       </div>
       <Table
         label={`Recordings of ${name}`}

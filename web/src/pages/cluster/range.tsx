@@ -1,6 +1,7 @@
 /** How far back charts reach; kept in the address. */
 
 import { state } from "./model/state";
+import { Button } from "../../ui/button";
 
 /** Histories are asked for again this often. */
 export const REFRESH_SECONDS = 5;
@@ -16,8 +17,7 @@ export function Range() {
   return (
     <div class="segments" role="group" aria-label="How far back">
       {RANGES.map(([seconds, text]) => (
-        <button
-          type="button"
+        <Button
           key={seconds}
           aria-pressed={state.range.value === seconds}
           onClick={() => {
@@ -26,7 +26,7 @@ export function Range() {
           }}
         >
           {text}
-        </button>
+        </Button>
       ))}
     </div>
   );

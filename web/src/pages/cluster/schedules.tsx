@@ -5,17 +5,19 @@ import type { ComponentChildren } from "preact";
 import { clusterAddress } from "../../kinds";
 import type { Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
-import { clusterTime, connection, seenAt } from "../../lib/live";
+import { clusterTime, seenAt } from "../../lib/live";
 import { moment } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
+import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { State } from "../../ui/state";
-import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
+import { Empty, Skeleton, type Column, numberColumn } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
+import { Listing } from "./listing";
 import { usePolled } from "./model/polled";
 import {
   deleteSchedule,
@@ -68,37 +70,16 @@ export function Schedules() {
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   return (
-    <section class="stack" aria-labelledby="schedules-title">
-      <h2 id="schedules-title">
-        Schedules <span class="num soft">{value && integer(value.length)}</span>
-      </h2>
-      {problem && connection.value === "live" && <Trouble what="List of schedules" problem={problem} />}
-      {value ? (
-        <div class="ages">
-          <Table
-            label="Schedules"
-            columns={columns(act, open)}
-            rows={value}
-            name={(row) => row.name}
-            open={shown.value}
-            class="cards"
-            empty={<None />}
-          />
-        </div>
-      ) : (
-        !problem && <Skeleton rows={3} />
-      )}
+    <Listing title="Schedules" polled={answer.value} columns={columns(act, open)} open={shown.value} empty={<None />}>
       {value?.some((row) => row.name === shown.value) && (
         <Shown key={shown.value} name={shown.value}>
-          <button type="button" onClick={() => void act(shown.value, "run")}>
-            {WORDS.run}
-          </button>
-          <button type="button" class="danger" onClick={() => void remove(shown.value)}>
+          <Button onClick={() => void act(shown.value, "run")}>{WORDS.run}</Button>
+          <Button class="danger" onClick={() => void remove(shown.value)}>
             Delete
-          </button>
+          </Button>
         </Shown>
       )}
-    </section>
+    </Listing>
   );
 }
 
@@ -110,11 +91,7 @@ function columns(
     {
       id: "name",
       title: "schedule",
-      cell: ({ name }) => (
-        <button type="button" class="link" onClick={() => open(name)}>
-          {name}
-        </button>
-      ),
+      cell: ({ name }) => <TextButton onClick={() => open(name)}>{name}</TextButton>,
     },
     { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
     { id: "times", title: "runs", cell: (row) => <span class="num">{times(row)}</span> },
@@ -139,14 +116,9 @@ function columns(
           {scheduleVerbs(row)
             .filter((verb) => verb !== "run")
             .map((verb) => (
-              <button
-                type="button"
-                key={verb}
-                aria-label={`${WORDS[verb]}: ${row.name}`}
-                onClick={() => void act(row.name, verb)}
-              >
+              <Button key={verb} aria-label={`${WORDS[verb]}: ${row.name}`} onClick={() => void act(row.name, verb)}>
                 {WORDS[verb]}
-              </button>
+              </Button>
             ))}
         </span>
       ),

@@ -6,6 +6,7 @@ import type { Problem, Service, ServiceReplica } from "../../lib/api";
 import { bytes, compact, integer, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection, seenAt } from "../../lib/live";
+import { Button, TextButton } from "../../ui/button";
 import { confirm } from "../../ui/dialog";
 import { Headlines, type Headline } from "../../ui/headline";
 import { later } from "../../ui/later";
@@ -58,9 +59,7 @@ export function ServicePart({ name }: { name: string }) {
   return (
     <div class="stack services">
       <p>
-        <button type="button" class="link" onClick={() => openService("")}>
-          All services
-        </button>
+        <TextButton onClick={() => openService("")}>All services</TextButton>
       </p>
       {problem && (connection.value === "live" || !value) && <Missing name={name} problem={problem} onRetry={again} />}
       {problem?.status !== 404 && (value ? <Body row={value} onAct={again} /> : !problem && <Skeleton rows={8} />)}
@@ -166,20 +165,20 @@ function Heading({ row, onAct }: Props) {
         </span>
         <span class="grow" />
         {row.page && (
-          <button type="button" disabled={!row.ready} onClick={() => void look(row)}>
+          <Button disabled={!row.ready} onClick={() => void look(row)}>
             Open
-          </button>
+          </Button>
         )}
         {may("run") ? (
           <>
             {serviceVerbs(row).map((verb) => (
-              <button type="button" key={verb} onClick={() => act(steer(row, verb))}>
+              <Button key={verb} onClick={() => act(steer(row, verb))}>
                 {WORDS[verb]}
-              </button>
+              </Button>
             ))}
-            <button type="button" class="danger" onClick={() => act(remove(row))}>
+            <Button class="danger" onClick={() => act(remove(row))}>
               Delete
-            </button>
+            </Button>
           </>
         ) : (
           <span class="soft small">To change it takes a token with the scope run.</span>
@@ -227,9 +226,9 @@ function Scale({ row, onAct }: Props) {
         wanted
       </label>
       <span class="segments">
-        <button type="button" aria-label="One fewer" disabled={!(wanted > least)} onClick={() => step(-1)}>
+        <Button aria-label="One fewer" disabled={!(wanted > least)} onClick={() => step(-1)}>
           −
-        </button>
+        </Button>
         <input
           id="replicas"
           class="num"
@@ -241,9 +240,9 @@ function Scale({ row, onAct }: Props) {
           aria-describedby="replicas-hint"
           onInput={(event) => (typed.value = event.currentTarget.value)}
         />
-        <button type="button" aria-label="One more" disabled={!(wanted < most)} onClick={() => step(1)}>
+        <Button aria-label="One more" disabled={!(wanted < most)} onClick={() => step(1)}>
           +
-        </button>
+        </Button>
       </span>
       {typed.value !== undefined && (
         <button type="submit" class="primary" disabled={wrong || wanted === row.replicas}>
@@ -363,14 +362,13 @@ const COLUMNS: Column<ServiceReplica>[] = [
     id: "acts",
     title: <span class="visually-hidden">log</span>,
     cell: ({ job_id: job }) => (
-      <button
-        type="button"
+      <Button
         aria-pressed={state.replica.value === job}
         aria-label={`Log of ${job}`}
         onClick={() => openReplica(state.replica.peek() === job ? "" : job)}
       >
         Log
-      </button>
+      </Button>
     ),
   },
 ];
@@ -386,9 +384,9 @@ function Replicas({ row }: { row: Service }) {
           Replicas
         </h3>
         {dead && (
-          <button type="button" aria-pressed={job === dead} onClick={() => openReplica(job === dead ? "" : dead)}>
+          <Button aria-pressed={job === dead} onClick={() => openReplica(job === dead ? "" : dead)}>
             Log of the one that died last
-          </button>
+          </Button>
         )}
       </div>
       <div class="ages">

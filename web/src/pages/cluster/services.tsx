@@ -6,6 +6,7 @@ import { who, type Service } from "../../lib/api";
 import { compact, integer, rate, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection, seenAt } from "../../lib/live";
+import { TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { later } from "../../ui/later";
 import { State } from "../../ui/state";
@@ -32,11 +33,7 @@ const COLUMNS: Column<Service>[] = [
     id: "name",
     title: "service",
     wrap: true,
-    cell: ({ name }) => (
-      <button type="button" class="link" onClick={() => openService(name)}>
-        {name}
-      </button>
-    ),
+    cell: ({ name }) => <TextButton onClick={() => openService(name)}>{name}</TextButton>,
   },
   { id: "state", title: "state", wrap: true, cell: (row) => <Health of={row} /> },
   {

@@ -6,6 +6,7 @@ import { amount, clock, compact, counted, percent, seconds } from "../../lib/for
 import { age } from "../../lib/live";
 import { middleCut } from "../../lib/naming";
 import { token } from "../../lib/theme";
+import { TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
@@ -196,9 +197,7 @@ function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: numbe
         <li key={job || kind}>
           <Swatch job={job} />
           {job ? (
-            <button type="button" class="link" onClick={() => open(job)}>
-              {titleOfJob(job, kind)}
-            </button>
+            <TextButton onClick={() => open(job)}>{titleOfJob(job, kind)}</TextButton>
           ) : kind === UNTOLD ? (
             kind
           ) : (

@@ -2,6 +2,7 @@
 
 import type { Worker } from "../../lib/api";
 import { percent, seconds } from "../../lib/format";
+import { TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { colourOf } from "./model/colours";
@@ -23,10 +24,7 @@ export function Tiles() {
   if (!all.length)
     return (
       <p class="soft">
-        No worker is live.{" "}
-        <button type="button" class="link" onClick={() => go("workers")}>
-          How to start one
-        </button>
+        No worker is live. <TextButton onClick={() => go("workers")}>How to start one</TextButton>
       </p>
     );
   return (
@@ -38,11 +36,7 @@ export function Tiles() {
             <Tile key={worker.id} worker={worker} />
           ))}
       </ul>
-      {rest > 0 && (
-        <button type="button" class="link" onClick={() => go("workers")}>
-          All {all.length} workers
-        </button>
-      )}
+      {rest > 0 && <TextButton onClick={() => go("workers")}>All {all.length} workers</TextButton>}
     </>
   );
 }
@@ -72,10 +66,7 @@ function Tile({ worker }: { worker: Worker }) {
           <p class="small clip">
             {job ? (
               <>
-                <Swatch job={job} />{" "}
-                <button type="button" class="link" onClick={() => open(job)}>
-                  {titleOfJob(job, undefined)}
-                </button>
+                <Swatch job={job} /> <TextButton onClick={() => open(job)}>{titleOfJob(job, undefined)}</TextButton>
               </>
             ) : (
               <span class="soft">{takesWork(worker) ? "waits for work" : "takes no new work"}</span>

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { KINDS, submits } from "../../kinds";
 import { who, type Kind } from "../../lib/api";
 import { kinds, submit } from "../../lib/jobs";
+import { Button } from "../../ui/button";
 import { failed, toast } from "../../ui/toast";
 import { lineOf, parametersOf } from "./model/sample";
 import { fleet } from "./model/state";
@@ -66,9 +67,9 @@ function Card({ kind: { type, summary, example } }: { kind: Kind }) {
       )}
       {allowed ? (
         <div class="row">
-          <button type="button" class="primary" disabled={busy.value} onClick={() => void run()}>
+          <Button class="primary" disabled={busy.value} onClick={() => void run()}>
             Run
-          </button>
+          </Button>
         </div>
       ) : (
         who.value && <p class="small soft">It takes a token with the scope {programs ? "run" : "submit"}.</p>

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { post, type Worker } from "../../lib/api";
 import { bytes, percent, rate, seconds } from "../../lib/format";
 import { known } from "../../lib/live";
+import { Button, TextButton } from "../../ui/button";
 import { confirm } from "../../ui/dialog";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -46,14 +47,13 @@ function Drain({ worker }: { worker: Worker }) {
   if (!worker.live) return null;
   const text = worker.draining ? "Let it work" : "Drain";
   return (
-    <button
-      type="button"
+    <Button
       disabled={asking.value.has(worker.id)}
       aria-label={`${text}: ${worker.id}`}
       onClick={() => void drain(worker)}
     >
       {text}
-    </button>
+    </Button>
   );
 }
 
@@ -83,9 +83,9 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) =>
       worker.live &&
       worker.job && (
-        <button type="button" class="link" title={worker.job} onClick={() => open(worker.job ?? "")}>
+        <TextButton title={worker.job} onClick={() => open(worker.job ?? "")}>
           {titleOfJob(worker.job, undefined)}
-        </button>
+        </TextButton>
       ),
   },
   {

@@ -10,6 +10,7 @@ import { clusterTime, connection, seenAt } from "../../lib/live";
 import { watch } from "../../lib/jobs";
 import { moment } from "../../lib/naming";
 import { asTyped } from "../../lib/summary";
+import { Button, TextButton } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
@@ -44,9 +45,7 @@ export function WorkflowPart({ id }: { id: string }) {
   return (
     <section class="workflow stack" aria-label={`Workflow ${id}`}>
       <nav>
-        <button type="button" class="link" onClick={() => openWorkflow("")}>
-          All workflows
-        </button>
+        <TextButton onClick={() => openWorkflow("")}>All workflows</TextButton>
       </nav>
       {shown && view.structure.value ? (
         <Body view={view} shown={shown} structure={view.structure.value} problem={problem} />
@@ -157,14 +156,13 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
         </span>
         <span class="grow" />
         {offers(shown.state).map((verb) => (
-          <button
-            type="button"
+          <Button
             key={verb}
             class={verb === "cancel" ? "danger" : "primary"}
             onClick={() => void steer(view, shown, verb)}
           >
             {WORDS[verb]}
-          </button>
+          </Button>
         ))}
       </div>
       {shown.description && (
@@ -192,9 +190,9 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
   return (
     <div class="trouble" role="alert">
       <p>
-        <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+        <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
           {action.action_id}
-        </button>{" "}
+        </Button>{" "}
         failed{others > 0 && `, and ${integer(others)} more`}: {brief(action.error ?? "it gave no reason")}
         {skipped > 0 && `. ${integer(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
       </p>
@@ -208,9 +206,9 @@ function Services({ shown }: { shown: Workflow }) {
   return left.map((name) => (
     <p key={name}>
       Service{" "}
-      <button type="button" class="link mono" onClick={() => openService(name)}>
+      <Button class="link mono" onClick={() => openService(name)}>
         {name}
-      </button>{" "}
+      </Button>{" "}
       stays. To end it: <code>cluster service delete {name}</code>
     </p>
   ));
@@ -227,9 +225,9 @@ function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
       {waiting.slice(0, MOST_APPROVALS).map((action) => (
         <li key={action.action_id} class="row">
           <State of="approval" text="Waits for approval:" />
-          <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+          <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
             {action.action_id}
-          </button>
+          </Button>
           <Approve view={view} shown={shown} action={action} />
         </li>
       ))}
@@ -262,9 +260,9 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
     view.poke();
   };
   return (
-    <button type="button" class="primary" disabled={busy.value} onClick={() => void give()}>
+    <Button class="primary" disabled={busy.value} onClick={() => void give()}>
       Approve
-    </button>
+    </Button>
   );
 }
 
@@ -281,26 +279,20 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
     <div class="row loose">
       <div class="segments" role="group" aria-label="Shown as">
         {(["graph", "list"] as const).map((look) => (
-          <button
-            type="button"
-            key={look}
-            aria-pressed={state.look.value === look}
-            onClick={() => (state.look.value = look)}
-          >
+          <Button key={look} aria-pressed={state.look.value === look} onClick={() => (state.look.value = look)}>
             {look === "graph" ? "Graph" : "List"}
-          </button>
+          </Button>
         ))}
       </div>
       <div class="segments loose" role="group" aria-label="States shown">
         {counts.map(([name, count]) => (
-          <button
-            type="button"
+          <Button
             key={name}
             aria-pressed={state.states.value === name}
             onClick={() => (state.states.value = state.states.peek() === name ? "" : name)}
           >
             <State of={name} /> <span class="num soft">{integer(count)}</span>
-          </button>
+          </Button>
         ))}
       </div>
       {state.look.value !== "list" && (
@@ -308,14 +300,13 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
           <div class="segments" role="group" aria-label="Highlighted">
             {WAYS.filter(([name]) => name === "critical" || firstFailure(shown.actions) !== undefined).map(
               ([name, title]) => (
-                <button
-                  type="button"
+                <Button
                   key={name}
                   aria-pressed={way === name}
                   onClick={() => (state.way.value = way === name ? "none" : name)}
                 >
                   {title}
-                </button>
+                </Button>
               ),
             )}
           </div>
@@ -348,9 +339,9 @@ const COLUMNS: Column<Action>[] = [
     id: "action",
     title: "action",
     cell: ({ action_id: id }) => (
-      <button type="button" class="link mono" onClick={() => chooseAction(id)}>
+      <Button class="link mono" onClick={() => chooseAction(id)}>
         {id}
-      </button>
+      </Button>
     ),
   },
   { id: "type", title: "type", cell: ({ action_type: type }) => type },
@@ -403,9 +394,9 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
     <aside class="drawer" aria-label={`Action ${id}`}>
       <header class="row">
         <h2 class="mono grow">{id}</h2>
-        <button type="button" class="plain" onClick={() => chooseAction("")}>
+        <Button class="plain" onClick={() => chooseAction("")}>
           Close
-        </button>
+        </Button>
       </header>
       <div class="row">
         <State of={action.state} />
@@ -524,9 +515,9 @@ function ActionNames({ actions }: { actions: readonly Action[] }) {
       {sorted.slice(0, MOST_NAMES).map((action) => (
         <li key={action.action_id} class="row">
           <State of={action.state} />
-          <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+          <Button class="link mono" onClick={() => chooseAction(action.action_id)}>
             {action.action_id}
-          </button>
+          </Button>
         </li>
       ))}
       {sorted.length > MOST_NAMES && <li class="soft">and {integer(sorted.length - MOST_NAMES)} more</li>}
@@ -545,9 +536,7 @@ function Siblings({ shown, members, chosen }: { shown: Workflow; members: readon
         <h3 class="grow">
           Stand alike <span class="num">{integer(actions.length)}</span>
         </h3>
-        <button type="button" onClick={unfold}>
-          Unfold
-        </button>
+        <Button onClick={unfold}>Unfold</Button>
       </div>
       <p class="soft small">
         {tallied(actions.map((action) => action.state))

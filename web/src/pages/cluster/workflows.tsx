@@ -6,6 +6,7 @@ import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
 import { moment } from "../../lib/naming";
 import { clusterTime, connection, seenAt } from "../../lib/live";
+import { Button, TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -41,11 +42,7 @@ const COLUMNS: Column<WorkflowRow>[] = [
   {
     id: "name",
     title: "workflow",
-    cell: ({ workflow_id: id, name }) => (
-      <button type="button" class="link" onClick={() => openWorkflow(id)}>
-        {brief(name, 60)}
-      </button>
-    ),
+    cell: ({ workflow_id: id, name }) => <TextButton onClick={() => openWorkflow(id)}>{brief(name, 60)}</TextButton>,
   },
   { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
   {
@@ -88,9 +85,7 @@ function List() {
             <h2 class="grow">
               Workflows <span class="num soft">{integer(value.workflows.length)}</span>
             </h2>
-            <button type="button" onClick={() => (writing.value = true)}>
-              New workflow
-            </button>
+            <Button onClick={() => (writing.value = true)}>New workflow</Button>
             {writing.value && <NewWorkflow onClose={() => (writing.value = false)} />}
           </div>
           <div class="ages">
@@ -103,11 +98,7 @@ function List() {
               empty={<None />}
             />
           </div>
-          {value.cursor && limit.value < MOST && (
-            <button type="button" onClick={() => (limit.value = MOST)}>
-              Show older ones
-            </button>
-          )}
+          {value.cursor && limit.value < MOST && <Button onClick={() => (limit.value = MOST)}>Show older ones</Button>}
           {value.cursor && limit.value >= MOST && (
             <p class="soft small">
               The newest {integer(MOST)}. Older ones: <code>cluster workflow list</code>

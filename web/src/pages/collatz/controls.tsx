@@ -3,6 +3,7 @@
 import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { STRATEGIES, MEANING } from "./model/strategies";
+import { Button } from "../../ui/button";
 import { Progress } from "../../ui/progress";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
@@ -126,33 +127,20 @@ export function Controls() {
       <Range />
       <Strategy />
       {!running && (
-        <button
-          type="button"
-          class="primary"
-          disabled={wrong || phase.value === "opening"}
-          onClick={() => void start()}
-        >
+        <Button class="primary" disabled={wrong || phase.value === "opening"} onClick={() => void start()}>
           Start
-        </button>
+        </Button>
       )}
-      {phase.value === "running" && (
-        <button type="button" onClick={() => void pause()}>
-          Pause
-        </button>
-      )}
+      {phase.value === "running" && <Button onClick={() => void pause()}>Pause</Button>}
       {phase.value === "paused" && (
-        <button type="button" class="primary" onClick={() => void resume()}>
+        <Button class="primary" onClick={() => void resume()}>
           Resume
-        </button>
+        </Button>
       )}
-      {running && (
-        <button type="button" onClick={() => void cancel()}>
-          Cancel
-        </button>
-      )}
-      <button type="button" class="plain" onClick={() => void reset()}>
+      {running && <Button onClick={() => void cancel()}>Cancel</Button>}
+      <Button class="plain" onClick={() => void reset()}>
         Reset
-      </button>
+      </Button>
       <span class="grow" />
       <label class="inline">
         colour

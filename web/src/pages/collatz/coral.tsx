@@ -7,6 +7,7 @@ import { colours, PALETTES, type Palette } from "./model/palette";
 import { download } from "../../lib/export";
 import { integer } from "../../lib/format";
 import { calm, dark } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { savePicture } from "./model/acts";
 import { useSaved } from "./model/save";
@@ -166,17 +167,9 @@ export function CoralView() {
         <Slider name="odd" text="odd turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="numbers" text="numbers to" least={10} most={MOST} step={10} unit="" />
         <Palettes />
-        {!calm && (
-          <button type="button" onClick={grow}>
-            Grow
-          </button>
-        )}
-        <button type="button" onClick={() => void savePicture("coral")}>
-          PNG, 4K
-        </button>
-        <button type="button" onClick={save}>
-          SVG
-        </button>
+        {!calm && <Button onClick={grow}>Grow</Button>}
+        <Button onClick={() => void savePicture("coral")}>PNG, 4K</Button>
+        <Button onClick={save}>SVG</Button>
       </div>
     </div>
   );

@@ -2,6 +2,7 @@
 
 import { compact, counted } from "../../lib/format";
 import { cancel, watch } from "../../lib/jobs";
+import { Button, TextButton } from "../../ui/button";
 import { Bar } from "../../ui/progress";
 import { failed } from "../../ui/toast";
 import { EXACT_MOST } from "./model/data";
@@ -19,9 +20,9 @@ export function CountThese({ picture }: { picture: Scene | undefined }) {
   if (counting.value || picture?.source !== "sample" || metric.value !== "count") return null;
   if (many <= BigInt(EXACT_MOST) || many > WINDOW_MOST) return null;
   return (
-    <button type="button" title={`A job: ${expectation(many, situation.value)}`} onClick={() => void count(now)}>
+    <Button title={`A job: ${expectation(many, situation.value)}`} onClick={() => void count(now)}>
       Count all {compact(many)}
-    </button>
+    </Button>
   );
 }
 
@@ -35,9 +36,7 @@ export function Counting() {
     <div class="missing note counting" role="status">
       <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {counted(job.total, "number")}{" "}
       <Bar ratio={job.progress} label={`job ${id}`} />
-      <button type="button" class="link" onClick={stop}>
-        Cancel
-      </button>
+      <TextButton onClick={stop}>Cancel</TextButton>
     </div>
   );
 }

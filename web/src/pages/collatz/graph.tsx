@@ -11,6 +11,7 @@ import { painter } from "../../density/density";
 import type { Painter } from "../../density/painter";
 import { compact, integer } from "../../lib/format";
 import { dark, touch } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { Figure, tables } from "../../ui/figure";
 import { later } from "../../ui/later";
 import type { Picture } from "../../ui/saving";
@@ -514,17 +515,16 @@ function Zoom() {
   return (
     <span class="row tools">
       <CountThese picture={drawn.value} />
-      <button type="button" aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>
+      <Button aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>
         Select
-      </button>
-      <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>
+      </Button>
+      <Button aria-label="Zoom out" onClick={() => zoom(2)}>
         −
-      </button>
-      <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>
+      </Button>
+      <Button aria-label="Zoom in" onClick={() => zoom(0.5)}>
         +
-      </button>
-      <button
-        type="button"
+      </Button>
+      <Button
         disabled={full}
         onClick={() => {
           state.x.value = "";
@@ -533,7 +533,7 @@ function Zoom() {
         }}
       >
         All of {compact(range.value.end - range.value.first)}
-      </button>
+      </Button>
     </span>
   );
 }

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
 import { compact, integer, percent } from "../../lib/format";
 import { token } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { saveHistogram, saveNumbers } from "./model/acts";
 import { histogramOf, learnt, need, type Counted } from "./model/data";
@@ -128,17 +129,11 @@ export function HistogramView() {
       {figures && <Classes histogram={data.histogram} total={figures.count} />}
       <div class="row">
         <Check name="logcounts">log counts</Check>
-        <button type="button" disabled={!figures} onClick={() => saveHistogram(data)}>
+        <Button disabled={!figures} onClick={() => saveHistogram(data)}>
           CSV of the histogram
-        </button>
-        <button type="button" onClick={() => void saveNumbers()}>
-          CSV of the numbers
-        </button>
-        {selection.value && (
-          <button type="button" onClick={() => select(undefined)}>
-            Clear the selection
-          </button>
-        )}
+        </Button>
+        <Button onClick={() => void saveNumbers()}>CSV of the numbers</Button>
+        {selection.value && <Button onClick={() => select(undefined)}>Clear the selection</Button>}
       </div>
     </div>
   );

@@ -7,6 +7,7 @@ import { clearLog, saveLog } from "./model/acts";
 import { CAPACITY, dropped, finding, lines, shown } from "./model/events";
 import { Check } from "./fields";
 import { state } from "./model/state";
+import { Button } from "../../ui/button";
 
 /** Lines in the page; the file has all. */
 const DRAWN = 500;
@@ -54,12 +55,8 @@ export function LogView() {
           starred
         </Check>
         <Check name="follow">follow the end</Check>
-        <button type="button" onClick={clearLog}>
-          Clear
-        </button>
-        <button type="button" onClick={saveLog}>
-          Save as text
-        </button>
+        <Button onClick={clearLog}>Clear</Button>
+        <Button onClick={saveLog}>Save as text</Button>
         <span class="small soft num">
           {integer(some.length)} of {integer(lines.value.length)} lines
           {dropped.value ? `, ${integer(dropped.value)} older than ${integer(CAPACITY)} lines are gone` : ""}

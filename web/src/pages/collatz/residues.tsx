@@ -3,6 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { integer } from "../../lib/format";
 import { token } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
@@ -139,9 +140,9 @@ export function ResiduesView() {
       {best && (
         <p class="small">
           Longest of all:{" "}
-          <button type="button" class="link num" onClick={() => choose(best.where)}>
+          <Button class="link num" onClick={() => choose(best.where)}>
             {integer(best.where)}
-          </button>{" "}
+          </Button>{" "}
           in the class with the greatest mean, {best.most} steps.
         </p>
       )}

@@ -7,6 +7,7 @@ import { power } from "./model/number";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
 import { compact, counted, integer, rate } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { now } from "../../ui/page";
 import { Headlines, type Headline } from "../../ui/headline";
 import { speed } from "./controls";
@@ -26,9 +27,9 @@ function Row({ record }: { record: Compared }) {
   return (
     <tr>
       <td class="num">
-        <button type="button" class="link num" onClick={() => choose(record.n)}>
+        <Button class="link num" onClick={() => choose(record.n)}>
           {integer(record.n)}
-        </button>
+        </Button>
       </td>
       <td class="num end">{integer(record.value)}</td>
       <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
@@ -69,9 +70,9 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
             </tbody>
           </table>
           {compared.length > FEW && (
-            <button type="button" class="link small" onClick={() => (all.value = !all.value)}>
+            <Button class="link small" onClick={() => (all.value = !all.value)}>
               {all.value ? `The last ${FEW}` : `All ${compared.length}`}
-            </button>
+            </Button>
           )}
         </div>
       )}
@@ -119,9 +120,9 @@ function Fastest() {
       Fastest to 1, powers of two aside:{" "}
       {quickest ? (
         <>
-          <button type="button" class="link num" onClick={() => choose(quickest.n)}>
+          <Button class="link num" onClick={() => choose(quickest.n)}>
             {integer(quickest.n)}
-          </button>
+          </Button>
           , {quickest.steps} steps
         </>
       ) : (

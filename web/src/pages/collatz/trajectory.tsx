@@ -9,6 +9,7 @@ import { bitAt, decimated, meeting } from "./model/walk";
 import { copy } from "../../lib/export";
 import { compact, counted, integer, percent } from "../../lib/format";
 import { calm, token } from "../../lib/theme";
+import { Button, TextButton } from "../../ui/button";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
 import { isStar, log } from "./model/events";
@@ -322,16 +323,12 @@ function Scrub({ path }: { path: Path }) {
   const step = Math.min(path.delay, state.step.value);
   return (
     <div class="scrub">
-      <button
-        type="button"
-        aria-label={playing.value ? "Stop" : "Play"}
-        onClick={() => (playing.value = !playing.value)}
-      >
+      <Button aria-label={playing.value ? "Stop" : "Play"} onClick={() => (playing.value = !playing.value)}>
         {playing.value ? "❚❚" : "▶"}
-      </button>
-      <button type="button" aria-label="Step back" onClick={() => stepTo(step - 1)}>
+      </Button>
+      <Button aria-label="Step back" onClick={() => stepTo(step - 1)}>
         ‹
-      </button>
+      </Button>
       <input
         type="range"
         class="grow"
@@ -342,12 +339,10 @@ function Scrub({ path }: { path: Path }) {
         aria-valuetext={`step ${step} of ${path.delay}`}
         onInput={(event) => stepTo(Number(event.currentTarget.value))}
       />
-      <button type="button" aria-label="Step on" onClick={() => stepTo(step + 1)}>
+      <Button aria-label="Step on" onClick={() => stepTo(step + 1)}>
         ›
-      </button>
-      <button type="button" onClick={() => stepTo(path.peakStep)}>
-        To the peak
-      </button>
+      </Button>
+      <Button onClick={() => stepTo(path.peakStep)}>To the peak</Button>
       <label class="inline">
         a step each
         <input
@@ -426,9 +421,9 @@ function Copy({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
     toast((await copy(String(value))) ? `${what} is copied, all digits` : "The browser does not let this page copy");
   return (
-    <button type="button" class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
+    <Button class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
       copy
-    </button>
+    </Button>
   );
 }
 
@@ -487,11 +482,7 @@ function Lines() {
             {place + 1}: {short(path.n)}, {counted(path.delay, "step")}
           </span>
           {place > 0 && <Met place={place - 1} />}
-          {place > 0 && (
-            <button type="button" class="link" onClick={() => compare(named(path.n), false)}>
-              take out
-            </button>
-          )}
+          {place > 0 && <TextButton onClick={() => compare(named(path.n), false)}>take out</TextButton>}
         </li>
       ))}
     </ul>
@@ -616,11 +607,7 @@ export function Trajectory() {
             [...lost.value.values()].at(-1) ??
             (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
         </span>
-        {state.steps.value && (
-          <button type="button" onClick={() => (state.steps.value = "")}>
-            All steps
-          </button>
-        )}
+        {state.steps.value && <Button onClick={() => (state.steps.value = "")}>All steps</Button>}
       </div>
       {path && (
         <div class="trajectory-body">

@@ -7,6 +7,7 @@ import { CLASSES, classOf } from "./model/fit";
 import { positive } from "./model/number";
 import { next, walk } from "./model/walk";
 import { counted, integer } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { Figure } from "../../ui/figure";
 import { ClassMark, SHAPES } from "./classes";
 import { Check, Numeral, Whole } from "./fields";
@@ -207,11 +208,7 @@ function Growth({ words, why }: { words: string; why: string | undefined }) {
         stop at multiples of 3
       </Check>
       <Check name="rows">in rows</Check>
-      {state.open.value.length > 0 && (
-        <button type="button" onClick={() => (state.open.value = [])}>
-          Fold what was unfolded
-        </button>
-      )}
+      {state.open.value.length > 0 && <Button onClick={() => (state.open.value = [])}>Fold what was unfolded</Button>}
       <span class="small soft">{words}. Hollow: unfold with a click.</span>
     </div>
   );
@@ -288,8 +285,7 @@ function BranchFacts() {
         {walked.delay >= 15 ? " → …" : ""}
       </p>
       <div class="row">
-        <button
-          type="button"
+        <Button
           onClick={() => {
             state.root.value = state.node.value;
             state.open.value = [];
@@ -297,13 +293,9 @@ function BranchFacts() {
           }}
         >
           Make it the root
-        </button>
-        <button type="button" onClick={() => toggle(value)}>
-          Fold or unfold
-        </button>
-        <button type="button" onClick={() => choose(value)}>
-          Trajectory
-        </button>
+        </Button>
+        <Button onClick={() => toggle(value)}>Fold or unfold</Button>
+        <Button onClick={() => choose(value)}>Trajectory</Button>
       </div>
     </aside>
   );

@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { keys } from "../../lib/keys";
 import { percent } from "../../lib/format";
+import { TextButton } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
@@ -40,9 +41,7 @@ function Body() {
   return (
     <Empty title={`This cluster has no kind ${kindName.value}`}>
       <p>
-        <button type="button" class="link" onClick={() => show("")}>
-          Show the kinds that it has
-        </button>
+        <TextButton onClick={() => show("")}>Show the kinds that it has</TextButton>
       </p>
     </Empty>
   );

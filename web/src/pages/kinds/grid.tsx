@@ -6,6 +6,7 @@ import type { Job, Unit, UnitState } from "../../lib/api";
 import { integer, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { token } from "../../lib/theme";
+import { Button } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, type Grid } from "./model/grid";
@@ -179,8 +180,7 @@ function Legend({ programs }: { programs: Programs }) {
   return (
     <div class="segments loose" role="group" aria-label="Units shown">
       {UNIT_STATES.map((name) => (
-        <button
-          type="button"
+        <Button
           key={name}
           aria-pressed={state.units.value === name}
           disabled={!counts?.[name] && state.units.value !== name}
@@ -189,7 +189,7 @@ function Legend({ programs }: { programs: Programs }) {
           <span class="state">
             <UnitSign of={name} /> {name} <span class="num">{integer(counts?.[name] ?? 0)}</span>
           </span>
-        </button>
+        </Button>
       ))}
     </div>
   );

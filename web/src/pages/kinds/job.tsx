@@ -7,6 +7,7 @@ import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
 import { titleOf } from "../../lib/naming";
 import { asTyped, waits, workflowOf } from "../../lib/summary";
+import { Button } from "../../ui/button";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
@@ -69,12 +70,10 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
       <a class="button" href={clusterAddress(id)}>
         Open in Cluster
       </a>
-      <button type="button" onClick={() => keepDraft(draftOf(shown))}>
-        Copy into the form
-      </button>
-      <button type="button" class="plain" onClick={() => open("")}>
+      <Button onClick={() => keepDraft(draftOf(shown))}>Copy into the form</Button>
+      <Button class="plain" onClick={() => open("")}>
         Close
-      </button>
+      </Button>
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { compact, percent } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
 import { summary } from "../../lib/summary";
+import { Button } from "../../ui/button";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
@@ -44,9 +45,7 @@ function Heading({ kind }: { kind: Kind }) {
           Open {page.title}
         </a>
       )}
-      <button type="button" onClick={() => show("")}>
-        All kinds
-      </button>
+      <Button onClick={() => show("")}>All kinds</Button>
     </div>
   );
 }

@@ -5,6 +5,7 @@ import type { Job } from "../../lib/api";
 import { copy, csv, download } from "../../lib/export";
 import { ended } from "../../lib/fleet";
 import { counted, integer } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { useResult } from "../../ui/answer";
 import { Histogram } from "../../ui/histogram";
 import { leaf } from "../../ui/outline";
@@ -34,9 +35,7 @@ function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => v
   if (!(Number(job.done) > 0)) return <p class="soft">Nothing is committed yet.</p>;
   return (
     <p>
-      <button type="button" onClick={onAsk}>
-        {again ? "Ask again" : "Show what is committed so far"}
-      </button>
+      <Button onClick={onAsk}>{again ? "Ask again" : "Show what is committed so far"}</Button>
     </p>
   );
 }
@@ -46,12 +45,10 @@ function Copies({ job, value }: { job: Job; value: unknown }) {
   const give = async () => toast((await copy(json())) ? "Copied as JSON" : "The browser does not let this page copy");
   return (
     <>
-      <button type="button" onClick={() => void give()}>
-        Copy as JSON
-      </button>
-      <button type="button" onClick={() => download(`${job.type}-${job.job_id}.json`, json(), "application/json")}>
+      <Button onClick={() => void give()}>Copy as JSON</Button>
+      <Button onClick={() => download(`${job.type}-${job.job_id}.json`, json(), "application/json")}>
         Save as JSON
-      </button>
+      </Button>
     </>
   );
 }
@@ -113,9 +110,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
           </span>
         )}
         <span class="grow" />
-        <button type="button" onClick={save}>
-          Save as CSV
-        </button>
+        <Button onClick={save}>Save as CSV</Button>
       </div>
     </details>
   );

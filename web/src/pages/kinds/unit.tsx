@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Job, Unit, UnitState } from "../../lib/api";
 import { download } from "../../lib/export";
 import { bytes, integer, seconds } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { now } from "../../ui/page";
 import { Skeleton } from "../../ui/table";
@@ -77,15 +78,15 @@ function Ending({ unit }: { unit: Unit }) {
 function Neighbours({ unit, total }: { unit: number; total: number }) {
   return (
     <>
-      <button type="button" disabled={unit === 0} onClick={() => select(unit - 1)}>
+      <Button disabled={unit === 0} onClick={() => select(unit - 1)}>
         Previous
-      </button>
-      <button type="button" disabled={unit === total - 1} onClick={() => select(unit + 1)}>
+      </Button>
+      <Button disabled={unit === total - 1} onClick={() => select(unit + 1)}>
         Next
-      </button>
-      <button type="button" class="plain" onClick={() => select(-1)}>
+      </Button>
+      <Button class="plain" onClick={() => select(-1)}>
         Close unit
-      </button>
+      </Button>
     </>
   );
 }
@@ -105,9 +106,9 @@ function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: nu
       <ul>
         {files.slice(0, MOST_FILES).map((file) => (
           <li key={file.path}>
-            <button type="button" class="link mono" onClick={() => void save(file)}>
+            <Button class="link mono" onClick={() => void save(file)}>
               {file.path}
-            </button>{" "}
+            </Button>{" "}
             <span class="num soft">{bytes(file.bytes)}</span>
           </li>
         ))}

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { Job, Unit, Units, UnitState } from "../../lib/api";
 import { csv, download } from "../../lib/export";
 import { integer, seconds } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { useAnswer } from "../../ui/answer";
 import { Rows } from "../../ui/rows";
 import { Skeleton, type Column, numberColumn } from "../../ui/table";
@@ -21,9 +22,9 @@ const COLUMNS: Column<Unit>[] = [
     title: "unit",
     end: true,
     cell: ({ unit }) => (
-      <button type="button" class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
+      <Button class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
         {integer(unit)}
-      </button>
+      </Button>
     ),
   },
   { id: "state", title: "state", cell: (unit) => <UnitWord of={unit.state} /> },
@@ -89,11 +90,10 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
           ? answer && "No unit"
           : `Units ${integer(first)} to ${integer(last)}: ${integer(rows.length)} of ${integer(all)}`}
       </span>
-      <button type="button" disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
+      <Button disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
         Previous {integer(PAGE)}
-      </button>
-      <button
-        type="button"
+      </Button>
+      <Button
         disabled={rows.length < PAGE || last === undefined || last + 1 >= (answer?.total ?? 0)}
         onClick={() => {
           before.push(state.from.peek());
@@ -101,10 +101,10 @@ function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
         }}
       >
         Next {integer(PAGE)}
-      </button>
-      <button type="button" disabled={busy.value || !rows.length} onClick={() => void save()}>
+      </Button>
+      <Button disabled={busy.value || !rows.length} onClick={() => void save()}>
         Save as CSV
-      </button>
+      </Button>
     </div>
   );
 }

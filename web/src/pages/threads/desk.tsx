@@ -10,6 +10,7 @@ import { keys, type Keys } from "../../lib/keys";
 import { MODES } from "../../timeline/lod";
 import { threadAt } from "./model/log";
 import { NONE } from "../../timeline/model";
+import { Button } from "../../ui/button";
 import { later } from "../../ui/later";
 import { act } from "../../ui/progress";
 import { Skeleton } from "../../ui/table";
@@ -116,9 +117,7 @@ function Picture() {
     return (
       <div class="trouble" role="alert">
         <p>The trace could not be loaded: {problem.detail}</p>
-        <button type="button" onClick={main.again}>
-          Try again
-        </button>
+        <Button onClick={main.again}>Try again</Button>
       </div>
     );
   if (!loaded.value) return <Waiting loading={loading} />;
@@ -151,11 +150,7 @@ function Waiting({ loading }: { loading: boolean }) {
       </p>
       {coming && <Skeleton rows={8} />}
       <div class="row">
-        {job && verbs(job).includes("retry") && (
-          <button type="button" onClick={() => void act(job.job_id, "retry")}>
-            Retry
-          </button>
-        )}
+        {job && verbs(job).includes("retry") && <Button onClick={() => void act(job.job_id, "retry")}>Retry</Button>}
         {!coming && <a href="/">Show the example</a>}
       </div>
     </div>
@@ -215,23 +210,21 @@ function Tools() {
       )}
       {mine && (
         <span class="row">
-          <button
-            type="button"
+          <Button
             aria-label="Previous replica"
             disabled={replica.value === 0}
             onClick={() => choose(replica.peek() - 1)}
           >
             ‹
-          </button>
+          </Button>
           <span class="num">replica {loaded.value?.trace.replica ?? replica.value}</span>
-          <button
-            type="button"
+          <Button
             aria-label="Next replica"
             disabled={replica.value >= mine.replicas - 1}
             onClick={() => choose(replica.peek() + 1)}
           >
             ›
-          </button>
+          </Button>
         </span>
       )}
       {offered.length > 1 && (
@@ -267,12 +260,8 @@ function Tools() {
           find <input id="find" type="text" size={8} placeholder="T3.0.1" autocomplete="off" spellcheck={false} />
         </label>
       </form>
-      <button type="button" onClick={fit}>
-        Fit
-      </button>
-      <button type="button" onClick={() => (saving.value = true)}>
-        Save
-      </button>
+      <Button onClick={fit}>Fit</Button>
+      <Button onClick={() => (saving.value = true)}>Save</Button>
     </div>
   );
 }
@@ -280,9 +269,9 @@ function Tools() {
 /** A button that stays pressed while something is shown. */
 function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
   return (
-    <button type="button" aria-pressed={of.value} onClick={() => (of.value = !of.peek())}>
+    <Button aria-pressed={of.value} onClick={() => (of.value = !of.peek())}>
       {children}
-    </button>
+    </Button>
   );
 }
 
@@ -294,10 +283,7 @@ function Rival() {
   if (problem)
     return (
       <p class="trouble" role="alert">
-        The trace with {name} did not come: {problem.detail}{" "}
-        <button type="button" onClick={other.again}>
-          Try again
-        </button>
+        The trace with {name} did not come: {problem.detail} <Button onClick={other.again}>Try again</Button>
       </p>
     );
   if (otherLoaded.value)

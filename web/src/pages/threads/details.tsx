@@ -6,6 +6,7 @@ import { coreOf, NO_CORE, nameOf, NONE, pathOf, slicesOf, STOLEN } from "../../t
 import { childrenOf } from "../../timeline/tree";
 import { around } from "../../timeline/view";
 import { loaded, pick, picked, see, state, until } from "./model/state";
+import { Button } from "../../ui/button";
 
 /** Children that are named; of the rest only the number is given. */
 const NAMED = 12;
@@ -43,9 +44,9 @@ export function Details() {
   const stolen = (trace.flags[first] as number) & STOLEN ? trace.steals.thread.indexOf(thread) : -1;
   const cores = [...new Set(slices.map((each) => coreOf(trace, each)))];
   const link = (each: number) => (
-    <button type="button" class="link num" key={each} onClick={() => pick(each)}>
+    <Button class="link num" key={each} onClick={() => pick(each)}>
       {pathOf(threads, each)}
-    </button>
+    </Button>
   );
   const from = stolen < 0 ? NO_CORE : (trace.steals.from[stolen] as number);
   return (
@@ -54,9 +55,7 @@ export function Details() {
         <h2>{nameOf(threads, thread)}</h2>
         <span class="num soft">{pathOf(threads, thread)}</span>
         <span class="grow" />
-        <button type="button" onClick={zoomToPicked}>
-          Zoom to it
-        </button>
+        <Button onClick={zoomToPicked}>Zoom to it</Button>
       </div>
       <dl>
         <div>

@@ -5,6 +5,7 @@ import { bounds } from "../../timeline/critical";
 import { us } from "./model/log";
 import { moment, statistics } from "./model/statistics";
 import { compact, counted, integer, percent, rate } from "../../lib/format";
+import { Button } from "../../ui/button";
 import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
@@ -258,26 +259,14 @@ function Picks({ mine }: { mine: Cell }) {
   return (
     <>
       <div class="row picks" role="group" aria-label="Load a replica">
-        {fastest && (
-          <button type="button" onClick={() => choose(fastest.replica)}>
-            Fastest
-          </button>
-        )}
+        {fastest && <Button onClick={() => choose(fastest.replica)}>Fastest</Button>}
         {quantiles.map(([title, share]) => (
-          <button type="button" key={title} onClick={() => seek(chooseQuantile(share))}>
+          <Button key={title} onClick={() => seek(chooseQuantile(share))}>
             {title}
-          </button>
+          </Button>
         ))}
-        {slowest && (
-          <button type="button" onClick={() => choose(slowest.replica)}>
-            Slowest
-          </button>
-        )}
-        {deadlocked && (
-          <button type="button" onClick={() => choose(deadlocked.replica)}>
-            Deadlocked
-          </button>
-        )}
+        {slowest && <Button onClick={() => choose(slowest.replica)}>Slowest</Button>}
+        {deadlocked && <Button onClick={() => choose(deadlocked.replica)}>Deadlocked</Button>}
       </div>
       <p class="small soft" aria-live="polite">
         {searching.value ||
@@ -301,10 +290,8 @@ function RunHere() {
   const run = () => start(given).catch((error: unknown) => failed("Start", error));
   return (
     <p class="small soft">
-      <button type="button" onClick={() => void run()}>
-        Run it here
-      </button>{" "}
-      to open any of its {counted(Number(parameters.replicas), "replica")}.
+      <Button onClick={() => void run()}>Run it here</Button> to open any of its{" "}
+      {counted(Number(parameters.replicas), "replica")}.
     </p>
   );
 }

@@ -15,6 +15,7 @@ import {
   state,
   until,
 } from "./model/state";
+import { Button } from "../../ui/button";
 
 const ROW = 22;
 /** Lines before this time were cleared. */
@@ -82,9 +83,7 @@ export function LogView() {
           />
           Follow the end
         </label>
-        <button type="button" onClick={clearLog}>
-          Clear
-        </button>
+        <Button onClick={clearLog}>Clear</Button>
       </div>
       <p class="small soft" id="log-known" aria-live="polite">
         {shown.wrong ? (
@@ -139,9 +138,9 @@ function Row({ place, slices }: { place: number; slices: readonly number[] }) {
       {thread === NONE ? (
         <b>{name}</b>
       ) : (
-        <button type="button" class="link num" onClick={() => pick(thread, slice)} title={path}>
+        <Button class="link num" onClick={() => pick(thread, slice)} title={path}>
           {name}
-        </button>
+        </Button>
       )}{" "}
       <span class="num soft">{depth === undefined ? "" : `d${depth} ${path}`}</span> {text}
     </p>

@@ -2,6 +2,7 @@
 
 import { us } from "./model/log";
 import { pace, slot, speedAt } from "../../timeline/clock";
+import { Button } from "../../ui/button";
 import { toast } from "../../ui/toast";
 import { loaded, play, playing, reset, seekTo, state, told, until } from "./model/state";
 
@@ -15,12 +16,10 @@ export function Player() {
   const on = playing.value;
   return (
     <div class="player row" role="group" aria-label="Playback">
-      <button type="button" class="primary" onClick={play}>
+      <Button class="primary" onClick={play}>
         {on ? "Pause" : "Play"}
-      </button>
-      <button type="button" onClick={resetWithUndo}>
-        Reset
-      </button>
+      </Button>
+      <Button onClick={resetWithUndo}>Reset</Button>
       <label class="row grow at">
         <span class="visually-hidden">Time of the replica</span>
         <input

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { copy, download } from "../../lib/export";
 import { assembled, chromeTrace, csvPieces } from "./model/export";
 import { us } from "./model/log";
+import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { offer, type Picture } from "../../ui/saving";
 import { failed, toast } from "../../ui/toast";
@@ -88,34 +89,27 @@ export function SaveDialog() {
       )}
       {trace && (
         <div class="stack">
-          <button
-            type="button"
+          <Button
             disabled={busy.value}
             onClick={act(() => saveText(chromeTrace(trace, t0, t1, note()), "application/json", "json"))}
           >
             Perfetto JSON: for ui.perfetto.dev
-          </button>
-          <button
-            type="button"
-            disabled={busy.value}
-            onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}
-          >
+          </Button>
+          <Button disabled={busy.value} onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}>
             CSV: a row for each slice
-          </button>
-          <button type="button" disabled={busy.value} onClick={act(offerDrawn)}>
+          </Button>
+          <Button disabled={busy.value} onClick={act(offerDrawn)}>
             Picture: PNG or SVG
-          </button>
-          <button
-            type="button"
+          </Button>
+          <Button
             disabled={busy.value}
             onClick={act(() =>
               download(nameOf("parameters.json"), `${JSON.stringify(trace.parameters, null, 2)}\n`, "application/json"),
             )}
           >
             Parameters: JSON for cluster submit
-          </button>
-          <button
-            type="button"
+          </Button>
+          <Button
             onClick={act(async () =>
               toast(
                 (await copy(location.origin + state.link()))
@@ -125,7 +119,7 @@ export function SaveDialog() {
             )}
           >
             Copy the address of this view
-          </button>
+          </Button>
         </div>
       )}
       <div class="field file">

@@ -8,6 +8,7 @@ import { clusterTime, seenAt } from "../../lib/live";
 import { shortId, took } from "../../lib/naming";
 import { kinds } from "../../lib/jobs";
 import { flat } from "../../lib/parameters";
+import { Button } from "../../ui/button";
 import type { Schema } from "../../ui/fields";
 import { later } from "../../ui/later";
 import { Progress } from "../../ui/progress";
@@ -100,14 +101,13 @@ function Welcome() {
       <div class="row presets" role="group" aria-label="Run on this cluster">
         <span>Run</span>
         {PRESETS.map(({ title, about, parameters }) => (
-          <button
-            type="button"
+          <Button
             key={title}
             title={about}
             onClick={() => void start(parameters).catch((error: unknown) => failed(title, error))}
           >
             {title}
-          </button>
+          </Button>
         ))}
         <Unfold closed="Your own program" />
       </div>
@@ -117,9 +117,9 @@ function Welcome() {
 
 function Unfold({ closed }: { closed: string }) {
   return (
-    <button type="button" aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
+    <Button aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
       {editing.value ? "Hide the form" : closed}
-    </button>
+    </Button>
   );
 }
 
@@ -194,9 +194,9 @@ function Form({ kind: { schema } }: { kind: Kind }) {
         <span class="row" role="group" aria-label="Fill in">
           <span class="soft">Fill in</span>
           {PRESETS.map(({ title, about, parameters }) => (
-            <button type="button" key={title} title={about} onClick={() => set(parameters)}>
+            <Button key={title} title={about} onClick={() => set(parameters)}>
               {title}
-            </button>
+            </Button>
           ))}
         </span>
         <button type="submit" class="primary" disabled={busy.value}>

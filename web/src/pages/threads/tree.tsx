@@ -9,6 +9,7 @@ import { waitLevel } from "../../timeline/lod";
 import { threadAt, us } from "./model/log";
 import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../timeline/model";
 import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../timeline/tree";
+import { Button, TextButton } from "../../ui/button";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./model/state";
@@ -45,16 +46,15 @@ export function TreeView() {
         <span class="small soft">
           {compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
         </span>
-        <button type="button" onClick={follow} disabled={!heaviest.length}>
+        <Button onClick={follow} disabled={!heaviest.length}>
           Heaviest path
-        </button>
-        <button
-          type="button"
+        </Button>
+        <Button
           aria-pressed={state.tree.value === "list"}
           onClick={() => (state.tree.value = state.tree.value === "list" ? "icicle" : "list")}
         >
           {state.tree.value === "list" ? "As icicle" : "As list"}
-        </button>
+        </Button>
       </div>
       {state.tree.value === "list" ? (
         <List opened={opened} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} />
@@ -73,18 +73,18 @@ function Crumbs({ opened: { trace }, root }: { opened: Loaded; root: number }) {
   };
   return (
     <nav class="row crumbs" aria-label="Part of the tree">
-      <button type="button" class="link" onClick={() => go("")} disabled={!line.length}>
+      <TextButton onClick={() => go("")} disabled={!line.length}>
         all roots
-      </button>
+      </TextButton>
       {line.map((thread) => (
-        <button type="button" class="link" key={thread} onClick={() => go(pathOf(trace.threads, thread))}>
+        <TextButton key={thread} onClick={() => go(pathOf(trace.threads, thread))}>
           {pathOf(trace.threads, thread)}
-        </button>
+        </TextButton>
       ))}
       {picked.value !== NONE && picked.value !== root && (
-        <button type="button" onClick={() => go(pathOf(trace.threads, picked.value))}>
+        <Button onClick={() => go(pathOf(trace.threads, picked.value))}>
           Only {pathOf(trace.threads, picked.value)} and below
-        </button>
+        </Button>
       )}
     </nav>
   );
@@ -283,21 +283,20 @@ function Rows(props: RowsProps) {
           <li key={thread}>
             <span class="leaf" data-picked={thread === picked.value ? "true" : undefined}>
               {inner > 0 ? (
-                <button
-                  type="button"
+                <Button
                   class="plain"
                   aria-expanded={open.has(thread)}
                   aria-label={`children of ${path}`}
                   onClick={() => toggle(thread)}
                 >
                   {open.has(thread) ? "−" : "+"}
-                </button>
+                </Button>
               ) : (
                 <i />
               )}
-              <button type="button" class="link num" title={path} onClick={() => pick(thread)}>
+              <Button class="link num" title={path} onClick={() => pick(thread)}>
                 {brief(path)}
-              </button>
+              </Button>
               <span class="num">{us(held.time[thread] as number)}</span>
               <span class="num soft">
                 {integer(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}

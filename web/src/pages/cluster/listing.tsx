@@ -1,0 +1,54 @@
+/** A list that is asked for from time to time: its heading, why it cannot be read, and its table. */
+
+import type { ComponentChildren } from "preact";
+import { integer } from "../../lib/format";
+import { connection } from "../../lib/live";
+import { Skeleton, Table, type Column } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import type { Polled } from "./model/polled";
+
+interface Props<T> {
+  title: string;
+  polled: Polled<readonly T[]>;
+  columns: readonly Column<T>[];
+  /** The row that is open. */
+  open: string;
+  empty: ComponentChildren;
+  /** Beside the heading. */
+  act?: ComponentChildren;
+  /** Below the table. */
+  children: ComponentChildren;
+}
+
+export function Listing<T extends { name: string }>(props: Props<T>) {
+  const { title, columns, open, empty, act, children } = props;
+  const { value, problem } = props.polled;
+  const id = `${title.toLowerCase()}-title`;
+  return (
+    <section class="stack" aria-labelledby={id}>
+      <div class="row">
+        <h2 id={id} class="grow">
+          {title} <span class="num soft">{value && integer(value.length)}</span>
+        </h2>
+        {act}
+      </div>
+      {problem && connection.value === "live" && <Trouble what={`List of ${title.toLowerCase()}`} problem={problem} />}
+      {value ? (
+        <div class="ages">
+          <Table
+            label={title}
+            columns={columns}
+            rows={value}
+            name={(row) => row.name}
+            open={open}
+            class="cards"
+            empty={empty}
+          />
+        </div>
+      ) : (
+        !problem && <Skeleton rows={3} />
+      )}
+      {children}
+    </section>
+  );
+}
