@@ -15,11 +15,9 @@ from collections.abc import Generator, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx
-import openai
 import psutil
 import pytest
 
@@ -28,6 +26,10 @@ from tests import fetch, tiny_model
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
 from threads_cluster.errors import ApiError
+
+if TYPE_CHECKING:  # they take seconds to import, and every process of a run collects this file
+    import anthropic
+    import openai
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -73,6 +75,8 @@ def served(live: Live) -> Live:
 
 @pytest.fixture
 def client(served: Live) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(base_url=f"{served.url()}/v1", api_key=TOKEN, max_retries=0, timeout=60) as client:
         yield client
 
@@ -98,6 +102,8 @@ def test_openais_client_chats_streams_completes_and_lists(client: openai.OpenAI)
 @pytest.fixture
 def claude(served: Live) -> Iterator[anthropic.Anthropic]:
     """Anthropic's client, which sends its key as X-Api-Key."""
+    import anthropic
+
     with anthropic.Anthropic(base_url=served.url(), api_key=TOKEN, max_retries=0, timeout=60) as client:
         yield client
 
@@ -181,6 +187,8 @@ def test_the_log_of_a_running_replica_is_followed_when_asked_and_else_the_comman
 
 
 def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenAI) -> None:
+    import openai
+
     with pytest.raises(openai.NotFoundError, match="has no model of this name; there are chat") as missing:
         client.completions.create(model="nosuch", prompt="x")
     assert missing.value.code == "model_not_found"
@@ -192,6 +200,8 @@ def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenA
 
 
 def test_anthropics_client_raises_what_it_should(served: Live, claude: anthropic.Anthropic) -> None:
+    import anthropic
+
     for stream in (False, True):
         with pytest.raises(anthropic.NotFoundError, match="has no model of this name; there are") as missing:
             claude.messages.create(model="nosuch", max_tokens=5, messages=ASKED, stream=stream)
@@ -210,6 +220,8 @@ def test_anthropics_client_raises_what_it_should(served: Live, claude: anthropic
 
 
 def test_an_engine_says_what_it_is_capable_of_and_which_calls_it_lacks(served: Live, client: openai.OpenAI) -> None:
+    import openai
+
     told: Any = client.models.retrieve("chat")
     assert (told.context_length, told.max_model_len, told.capabilities) == (128, 128, ["completion"])
     with pytest.raises(openai.NotFoundError, match="llamacpp of chat does not answer /v1/embeddings") as lacks:
@@ -401,6 +413,8 @@ def test_scaling_to_one_replica_cuts_no_stream(live: Live, paced: str) -> None:
 
 
 def test_a_model_that_sleeps_is_woken_by_whoever_asks_it(live: Live) -> None:
+    import openai
+
     serve(live, "sleeper", idle_seconds=3600)
     ready(live, "sleeper")
     with openai.OpenAI(base_url=f"{live.url()}/v1", api_key=TOKEN, max_retries=0, timeout=120) as client:
