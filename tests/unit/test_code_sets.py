@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 import pytest
 
@@ -19,20 +21,31 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPLETED = 6
 
 
-@pytest.fixture
-def toys(tmp_path: Path) -> Path:
-    """A folder for PYTHONPATH with the toy kinds."""
-    toy_starts.write(tmp_path)
-    return tmp_path
+Run: TypeAlias = Callable[..., list[list[Any]]]
 
 
-def run(folder: Path, *steps: list[dict[str, Any]]) -> list[list[Any]]:
-    """Do the steps in order, with the starts of each step in parallel; return their output."""
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Do steps in order, with the starts of each step in parallel; return their output.
+
+    All are forks of one process: to load numba takes longer than a start.
+    """
+    folder = tmp_path_factory.mktemp("toys")
+    toy_starts.write(folder)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}
-    command = [sys.executable, "-m", "tests.unit.toy_starts", json.dumps(steps)]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    said: list[list[Any]] = json.loads(done.stdout)
+    command = [sys.executable, "-m", "tests.unit.toy_starts"]
+    with subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+        yield partial(_run, process.stdin, process.stdout)
+        process.stdin.close()
+
+
+def _run(requests: IO[str], answers: IO[str], *steps: list[dict[str, Any]]) -> list[list[Any]]:
+    print(json.dumps(steps), file=requests, flush=True)
+    said: list[list[Any]] | None = json.loads(answers.readline())
+    assert said is not None, "a start failed: its output says why"
     return said
 
 
@@ -45,14 +58,14 @@ def sets(cache: Path) -> list[str]:
     return sorted(path.name.rpartition("-")[0] for path in cache.glob("*/*") if path.is_dir())
 
 
-def test_a_killed_process_leaves_nothing_that_others_use(toys: Path) -> None:
-    caches = [toys / f"cache-{at}" for at in range(1, COMPLETED + 2)]
+def test_a_killed_process_leaves_nothing_that_others_use(run: Run, tmp_path: Path) -> None:
+    caches = [tmp_path / f"cache-{at}" for at in range(1, COMPLETED + 2)]
     steps = [
         [start(cache, kill_at=at) for at, cache in enumerate(caches, start=1)],
         [start(cache) for cache in caches],
         [start(cache) for cache in caches],
     ]
-    killed, first, second = run(toys, *steps)
+    killed, first, second = run(*steps)
     for answer in first + second:
         assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
     assert [answer is None for answer in killed] == [True] * COMPLETED + [False]
@@ -62,19 +75,21 @@ def test_a_killed_process_leaves_nothing_that_others_use(toys: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [("even", "odd"), ("odd", "even")])
-def test_code_of_kinds_from_two_processes_works_together_in_any_order(toys: Path, order: tuple[str, str]) -> None:
-    cache = toys / "cache"
-    *_, [both] = run(toys, [start(cache, "even")], [start(cache, "odd")], [start(cache, *order)])
+def test_code_of_kinds_from_two_processes_works_together_in_any_order(
+    run: Run, tmp_path: Path, order: tuple[str, str]
+) -> None:
+    cache = tmp_path / "cache"
+    *_, [both] = run([start(cache, "even")], [start(cache, "odd")], [start(cache, *order)])
     assert both["answers"] == toy_starts.expected("even", "odd") and both["wrong"] == {}
     assert both["hits"] == 4
 
 
-def test_code_that_is_compiled_after_publication_is_right_and_not_kept(toys: Path) -> None:
-    cache = toys / "cache"
-    run(toys, [start(cache)])
+def test_code_that_is_compiled_after_publication_is_right_and_not_kept(run: Run, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    run([start(cache)])
     published = contents(cache)
     orders = [["int64", "int32"], ["int32", "int64"], ["int64"]]
-    for [answer] in run(toys, *[[start(cache, types=types, warms=False)] for types in orders]):
+    for [answer] in run(*[[start(cache, types=types, warms=False)] for types in orders]):
         assert answer["answers"] == toy_starts.expected("even") and answer["hits"] == 2
     assert contents(cache) == published
 
@@ -84,23 +99,23 @@ def contents(cache: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("lost", ["*.nbc", "*.nbi", "*.npz", "*"])
-def test_a_set_that_has_lost_files_is_compiled_again_and_published(toys: Path, lost: str) -> None:
-    cache = toys / "cache"
-    run(toys, [start(cache)])
+def test_a_set_that_has_lost_files_is_compiled_again_and_published(run: Run, tmp_path: Path, lost: str) -> None:
+    cache = tmp_path / "cache"
+    run([start(cache)])
     [published] = cache.glob("*/cpu-*")
     next(published.glob(lost)).unlink() if lost != "*" else shutil.rmtree(published)
     published.mkdir(exist_ok=True)
-    [first], [second] = run(toys, [start(cache)], [start(cache)])
+    [first], [second] = run([start(cache)], [start(cache)])
     for answer in first, second:
         assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
     assert (first["hits"], second["hits"]) == (0, 2)
     assert sets(cache) == ["cpu"] and published not in cache.glob("*/cpu-*")
 
 
-def test_files_of_another_process_are_never_used(toys: Path) -> None:
+def test_files_of_another_process_are_never_used(run: Run, tmp_path: Path) -> None:
     """Such sets result from copying one cache over another, or from earlier versions."""
-    cache, other, former = (toys / name for name in ("cache", "other", "former"))
-    run(toys, [start(each) for each in (cache, other, former)])
+    cache, other, former = (tmp_path / name for name in ("cache", "other", "former"))
+    run([start(each) for each in (cache, other, former)])
     [one], [two], [three] = (list(each.glob("*/cpu-*")) for each in (cache, other, former))
     for file in two.iterdir():
         shutil.copy(file, one)
@@ -108,26 +123,25 @@ def test_files_of_another_process_are_never_used(toys: Path) -> None:
         file.rename(three.parent / file.name)
     three.rmdir()
     (three.parent / "compiled").touch()
-    answers = run(toys, [start(cache), start(former)])[0]
+    answers = run([start(cache), start(former)])[0]
     for answer in answers:
         assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
         assert answer["hits"] == 0
 
 
-def test_processes_that_start_together_publish_one_set_of_each_kind(toys: Path) -> None:
-    cache = toys / "cache"
-    together, [later] = run(toys, [start(cache, "even", "odd")] * 4, [start(cache, "even", "odd")])
+def test_processes_that_start_together_publish_one_set_of_each_kind(run: Run, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    together, [later] = run([start(cache, "even", "odd")] * 4, [start(cache, "even", "odd")])
     for answer in [*together, later]:
         assert answer["answers"] == toy_starts.expected("even", "odd") and answer["wrong"] == {}
     assert sum(answer["hits"] for answer in together) == 4 * 3 and later["hits"] == 4
     assert sets(cache) == ["cpu", "cpu"]
 
 
-def test_code_that_cannot_be_kept_is_used_all_the_same(toys: Path) -> None:
+def test_code_that_cannot_be_kept_is_used_all_the_same(run: Run, tmp_path: Path) -> None:
     failures = [*({"full_at": at} for at in range(1, COMPLETED + 1)), {"most_bytes": 1000}]
-    caches = [toys / f"cache-{number}" for number in range(len(failures))]
+    caches = [tmp_path / f"cache-{number}" for number in range(len(failures))]
     full, later = run(
-        toys,
         [start(cache, **failure) for cache, failure in zip(caches, failures, strict=True)],
         [start(cache) for cache in caches],
     )
@@ -138,18 +152,18 @@ def test_code_that_cannot_be_kept_is_used_all_the_same(toys: Path) -> None:
     assert [sets(cache) for cache in caches] == [["cpu"]] * len(caches)
 
 
-def test_code_is_compiled_if_the_cache_cannot_be_looked_into(toys: Path) -> None:
+def test_code_is_compiled_if_the_cache_cannot_be_looked_into(run: Run, tmp_path: Path) -> None:
     """As one below a folder of another user, which root could look into."""
-    [[answer]] = run(toys, [start(toys / ("x" * 300))])
+    [[answer]] = run([start(tmp_path / ("x" * 300))])
     assert answer["answers"] == toy_starts.expected("even") and answer["wrong"] == {}
     assert "[Errno" in answer["unkept"]["even"]
 
 
-def test_a_cache_that_cannot_be_written_is_read(toys: Path) -> None:
-    (toys / "file").touch()
-    cache = toys / "cache"
+def test_a_cache_that_cannot_be_written_is_read(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = tmp_path / "cache"
     [none], _, [read] = run(
-        toys, [start(toys / "file" / "cache")], [start(cache)], [start(cache, "even", "odd", is_read_only=True)]
+        [start(tmp_path / "file" / "cache")], [start(cache)], [start(cache, "even", "odd", is_read_only=True)]
     )
     assert none["answers"] == toy_starts.expected("even") and none["wrong"] == {}
     assert "Not a directory" in none["unkept"]["even"]
@@ -158,17 +172,17 @@ def test_a_cache_that_cannot_be_written_is_read(toys: Path) -> None:
     assert "Read-only" in read["unkept"]["odd"]
 
 
-def test_each_device_has_a_set_of_its_own(toys: Path) -> None:
-    cache = toys / "cache"
-    answers = run(toys, *[[start(cache, device=device)] for device in ("cpu", "gpu", "gpu", "cpu")])
+def test_each_device_has_a_set_of_its_own(run: Run, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    answers = run(*[[start(cache, device=device)] for device in ("cpu", "gpu", "gpu", "cpu")])
     assert [answer["hits"] for [answer] in answers] == [0, 0, 2, 2]
     assert all(answer["answers"] == toy_starts.expected("even") for [answer] in answers)
     assert sets(cache) == ["cpu", "gpu"]
 
 
-def test_a_process_that_imported_the_kernel_before_publishes_no_part_of_a_set(toys: Path) -> None:
-    cache = toys / "cache"
-    [answer] = run(toys, [start(cache, imports_first=True)])[0]
+def test_a_process_that_imported_the_kernel_before_publishes_no_part_of_a_set(run: Run, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    [answer] = run([start(cache, imports_first=True)])[0]
     assert answer["answers"] == toy_starts.expected("even")
     assert sets(cache) == []
 

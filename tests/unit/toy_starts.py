@@ -1,4 +1,4 @@
-"""Starts of CPU workers' children on two toy kinds: `python -m tests.unit.toy_starts STEPS`, by `test_code_sets.py`.
+"""Starts of CPU workers' children on two toy kinds: `python -m tests.unit.toy_starts`, by `test_code_sets.py`.
 
 The kinds have the same names and argument types but different functions, so their symbols would collide. Each
 start is a fork of one process that has loaded numba: a new process would take seconds.
@@ -207,7 +207,7 @@ def _answer(reading: int, pid: int) -> Any:
         text = stream.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (0, -signal.SIGKILL):
-        raise SystemExit(f"a start ended with {code}")
+        raise ChildProcessError(f"a start ended with {code}")
     return json.loads(text) if text else None
 
 
@@ -215,12 +215,22 @@ def abs_of(number: int) -> int:
     return abs(number)
 
 
-def main(steps: list[list[dict[str, Any]]]) -> None:
-    """Do the steps, each of which is a list of starts at the same time; print their answers."""
+def _done(steps: list[list[dict[str, Any]]]) -> list[list[Any]] | None:
+    """Do the steps, each of which is a list of starts at the same time; return their answers, or None if one failed."""
+    try:
+        return [[_answer(*each) for each in [_forked(start) for start in step]] for step in steps]
+    except ChildProcessError:
+        traceback.print_exc()
+        return None
+
+
+def main() -> None:
+    """Do the steps of each line of stdin, and print the answers in a line of stdout."""
     sys.dont_write_bytecode = True  # otherwise Python completes files, too
     njit("int64(int64)")(abs_of)  # prepares numba for all forks
-    print(json.dumps([[_answer(*each) for each in [_forked(start) for start in step]] for step in steps]))
+    for line in sys.stdin:
+        print(json.dumps(_done(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()
