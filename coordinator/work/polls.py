@@ -28,9 +28,9 @@ LOOK_SECONDS = 2.0
 #: One read says for all of them whether there is anything to look for; it counts for this long.
 _FRESH_SECONDS = 1.0
 
-#: Queue and id of a bell; empty for none.
-Bell = tuple[str, str]
-NO_BELL: Bell = ("", "")
+#: Queue of a bell; empty for none.
+Bell = str
+NO_BELL: Bell = ""
 
 
 class Polls:
@@ -78,12 +78,12 @@ class Polls:
         """Let others hear a bell."""
         if bell != NO_BELL:
             with contextlib.suppress(*Unreachable):
-                await run_in_threadpool(bells.put_back, self._store, *bell)
+                await run_in_threadpool(bells.put_back, self._store, bell)
 
     async def deliver(self, bell: Bell) -> bool:
         """Give a bell to whoever has waited for it longest; False when nobody does."""
         for one, listened in self._waiting.items():
-            if bell[0] in listened and not one.done():
+            if bell in listened and not one.done():
                 self._forget(one)
                 one.set_result(bell)
                 return True
@@ -139,5 +139,5 @@ class _Listener(RedisReader):
         except RuntimeError:  # the loop is closed
             taken = False
         if not taken:
-            bells.put_back(self._store, *bell)
+            bells.put_back(self._store, bell)
             time.sleep(0.01)  # whoever waited has gone; the loop says so at once

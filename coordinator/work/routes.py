@@ -23,7 +23,7 @@ from coordinator.work import calls, left_marks, program_partials, queries, schem
 from coordinator.work.calls import Call
 from coordinator.work.identity import WorkerDep, owned, owner
 from coordinator.work.left_marks import Left
-from coordinator.work.polls import NO_BELL, Polls
+from coordinator.work.polls import NO_BELL, Bell, Polls
 from jobs import errors, queues
 from jobs.kinds import registry
 from jobs.models import Device
@@ -155,7 +155,7 @@ async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -
         bell = await _bell(request, polls, asked, left, asker)
 
 
-async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: float, asker: Asker) -> tuple[str, str]:
+async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: float, asker: Asker) -> Bell:
     """Return the bell that the worker answers next, or none.
 
     ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
@@ -178,15 +178,14 @@ def _takes_replicas_alone(asked: calls.Next) -> bool:
     return asked.device == "runner" and bool(asked.kinds) and registry.endless().issuperset(asked.kinds or ())
 
 
-def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], labels: Sequence[str]) -> dict[str, Any]:
-    device, (popped, name) = Device(asked.device), bell
+def _next(store: Store, worker: str, asked: calls.Next, popped: Bell, labels: Sequence[str]) -> dict[str, Any]:
+    device = Device(asked.device)
     offer = calls.offered(asked.offer.model_dump(), labels) if asked.offer else None
     while True:
         found = store.slots.next(
             worker,
             queues.for_worker(device),
             popped=popped,
-            bell=name,
             lanes=asked.lanes,
             take=asked.take,
             kinds=asked.kinds,
@@ -195,7 +194,7 @@ def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str], l
             labels=labels,
             replicas=_takes_replicas_alone(asked),
         )
-        popped = name = ""
+        popped = NO_BELL
         if (shaped := queries.work(store, worker, device, found)) is not None:
             return shaped
 

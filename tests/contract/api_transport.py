@@ -173,9 +173,9 @@ class _Leases:
     def commit(self, job: str, token: str, *more: Any, **named: Any) -> Committed:
         return self._of(token).commit(job, _own(token), *more, **named)
 
-    def done1(self, job: str, token: str, result: bytes, *, ms: int, **named: Any) -> bool:
-        finished = [Finished(job_id=job, token=_own(token), result=result, ms=ms)]
-        return self._of(token).done1_all(finished, **named)[0]
+    def done1_all(self, finished: Sequence[Finished], **named: Any) -> list[bool]:
+        own = [replace(one, token=_own(one.token)) for one in finished]
+        return self._of(finished[0].token).done1_all(own, **named)
 
     def release(self, job: str, token: str) -> bool:
         return self._of(token).release(job, _own(token))

@@ -20,7 +20,7 @@ from jobs.store.server import connection
 from jobs.store.server.functions import PROGRAM_TTL_MS, Limits
 from jobs.store.work import bells
 from jobs.store.work.jobs import NewJob, Over
-from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.leases import Committed, Finished, Grant
 from jobs.store.work.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
@@ -462,7 +462,8 @@ class Bench:
 
     def done1(self, token: str) -> bool:
         job, (lo, hi) = self.granted[token]
-        done = self.store.leases.done1(job, token, encode(total_of(lo, hi)), ms=1, worker="w", device="cpu")
+        finished = Finished(job_id=job, token=token, result=encode(total_of(lo, hi)), ms=1)
+        [done] = self.store.leases.done1_all([finished], worker="w", device="cpu")
         if done:
             self.jobs[job].committed.append((lo, hi))
         return done

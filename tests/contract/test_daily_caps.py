@@ -361,7 +361,8 @@ def test_a_job_beyond_the_stored_bytes_is_refused_and_says_what_frees_them(bench
     assert size == bench.look().size("j") > 400
     grant: Any = bench.store.leases.lease("j", "t", want=4, worker="w")
     result = b'"' + b"y" * 398 + b'"'
-    assert bench.store.leases.done1("j", grant.token, result, ms=1, worker="w", device="cpu")
+    finished = Finished(job_id="j", token=grant.token, result=result, ms=1)
+    assert bench.store.leases.done1_all([finished], worker="w", device="cpu") == [True]
     assert bench.store.tenants.read(["a"])[0][1].stored_bytes == size + 400
     for hold in (False, True):
         another = new_job("k", 4, "any.normal", tenant="a", spec={"text": "x" * 400}, hold=hold)
@@ -430,7 +431,8 @@ class Storage:
         taken = self.bench.store.slots.next("w", queues.ALL)
         for job, token in taken.jobs[: self.dice.randrange(4)] if isinstance(taken, Taken) else ():
             result = f'"{self._text(300)}"'.encode()
-            self.bench.store.leases.done1(job, token, result, ms=1, worker="w", device="cpu")
+            finished = Finished(job_id=job, token=token, result=result, ms=1)
+            self.bench.store.leases.done1_all([finished], worker="w", device="cpu")
 
     def _cancel(self) -> None:
         self._steer("cancel")

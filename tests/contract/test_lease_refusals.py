@@ -17,6 +17,7 @@ from coordinator import app
 from jobs.settings import Settings
 from jobs.store.server import connection
 from jobs.store.work import bells
+from jobs.store.work.leases import Finished
 from tests.contract.lease_model import Bench, new_job
 from tests.stuck_function import stuck
 
@@ -113,6 +114,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
     ]
     bench.submit(10, small=True)
     [(job, token)] = bench.take("w").jobs
+    finished = Finished(job_id=job, token=token, result=b"{}", ms=1)
     with REFUSALS[code](client):
         for call in calls:
             with pytest.raises(connection.Unreachable, match=code):
@@ -121,7 +123,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
             with pytest.raises(connection.Unreachable, match=code):
                 store.fleet.lead("somebody")
             with pytest.raises(connection.Unreachable, match=code):
-                store.leases.done1(job, token, b"{}", ms=1, worker="w", device="cpu")
+                store.leases.done1_all([finished], worker="w", device="cpu")
     assert store.fleet.lead("somebody") and bench.done1(token), "nothing was lost"
     assert not client.exists("ct:broken")
 

@@ -57,19 +57,19 @@ def place_bells(store: Store) -> None:
     pipe.execute()
 
 
-def pop(store: Store, listened: Sequence[str], seconds: float) -> tuple[str, str] | None:
-    """Take a bell of these queues, the first queue first, and return queue and id; None when none came in time.
+def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
+    """Take a bell of these queues, the first queue first, and return its queue; None when none came in time.
 
     The caller answers it by NEXT, or puts it back.
     """
     names = {keys.rq_queue(queue): queue for queue in listened}
     popped = store.client.blpop(list(names), timeout=seconds)
-    return None if popped is None else (names[popped[0].decode()], popped[1].decode(errors="replace"))
+    return None if popped is None else names[popped[0].decode()]
 
 
-def put_back(store: Store, queue: str, bell: str) -> None:
+def put_back(store: Store, queue: str) -> None:
     """Let the next worker of a queue hear a bell that was popped for one that is gone."""
-    store.client.lpush(keys.rq_queue(queue), bell)
+    store.client.lpush(keys.rq_queue(queue), BELL_ID)
 
 
 def forget_dead_workers(store: Store) -> int:

@@ -124,12 +124,6 @@ class Leases(Part):
         code, parts = self._functions.run("commit", job, token, upto, partial, ms, worker, device, *more)
         return Committed(merged=code > 0, finishing=code == 2, parts=parts)
 
-    def done1(self, job: str, token: str, result: bytes, *, ms: int, worker: str, device: str) -> bool:
-        """Commit and finish a job that one lease covers. False: stale or cancelled, drop it."""
-        return self.done1_all([Finished(job_id=job, token=token, result=result, ms=ms)], worker=worker, device=device)[
-            0
-        ]
-
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
         """Commit and finish many jobs in one round trip."""
         calls = [

@@ -80,7 +80,6 @@ class Slots(Part):
         queues: Iterable[str],
         *,
         popped: str = "",
-        bell: str = "",
         lanes: int = 1,
         take: int = TAKE,
         kinds: Mapping[str, int] | None = None,
@@ -95,7 +94,7 @@ class Slots(Part):
         whose requirements meet the `offer` of a runner, of the tenant that it names, if any.
 
         Else the word none (no work) or draining (this worker must not work). `popped`: the queue of the bell that RQ
-        has just taken; `bell`, its id, is not needed. `owner` begins the tokens of the leases. `labels`: of the
+        has just taken. `owner` begins the tokens of the leases. `labels`: of the
         worker's host, for tenants that require some; None: those that its row has. `replicas`: the worker is a runner
         without a free slot, which takes only replicas of services.
         """
