@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Any
 
+from annotated_types import GroupedMetadata
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -29,23 +31,28 @@ def _bound(name: str, value: int) -> dict[str, Any]:
     return {f"x-{name}": str(value)} if value.bit_length() <= 256 else {}
 
 
-def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
-    """Return a pydantic field type: an integer in [low, high], given as a number or as a decimal string."""
+class ExactInt(GroupedMetadata):
+    """An integer in [low, high], given as a number or as a decimal string: `Annotated[int, ExactInt(low, high)]`."""
 
-    most = max(len(str(low)), len(str(high)))
+    def __init__(self, low: int, high: int) -> None:
+        self._low, self._high = low, high
+        self._digits = max(len(str(low)), len(str(high)))
 
-    def bounded(value: Any) -> int:
+    def _bounded(self, value: Any) -> int:
         # Reading digits takes the square of their number: what cannot be within the bounds is not read.
-        far = isinstance(value, str) and most < len(value.lstrip("-0")) <= MAX_DIGITS and _is_decimal(value)
-        number = high + 1 if far else _read(value)
-        if low <= number <= high:
+        far = isinstance(value, str) and self._digits < len(value.lstrip("-0")) <= MAX_DIGITS and _is_decimal(value)
+        number = self._high + 1 if far else _read(value)
+        if self._low <= number <= self._high:
             return number
         raise PydanticCustomError(
             "bounds",
             "must be in {low}..{high}; got {got}",
-            {"low": str(low), "high": str(high), "got": short(value if far else number)},
+            {"low": str(self._low), "high": str(self._high), "got": short(value if far else number)},
         )
 
-    schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]}
-    bounds = {**_bound("minimum", low), **_bound("maximum", high)}
-    return Annotated[int, BeforeValidator(bounded), Field(json_schema_extra=bounds), WithJsonSchema(schema | bounds)]
+    def __iter__(self) -> Iterator[Any]:
+        schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]}
+        bounds = {**_bound("minimum", self._low), **_bound("maximum", self._high)}
+        yield BeforeValidator(self._bounded)
+        yield Field(json_schema_extra=bounds)
+        yield WithJsonSchema(schema | bounds)

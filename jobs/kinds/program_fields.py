@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeAlias
 
+from annotated_types import GroupedMetadata
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from jobs.encoding.numbers import ExactInt
@@ -128,13 +130,15 @@ def _match(value: Any, pattern: re.Pattern[str], rule: str) -> str:
     return value
 
 
-def matching(pattern: re.Pattern[str], rule: str) -> Any:
-    """Return a pydantic field type: a text of this pattern."""
-    return Annotated[
-        str,
-        PlainValidator(lambda value: _match(value, pattern, rule)),
-        WithJsonSchema({**TEXT, "pattern": f"^{pattern.pattern}$"}),
-    ]
+class Matching(GroupedMetadata):
+    """A text of a pattern."""
+
+    def __init__(self, pattern: re.Pattern[str], rule: str) -> None:
+        self._pattern, self._rule = pattern, rule
+
+    def __iter__(self) -> Iterator[Any]:
+        yield PlainValidator(lambda value: _match(value, self._pattern, self._rule))
+        yield WithJsonSchema({**TEXT, "pattern": f"^{self._pattern.pattern}$"})
 
 
 def _number(value: Any, low: float, high: float) -> float:
@@ -143,13 +147,15 @@ def _number(value: Any, low: float, high: float) -> float:
     return value
 
 
-def between(low: float, high: float) -> Any:
-    """Return a pydantic field type: a number that is no text and no boolean."""
-    return Annotated[
-        float,
-        PlainValidator(lambda value: _number(value, low, high)),
-        WithJsonSchema({"type": "number", "minimum": low, "maximum": high}),
-    ]
+class Between(GroupedMetadata):
+    """A number that is no text and no boolean."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self._low, self._high = low, high
+
+    def __iter__(self) -> Iterator[Any]:
+        yield PlainValidator(lambda value: _number(value, self._low, self._high))
+        yield WithJsonSchema({"type": "number", "minimum": self._low, "maximum": self._high})
 
 
 def _cpus(value: Any) -> float:
@@ -159,36 +165,22 @@ def _cpus(value: Any) -> float:
     return int(number) if number == int(number) else number
 
 
-if TYPE_CHECKING:
-    Artifact: TypeAlias = str
-    Capability: TypeAlias = str
-    Host: TypeAlias = str
-    Workspace: TypeAlias = str
-    Count: TypeAlias = int
-    Gpus: TypeAlias = int
-    Mebibytes: TypeAlias = int
-    Retry: TypeAlias = int
-    Batch: TypeAlias = int
-    Seconds: TypeAlias = float
-    Delay: TypeAlias = float
-    Early: TypeAlias = float
-    Factor: TypeAlias = float
-    Grace: TypeAlias = float
-else:
-    Artifact = matching(_ARTIFACT, "is an artifact's id, the first 8 or more digits of it, or a name")
-    Capability = matching(_CAPABILITY, "is a compute capability, such as 8.0")
-    Host = matching(_HOST, "is a host's name")
-    Workspace = matching(_WORKSPACE, "is 1 to 64 small letters, digits and -")
-    Count = ExactInt(1, MAX_UNITS)
-    Gpus = ExactInt(1, 64)
-    Mebibytes = ExactInt(1, 2**30)
-    Retry = ExactInt(0, 1000)
-    Batch = ExactInt(1, MAX_UNITS)
-    Seconds = between(0.1, MAX_SECONDS)
-    Delay = between(0, MAX_DELAY)
-    Early = between(0, MAX_SECONDS)
-    Factor = between(1, 100)
-    Grace = between(0, MAX_GRACE)
+Artifact: TypeAlias = Annotated[
+    str, Matching(_ARTIFACT, "is an artifact's id, the first 8 or more digits of it, or a name")
+]
+Capability: TypeAlias = Annotated[str, Matching(_CAPABILITY, "is a compute capability, such as 8.0")]
+Host: TypeAlias = Annotated[str, Matching(_HOST, "is a host's name")]
+Workspace: TypeAlias = Annotated[str, Matching(_WORKSPACE, "is 1 to 64 small letters, digits and -")]
+Count: TypeAlias = Annotated[int, ExactInt(1, MAX_UNITS)]
+Gpus: TypeAlias = Annotated[int, ExactInt(1, 64)]
+Mebibytes: TypeAlias = Annotated[int, ExactInt(1, 2**30)]
+Retry: TypeAlias = Annotated[int, ExactInt(0, 1000)]
+Batch: TypeAlias = Annotated[int, ExactInt(1, MAX_UNITS)]
+Seconds: TypeAlias = Annotated[float, Between(0.1, MAX_SECONDS)]
+Delay: TypeAlias = Annotated[float, Between(0, MAX_DELAY)]
+Early: TypeAlias = Annotated[float, Between(0, MAX_SECONDS)]
+Factor: TypeAlias = Annotated[float, Between(1, 100)]
+Grace: TypeAlias = Annotated[float, Between(0, MAX_GRACE)]
 
 
 class Requirements(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -14,7 +14,7 @@ from threads_protocol.numbers import exact, short
 
 
 class Sample(BaseModel):
-    n: ExactInt(1, 2**96)  # type: ignore[valid-type]
+    n: Annotated[int, ExactInt(1, 2**96)]
 
 
 @pytest.mark.parametrize("value", [1, "1", 2**53, str(2**96), 2**96, "007"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -74,30 +74,18 @@ def _huge(value: Any) -> int:
     raise PydanticCustomError("bounds", "must be an integer >= 1 of at most {digits} digits; got {got}", words)
 
 
-if TYPE_CHECKING:
-    Start: TypeAlias = int
-    Count: TypeAlias = int
-    Batch: TypeAlias = int
-    Columns: TypeAlias = int
-    Delay: TypeAlias = int
-    Path: TypeAlias = int
-    Huge: TypeAlias = int
-    Points: TypeAlias = int
-else:
-    Start = ExactInt(1, END - 1)
-    Count = ExactInt(1, MAX_COUNT)
-    Batch = ExactInt(1, MAX_UNITS)
-    Columns = ExactInt(0, MAX_COLUMNS)
-    Delay = ExactInt(0, 8000)
-    Path = ExactInt(0, 2**400)
-    Huge = Annotated[
-        int,
-        BeforeValidator(_huge),
-        WithJsonSchema(
-            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]{1,20000}$"}]}
-        ),
-    ]
-    Points = ExactInt(2, 100_000)
+Start: TypeAlias = Annotated[int, ExactInt(1, END - 1)]
+Count: TypeAlias = Annotated[int, ExactInt(1, MAX_COUNT)]
+Batch: TypeAlias = Annotated[int, ExactInt(1, MAX_UNITS)]
+Columns: TypeAlias = Annotated[int, ExactInt(0, MAX_COLUMNS)]
+Delay: TypeAlias = Annotated[int, ExactInt(0, 8000)]
+Path: TypeAlias = Annotated[int, ExactInt(0, 2**400)]
+Huge: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_huge),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]{1,20000}$"}]}),
+]
+Points: TypeAlias = Annotated[int, ExactInt(2, 100_000)]
 
 
 class Known(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
 
@@ -39,10 +39,7 @@ def _health(value: Any) -> str:
     return path
 
 
-if TYPE_CHECKING:
-    Start: TypeAlias = float
-else:
-    Start = fields.between(1, MAX_START)
+Start: TypeAlias = Annotated[float, fields.Between(1, MAX_START)]
 
 
 class Parameters(BaseModel):

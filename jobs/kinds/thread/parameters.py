@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import GroupedMetadata
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
@@ -21,16 +21,6 @@ DEFAULT_QUANTUM_US = 1000.0
 #: A pareto law's longest work and the slower mean of a hyperexponential one, in us: products stay within 63 bits.
 _MAX_PARETO_US = 1e8
 _MAX_BRANCH_US = 1.2e7
-
-
-class Whole(GroupedMetadata):
-    """An integer in [low, high], as a number or a decimal string."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self._metadata = get_args(ExactInt(low, high))[1:]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._metadata)
 
 
 class Number(GroupedMetadata):
@@ -54,7 +44,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-Children: TypeAlias = Annotated[int, Whole(0, 64)]
+Children: TypeAlias = Annotated[int, ExactInt(0, 64)]
 MeanChildren: TypeAlias = Annotated[float, Number(0, 16)]
 Microseconds: TypeAlias = Annotated[float, Number(0.001, 1e6)]
 CostMicroseconds: TypeAlias = Annotated[float, Number(0, 1e4)]
@@ -180,13 +170,13 @@ class BatchArrival(Strict):
 class PoissonArrival(Strict):
     process: Literal["poisson"]
     rate_per_ms: Annotated[float, Number(1e-4, 1e6)] = Field(description="roots per millisecond")
-    warmup_roots: Annotated[int, Whole(0, 999_999)] = Field(default=0, description="first roots left out of latency")
+    warmup_roots: Annotated[int, ExactInt(0, 999_999)] = Field(default=0, description="first roots left out of latency")
 
 
 class Trace(Strict):
-    replica: Annotated[int, Whole(0, 16_777_215)] = Field(default=0, description="replica to trace")
-    max_events: Annotated[int, Whole(1, 250_000)] = Field(default=100_000, description="most events in the trace")
-    cell: Annotated[int, Whole(0, MAX_CELLS - 1)] = Field(default=0, description="cell to trace")
+    replica: Annotated[int, ExactInt(0, 16_777_215)] = Field(default=0, description="replica to trace")
+    max_events: Annotated[int, ExactInt(1, 250_000)] = Field(default=100_000, description="most events in the trace")
+    cell: Annotated[int, ExactInt(0, MAX_CELLS - 1)] = Field(default=0, description="cell to trace")
 
 
 Spawn: TypeAlias = FixedSpawn | BinomialSpawn | GeometricSpawn | PoissonSpawn | PmfSpawn
@@ -230,14 +220,16 @@ Schedulers: TypeAlias = Annotated[
 class Parameters(Strict):
     """Monte-Carlo simulation of recursively spawned threads on a finite machine."""
 
-    thread_count: Annotated[int, Whole(1, 1_000_000)] = Field(default=1000, description="root threads per replica")
-    max_depth: Annotated[int, Whole(0, 64)] = Field(default=10, description="deepest depth of a thread; a root has 0")
-    batch_size: Annotated[int, Whole(1, 65_536)] | None = Field(
+    thread_count: Annotated[int, ExactInt(1, 1_000_000)] = Field(default=1000, description="root threads per replica")
+    max_depth: Annotated[int, ExactInt(0, 64)] = Field(
+        default=10, description="deepest depth of a thread; a root has 0"
+    )
+    batch_size: Annotated[int, ExactInt(1, 65_536)] | None = Field(
         default=None,
         description="most replicas a kernel launch takes; null: the device decides; never changes a result",
     )
-    replicas: Annotated[int, Whole(1, 16_777_216)] = Field(default=1024, description="independent replicas per cell")
-    seed: Annotated[int, Whole(0, JSON_SAFE)] | None = Field(
+    replicas: Annotated[int, ExactInt(1, 16_777_216)] = Field(default=1024, description="independent replicas per cell")
+    seed: Annotated[int, ExactInt(0, JSON_SAFE)] | None = Field(
         default=None, description="master seed; null: drawn and recorded"
     )
     cores: Cores = Field(default=8, description="cores of the machine; a list makes a sweep, one cell each")
@@ -269,7 +261,7 @@ class Parameters(Strict):
     arrival: Arrival = Field(
         default=BatchArrival(process="batch"), discriminator="process", description="when root threads become ready"
     )
-    max_threads: Annotated[int, Whole(1, MAX_THREADS)] = Field(
+    max_threads: Annotated[int, ExactInt(1, MAX_THREADS)] = Field(
         default=1_000_000, description="most threads ever created in a replica, thread_count or more; later spawns fail"
     )
     stack_kib: Annotated[float, Number(0, 1e6)] = Field(

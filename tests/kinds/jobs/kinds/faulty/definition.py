@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,16 +16,16 @@ from threads_protocol.numbers import exact
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    units: ExactInt(1, 2**53) = 100  # type: ignore[valid-type]
+    units: Annotated[int, ExactInt(1, 2**53)] = 100
     seconds_per_unit: float = Field(0.0, ge=0, le=3600)
     fault: Literal["none", "crash", "hang", "raise", "result", "wait"] = "none"
-    at: ExactInt(-1, 2**53) = -1  # type: ignore[valid-type]
+    at: Annotated[int, ExactInt(-1, 2**53)] = -1
     #: The fault happens only while this file is absent; it is made first. With `wait`, units from `at` on wait for it.
     once: str = ""
     max_lease_seconds: float = 30.0
     cpu_seconds: float | None = None
     #: Leaves a mark that begins here.
-    mark_from: ExactInt(1, 2**96) | None = None  # type: ignore[valid-type]
+    mark_from: Annotated[int, ExactInt(1, 2**96)] | None = None
 
 
 class Faulty(Kind):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,7 +14,7 @@ from jobs.models import Device, Partial, Plan, Spec
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    units: ExactInt(1, 2**53) = 100  # type: ignore[valid-type]
+    units: Annotated[int, ExactInt(1, 2**53)] = 100
     cpu_seconds_per_unit: float = Field(0.001, gt=0, le=10)
     gpu_seconds_per_unit: float = Field(0.0001, gt=0, le=10)
 
