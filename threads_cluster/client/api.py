@@ -319,13 +319,11 @@ class Cluster:
 
     def queue(self) -> dict[str, int]:
         """Jobs that are kept, by state."""
-        counts: dict[str, int] = self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"]
-        return counts
+        return dict(self._get("v1/queue", shape=job_answers.QueueCounts)["tasks"])
 
     def history(self, limit: int = 50) -> list[Json]:
         """Jobs that have ended, the latest end first; at most 500."""
-        rows: list[Json] = self._get("v1/queue/history", shape=job_answers.Tasks, limit=limit)["tasks"]
-        return rows
+        return self._get_list("v1/queue/history", "tasks", job_answers.Tasks, limit=limit)
 
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
@@ -425,8 +423,7 @@ class Cluster:
     def dead(self, job_id: str | None = None) -> list[Json]:
         """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
         path = "dead" if job_id is None else f"jobs/{quoted(job_id)}/dead"
-        jobs: list[Json] = self._get(path, shape=job_answers.DeadJobs)["jobs"]
-        return jobs
+        return self._get_list(path, "jobs", job_answers.DeadJobs)
 
     def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
         """One range that was given up, the one that begins at `first`, is tried again; the others stay."""
@@ -445,13 +442,11 @@ class Cluster:
 
     def metrics(self) -> list[Json]:
         """`{name, type, help, samples}` of each metric under the names of grid-cli."""
-        rows: list[Json] = self._get("metrics", shape=telemetry_answers.Metrics)["metrics"]
-        return rows
+        return self._get_list("metrics", "metrics", telemetry_answers.Metrics)
 
     def tenants(self) -> list[Json]:
         """Return the tenants that one sees, with their weights, caps and use."""
-        tenants: list[Json] = self._get("tenants", shape=tenant_answers.Tenants)["tenants"]
-        return tenants
+        return self._get_list("tenants", "tenants", tenant_answers.Tenants)
 
     def tenant(self, name: str) -> Json:
         """Return one tenant."""
@@ -485,18 +480,15 @@ class Cluster:
 
     def workers(self) -> list[Json]:
         """Return the workers that live, and those lost within the hour."""
-        workers: list[Json] = self._get("workers", shape=fleet_answers.WorkerList)["workers"]
-        return workers
+        return self._get_list("workers", "workers", fleet_answers.WorkerList)
 
     def hosts(self) -> list[Json]:
         """Return the machines on which workers live, and those that were lost within the hour."""
-        hosts: list[Json] = self._get("hosts", shape=host_answers.HostList)["hosts"]
-        return hosts
+        return self._get_list("hosts", "hosts", host_answers.HostList)
 
     def host(self, name: str) -> Json:
         """Return one machine with the rows of its workers."""
-        host: Json = self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
-        return host
+        return self._get(f"hosts/{quoted(name)}", shape=host_answers.HostDetail)
 
     def best_host(self, config: str | Path | None = None) -> str:
         """Return the name of the host with the least score among those of cluster.yaml and of the cluster.
@@ -525,16 +517,14 @@ class Cluster:
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
         """Return usage by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
-        rows: list[Json] = self._get("usage", shape=usage_answers.TenantUsages, tenant=tenant, days=days)["usage"]
-        return rows
+        return self._get_list("usage", "usage", usage_answers.TenantUsages, tenant=tenant, days=days)
 
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
         """`{lines, head, dropped, exported}`: entries of the audit log after a number, else the last ones.
 
         Each line is the text of a JSON object, which `threads_cluster.cli.audit` verifies.
         """
-        part: Json = self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
-        return part
+        return self._get("audit", after=after, limit=limit, shape=audit_answers.AuditPart)
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker something about a job, such as `trace` of a thread job; return its answer when it is there."""
@@ -554,8 +544,7 @@ class Cluster:
 
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""
-        kinds: list[Json] = self._get("job-types", shape=job_answers.Kinds)["kinds"]
-        return kinds
+        return self._get_list("job-types", "kinds", job_answers.Kinds)
 
     # -- who is let in ----------------------------------------------------------------------------------------------
 
@@ -565,8 +554,7 @@ class Cluster:
 
     def tokens(self) -> list[Json]:
         """API tokens, without their secrets; needs the scope admin."""
-        rows: list[Json] = self._ask("GET", "/api/tokens", access_answers.TokenList)["tokens"]
-        return rows
+        return self._get_list("tokens", "tokens", access_answers.TokenList)
 
     def create_token(
         self,
@@ -592,8 +580,7 @@ class Cluster:
 
     def secrets(self, tenant: str | None = None) -> list[Json]:
         """Secrets of one's tenant, without their values; needs the scope run, for another tenant admin."""
-        rows: list[Json] = self._get("secrets", shape=secret_answers.SecretList, tenant=tenant)["secrets"]
-        return rows
+        return self._get_list("secrets", "secrets", secret_answers.SecretList, tenant=tenant)
 
     def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
         """Set a secret; returns it without its value, which the cluster never shows again."""
@@ -606,8 +593,7 @@ class Cluster:
 
     def schedules(self, *, tenant: str | None = None) -> list[Json]:
         """Schedules of one's tenant, by name."""
-        rows: list[Json] = self._get("schedules", shape=schedule_answers.ScheduleList, tenant=tenant)["schedules"]
-        return rows
+        return self._get_list("schedules", "schedules", schedule_answers.ScheduleList, tenant=tenant)
 
     def schedule(self, name: str, *, tenant: str | None = None) -> Json:
         """One schedule, with its job and its `next_runs`."""
@@ -686,14 +672,18 @@ class Cluster:
         waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
         return self._ask("GET", f"/api/{path}", **query, **waiting)
 
+    def _get_list(self, path: str, field: str, shape: Any, **query: Any) -> list[Json]:
+        rows: list[Json] = self._get(path, shape=shape, **query)[field]
+        return rows
+
     def _post(self, path: str, body: Any = None, shape: Any = answers.Anything, *, hold: bool = False) -> Json:
         query = {"hold": "true"} if hold else {}
         return self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
         """The answer, once it is as the shape says; None: any will do."""
-        answer: Json = self.connection.ask(method, path, **({"patience": self.patience} | how))
-        return answer if shape is None else answers.checked(shape, answer, self.url)
+        answer: Json = self.connection.ask(method, path, shape, **({"patience": self.patience} | how))
+        return answer
 
     def _one_each(self, wanted: int, answer: Json) -> list[Json]:
         several: list[Json] = answer["answers"]

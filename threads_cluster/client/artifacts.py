@@ -288,8 +288,8 @@ class Artifacts:
             raise UnexpectedAnswer(self._connection.url, sizes)
 
     def _ask(self, method: str, path: str, shape: Any = answers.Anything, **how: Any) -> Json:
-        answer: Json = self._connection.ask(method, path, **({"patience": self._patience} | how))
-        return answer if shape is None else answers.checked(shape, answer, self._connection.url)
+        answer: Json = self._connection.ask(method, path, shape, **({"patience": self._patience} | how))
+        return answer
 
 
 def _step(artifact: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from threads_cluster.client import answers
 from threads_cluster.client.connection import Connection
 from threads_cluster.client.output import Stream
 from threads_cluster.errors import UnexpectedAnswer
@@ -63,20 +62,20 @@ class Attachment:
         """Ask for the shell; return the row, with the unit's state."""
         stated = {"rows": terminal.rows, "columns": terminal.columns, "name": terminal.name} if terminal else None
         body = {"unit": unit, "command": list(command) if command else None, "terminal": stated}
-        answer = self._reading.ask("PUT", self._path, patience=PATIENCE, body=body)
-        return answers.checked(attachment_answers.Attachment, answer, self._reading.url)
+        row: Json = self._reading.ask("PUT", self._path, attachment_answers.Attachment, patience=PATIENCE, body=body)
+        return row
 
     def read(self, after: int, wait_seconds: float) -> Shown:
         """Return what it wrote after a place; waits where there is nothing."""
-        answer = self._reading.ask(
+        row: Json = self._reading.ask(
             "GET",
             f"{self._path}/output",
+            attachment_answers.Output,
             patience=PATIENCE,
             extra_seconds=wait_seconds,
             after=str(after),
             wait_seconds=f"{wait_seconds:g}",
         )
-        row = answers.checked(attachment_answers.Output, answer, self._reading.url)
         try:
             pieces = [(_STREAMS[stream], base64.b64decode(text, validate=True)) for stream, text in row["chunks"]]
         except (KeyError, ValueError, binascii.Error):
@@ -93,15 +92,15 @@ class Attachment:
             body = {"offset": self._typed, "data": base64.b64encode(now).decode(), **sizes}
             body["closed"] = closed and len(now) == len(data)
             wait = 10.0 if now else 0.0
-            answer = self._typing.ask(
+            row = self._typing.ask(
                 "POST",
                 f"{self._path}/input",
+                attachment_answers.Input,
                 patience=PATIENCE,
                 extra_seconds=wait,
                 body=body,
                 wait_seconds=f"{wait:g}",
             )
-            row = answers.checked(attachment_answers.Input, answer, self._typing.url)
             if row["state"] == "ended":
                 return False
             data, self._typed = data[max(0, row["upto"] - self._typed) :], max(self._typed, row["upto"])

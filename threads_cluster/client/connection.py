@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from threads_cluster.client import bodies
+from threads_cluster.client import answers, bodies
 from threads_cluster.client.logins import STARTING, Credential, is_local, is_starting
 from threads_cluster.errors import (
     ApiError,
@@ -111,35 +111,15 @@ class Connection:
         self.has_user = bool(stated.userinfo)
         self._addresses: dict[tuple[str, str], httpx.URL] = {}
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        patience: float,
-        extra_seconds: float = 0.0,
-        body: Any = None,
-        octets: bytes | None = None,
-        kind: str = _OCTETS,
-        headers: Mapping[str, str] | None = None,
-        **query: Any,
-    ) -> Any:
-        """The JSON answer (None when there is no body). Only for what may be sent twice.
+    def ask(self, method: str, path: str, shape: Any = None, *, patience: float, **how: Any) -> Any:
+        """Return the JSON answer, None when there is no body; arguments and errors as those of `ask_octets`.
 
-        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is,
-        of this `kind`.
+        `shape`: the declaration that the answer must have; None: any.
         """
-        answer = self.ask_octets(
-            method,
-            path,
-            patience=patience,
-            extra_seconds=extra_seconds,
-            body=body,
-            octets=octets,
-            kind=kind,
-            headers=headers,
-            **query,
-        )
+        answer = self._parsed(self.ask_octets(method, path, patience=patience, **how))
+        return answer if shape is None else answers.checked(shape, answer, self.url)
+
+    def _parsed(self, answer: bytes) -> Any:
         try:
             return bodies.parse(answer) if answer else None
         except bodies.BadBody as error:
@@ -158,7 +138,11 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> bytes:
-        """The answer as it is; the rest as `ask`."""
+        """Return the answer as it is. Only for what may be sent twice.
+
+        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is,
+        of this `kind`.
+        """
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
         request: dict[str, Any] = {"params": present(query), "headers": dict(headers or {}), "timeout": timeout}

@@ -47,8 +47,7 @@ class Profiles(Resource):
 
     def list(self, *, tenant: str | None = None) -> Rows:
         """Profiles of one's tenant, newest first."""
-        rows: Rows = self._ask("GET", "", answers.ProfileList, tenant=tenant)["profiles"]
-        return rows
+        return self._read_list("profiles", answers.ProfileList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
         """One profile with its `recordings`: how far each is."""

@@ -445,8 +445,8 @@ class Programs:
         return self._cluster.artifacts.part(file[0], 0, file[1])
 
     def _ask(self, path: str, shape: Any, **query: Any) -> Json:
-        answer: Json = self._connection.ask("GET", path, patience=self._cluster.wait_patience, **query)
-        return answers.checked(shape, answer, self._cluster.url)
+        answer: Json = self._connection.ask("GET", path, shape, patience=self._cluster.wait_patience, **query)
+        return answer
 
 
 class Mapped(Iterator[Any]):

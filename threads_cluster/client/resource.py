@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from urllib import parse
 
-from threads_cluster.client import answers
 from threads_cluster.errors import BadArgument, TimedOut, UnexpectedAnswer
 
 if TYPE_CHECKING:
@@ -49,8 +48,13 @@ class Resource:
     def _ask(self, method: str, below: str, shape: Any, **how: Any) -> Json:
         """Return the answer to a request below the path, once it is as the shape says; None: any will do."""
         how = {"patience": self._cluster.patience} | how
-        answer: Json = self._connection.ask(method, f"{self.path}{below}", **how)
-        return answer if shape is None else answers.checked(shape, answer, self._cluster.url)
+        answer: Json = self._connection.ask(method, f"{self.path}{below}", shape, **how)
+        return answer
+
+    def _read_list(self, field: str, shape: Any, **query: Any) -> Rows:
+        """Return a field of the answer to a request of the path itself: the list that this part is."""
+        rows: Rows = self._ask("GET", "", shape, **query)[field]
+        return rows
 
 
 def pages(url: str, ask: Callable[[Any, int], Json], rows: str, most: int | None = None) -> Iterator[Json]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from threads_cluster.client import answers
 from threads_cluster.client.resource import Json, Resource, Rows, polled, quoted
 from threads_cluster.errors import ClientError
 from threads_protocol.answers import services as service_answers
@@ -55,8 +54,7 @@ class Services(Resource):
 
     def list(self, *, tenant: str | None = None) -> list[Json]:
         """Services by name, each with its replicas under `running`."""
-        rows: list[Json] = self._ask("GET", "", service_answers.ServiceList, tenant=tenant)["services"]
-        return rows
+        return self._read_list("services", service_answers.ServiceList, tenant=tenant)
 
     def get(self, name: str, *, tenant: str | None = None) -> Json:
         """One service, with what was asked for."""
@@ -81,8 +79,10 @@ class Services(Resource):
 
     def engines(self) -> Rows:
         """Engines by name: `engine`, `summary`, `routes`, `large`, `packages`, `parameters` (a JSON Schema)."""
-        answer = self._connection.ask("GET", "/api/engines", patience=self._cluster.patience)
-        rows: Rows = answers.checked(service_answers.EngineList, answer, self._cluster.url)["engines"]
+        answer = self._connection.ask(
+            "GET", "/api/engines", service_answers.EngineList, patience=self._cluster.patience
+        )
+        rows: Rows = answer["engines"]
         return rows
 
     def access(self, name: str, *, tenant: str | None = None) -> Json:
@@ -96,8 +96,9 @@ class Services(Resource):
     def deploy(self, model_name: str, **how: Any) -> Json:
         """`{deployment_id, status}`: serve a model under the words of POST /api/llm/models/deploy."""
         body = {"model_name": model_name, **how}
-        answer: Json = self._connection.ask("POST", "/api/llm/models/deploy", body=body, patience=0)
-        return answers.checked(service_answers.Deployed, answer, self._cluster.url)
+        path = "/api/llm/models/deploy"
+        answer: Json = self._connection.ask("POST", path, service_answers.Deployed, body=body, patience=0)
+        return answer
 
     def infer(self, deployment_id: str, prompt: str, *, timeout: float = 300.0, **how: Any) -> Json:
         """`{text, usage, deployment_id}`: have a model continue a text.
@@ -106,8 +107,10 @@ class Services(Resource):
         """
         path = f"/api/llm/models/{_quoted(deployment_id)}/inference"
         body = {"prompt": prompt, **how}
-        answer: Json = self._connection.ask("POST", path, body=body, patience=0, extra_seconds=timeout)
-        return answers.checked(service_answers.InferredText, answer, self._cluster.url)
+        answer: Json = self._connection.ask(
+            "POST", path, service_answers.InferredText, body=body, patience=0, extra_seconds=timeout
+        )
+        return answer
 
     def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
         """The service again and again, until as many replicas are ready as are wanted.
