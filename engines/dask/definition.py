@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engines.contract import Launch, Model
 from engines.dask.server import certificate
-from engines.texts import PACKAGES, SERVER, text
+from engines.texts import PACKAGES, server_command, text
 from jobs import errors
-from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Workers of Dask, which call functions of a Python elsewhere."
 ROUTES: Literal["openai", "http"] = "http"
@@ -38,15 +37,8 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a worker is started, and the scheduler beside one of them."""
     if model is not None:
         raise errors.InvalidRequest("model: the engine dask has none; leave it out", field="model")
-    words = [
-        "{python}",
-        "-c",
-        literal(text(_NAME, SERVER)),
-        "--threads",
-        str(parameters.threads),
-        "--memory",
-        str(parameters.memory_mib),
-    ]
+    options = {"--threads": parameters.threads, "--memory": parameters.memory_mib}
+    words = server_command(_NAME, options)
     return Launch(command=words, env=_ENVIRONMENT, packages=text(_NAME, PACKAGES), module="distributed", group=True)
 
 

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engines import calls, gguf_metadata, memory
 from engines.contract import Abilities, Batch, Launch, Model
-from engines.texts import BATCH, PACKAGES, SERVER, text
+from engines.texts import BATCH, PACKAGES, server_command, text
 from jobs import errors
-from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Models in GGUF, on any CPU and on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -42,24 +41,17 @@ class Parameters(BaseModel):
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one GGUF file is started."""
     path = _file(parameters.file, model)
-    words = [
-        "{python}",
-        "-c",
-        literal(text(_NAME, SERVER)),
-        "--model",
-        literal(path),
-        "--alias",
-        literal(model.name if model else path),
-        "--context",
-        str(parameters.context),
-        "--parallel",
-        str(parameters.parallel),
-        "--threads",
-        str(parameters.threads),
-        "--gpu-layers",
-        str(parameters.gpu_layers),
-    ]
-    words += [f"--{name}" for name in ("embeddings", "reranking") if getattr(parameters, name)]
+    options = {
+        "--model": path,
+        "--alias": model.name if model else path,
+        "--context": parameters.context,
+        "--parallel": parameters.parallel,
+        "--threads": parameters.threads,
+        "--gpu-layers": parameters.gpu_layers,
+        "--embeddings": parameters.embeddings,
+        "--reranking": parameters.reranking,
+    }
+    words = server_command(_NAME, options)
     return Launch(command=words, packages=text(_NAME, PACKAGES), module="xllamacpp")
 
 

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engines import calls, memory, safetensors
 from engines.contract import Abilities, Launch, Model
-from engines.texts import PACKAGES, SERVER, text
-from jobs.kinds.program_arguments import literal
+from engines.texts import PACKAGES, server_command, text
 
 SUMMARY = "Weights in safetensors, on CPUs and GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -42,29 +41,18 @@ class Parameters(BaseModel):
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("transformers", parameters.folder, model)
-    words = [
-        "{python}",
-        "-c",
-        literal(text(_NAME, SERVER)),
-        "--model",
-        literal(place),
-        "--name",
-        literal(model.name if model else place),
-        "--dtype",
-        parameters.dtype,
-        "--context",
-        str(parameters.context),
-        "--parallel",
-        str(parameters.parallel),
-        "--threads",
-        str(parameters.threads),
-        "--gpus",
-        str(gpus),
-    ]
-    if parameters.trust_remote_code:
-        words.append("--trust-remote-code")
+    options = {
+        "--model": place,
+        "--name": model.name if model else place,
+        "--dtype": parameters.dtype,
+        "--context": parameters.context,
+        "--parallel": parameters.parallel,
+        "--threads": parameters.threads,
+        "--gpus": gpus,
+        "--trust-remote-code": parameters.trust_remote_code,
+    }
     return Launch(
-        command=words,
+        command=server_command(_NAME, options),
         env=_ENVIRONMENT,
         packages=text(_NAME, PACKAGES),
         module="transformers",

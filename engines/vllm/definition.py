@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engines import memory, safetensors
 from engines.contract import Abilities, Launch, Model
-from engines.texts import PACKAGES, SERVER, text
+from engines.texts import PACKAGES, server_command, text
 from jobs import errors
-from jobs.kinds.program_arguments import literal
 
 SUMMARY = "Weights in safetensors, on GPUs."
 ROUTES: Literal["openai", "http"] = "openai"
@@ -52,31 +51,20 @@ class Parameters(BaseModel):
 def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
     """Return how a server of one folder of weights is started."""
     place = safetensors.folder("vllm", parameters.folder, model)
-    words = [
-        "{python}",
-        "-c",
-        literal(text(_NAME, SERVER)),
-        "--model",
-        literal(place),
-        "--served-model-name",
-        literal(model.name if model else place),
-        "--tensor-parallel-size",
-        str(_tensor_parallel(parameters, gpus)),
-        "--pipeline-parallel-size",
-        str(parameters.pipeline_parallel),
-        "--dtype",
-        parameters.dtype,
-        "--gpu-memory-utilization",
-        f"{parameters.gpu_memory_utilization:g}",
-        "--load-format",
-        "safetensors",
-    ]
-    for flag, value in (("--max-model-len", parameters.context), ("--max-num-seqs", parameters.parallel)):
-        words += [] if value is None else [flag, str(value)]
-    if parameters.trust_remote_code:
-        words.append("--trust-remote-code")
+    options = {
+        "--model": place,
+        "--served-model-name": model.name if model else place,
+        "--tensor-parallel-size": _tensor_parallel(parameters, gpus),
+        "--pipeline-parallel-size": parameters.pipeline_parallel,
+        "--dtype": parameters.dtype,
+        "--gpu-memory-utilization": f"{parameters.gpu_memory_utilization:g}",
+        "--load-format": "safetensors",
+        "--max-model-len": parameters.context,
+        "--max-num-seqs": parameters.parallel,
+        "--trust-remote-code": parameters.trust_remote_code,
+    }
     return Launch(
-        command=words,
+        command=server_command(_NAME, options),
         env=_ENVIRONMENT,
         packages=text(_NAME, PACKAGES),
         module="vllm",
