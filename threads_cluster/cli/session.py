@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from threads_cluster import errors, terminal
+from threads_protocol import numbers
 
 if TYPE_CHECKING:
     from threads_cluster.client.api import Cluster, Json
@@ -19,6 +21,21 @@ def as_json_option(help: str) -> Any:
 
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+
+
+def time_parser(example: str) -> Callable[[str], int]:
+    """Return a function that reads the seconds of an option, written as the example is."""
+
+    def read(text: str) -> int:
+        found = numbers.seconds(text)
+        if found is None:
+            raise typer.BadParameter(f"must be a number with s, m, h or d, as {example}; got {text!r}")
+        return found
+
+    return read
 
 
 class Session:

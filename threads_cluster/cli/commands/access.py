@@ -10,8 +10,7 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
-from threads_protocol import numbers
+from threads_cluster.cli.session import AsJson, time_parser
 
 tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
 
@@ -30,7 +29,12 @@ def create(
         str, typer.Option(metavar="TENANT", help="The tenant whose jobs it submits and sees.")
     ] = "default",
     ttl: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.")
+        int | None,
+        typer.Option(
+            metavar="TIME",
+            parser=time_parser("30d"),
+            help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.",
+        ),
     ] = None,
     labels: Annotated[
         str | None,
@@ -43,9 +47,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a token. It is printed once; the cluster keeps only its digest."""
-    seconds = None if ttl is None else _seconds(ttl)
     made = ctx.obj.cluster.create_token(
-        name, scopes.split(","), tenant=tenant, ttl_seconds=seconds, labels=labels.split(",") if labels else ()
+        name, scopes.split(","), tenant=tenant, ttl_seconds=ttl, labels=labels.split(",") if labels else ()
     )
     if as_json:
         show.json_line(made)
@@ -53,13 +56,6 @@ def create(
     show.line(made["token"])
     until = f" until {made['expires']}" if made.get("expires") else ""
     show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; it is not shown again")
-
-
-def _seconds(text: str) -> int:
-    found = numbers.seconds(text)
-    if found is None:
-        raise typer.BadParameter(f"must be a number with s, m, h or d, as 30d; got {text!r}", param_hint="'--ttl'")
-    return found
 
 
 @tokens.command("list")

@@ -13,8 +13,7 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import figures, show
-from threads_cluster.cli.session import AsJson, Session
-from threads_protocol import numbers
+from threads_cluster.cli.session import AsJson, Session, Tenant, time_parser
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,9 +27,6 @@ _KEPT_SECONDS = 3600
 QUIET_SECONDS = 3.0
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
-]
 Wait: TypeAlias = Annotated[
     bool, typer.Option("--wait", help="Wait until workers have brought what they recorded, and show how far it is.")
 ]
@@ -46,7 +42,10 @@ def start(
     ] = None,
     job: Annotated[str | None, typer.Option(metavar="ID", help="Stop with the end of this job.")] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Stop after 90s, 15m, 2h; default: 1h, at most 1d.")
+        int | None,
+        typer.Option(
+            "--for", metavar="TIME", parser=time_parser("15m"), help="Stop after 90s, 15m, 2h; default: 1h, at most 1d."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,23 +53,12 @@ def start(
     if hz is not None and not hz.is_integer():
         raise typer.BadParameter(f"must be a whole number from 1 to 100; got {hz:g}", param_hint="'--hz'")
     wanted = [host for host in (hosts or "").split(",") if host]
-    row = ctx.obj.cluster.profiles.start(
-        name, hz=None if hz is None else int(hz), hosts=wanted, job=job, seconds=_seconds(for_)
-    )
+    row = ctx.obj.cluster.profiles.start(name, hz=None if hz is None else int(hz), hosts=wanted, job=job, seconds=for_)
     if as_json:
         show.json_line(row)
         return
     show.line(f"{row['name']} records at {row['hz']} samples/s until {row['ends']}")
     show.say(f"stop it before: cluster profile stop {row['name']}")
-
-
-def _seconds(text: str | None) -> int | None:
-    if text is None:
-        return None
-    found = numbers.seconds(text)
-    if found is None:
-        raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--for'")
-    return found
 
 
 @app.command()

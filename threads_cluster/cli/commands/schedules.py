@@ -11,8 +11,7 @@ import typer
 from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.commands import workflow_commands
-from threads_cluster.cli.session import AsJson, Session
-from threads_protocol import numbers
+from threads_cluster.cli.session import AsJson, Session, Tenant, time_parser
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,9 +20,6 @@ app = typer.Typer(
 )
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
-]
 _EXAMPLES = """\b
 Examples:
   cluster schedule add sweep --every 1h -- submit collatz --start-number 1 --number-count 1e9
@@ -39,7 +35,10 @@ def add(
     words: Annotated[
         list[str], typer.Argument(metavar="-- submit KIND ...", help="As of: cluster submit, or workflow submit.")
     ],
-    every: Annotated[str | None, typer.Option(metavar="TIME", help="Between two runs: 30s, 15m, 1h, 7d.")] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=time_parser("15m"), help="Between two runs: 30s, 15m, 1h, 7d."),
+    ] = None,
     cron: Annotated[
         str | None, typer.Option(metavar="TEXT", help='Minute, hour, day, month, day of week, as "0 3 * * *".')
     ] = None,
@@ -60,11 +59,10 @@ def add(
         raise typer.BadParameter("needs one of both: --every TIME or --cron TEXT", param_hint="'--every'")
     if timezone is not None and cron is None:
         raise typer.BadParameter("is that of --cron; --every counts seconds", param_hint="'--timezone'")
-    seconds = None if every is None else _seconds(every)
     what = _submission(ctx.obj, words)
     try:
         row = ctx.obj.cluster.add_schedule(
-            name, **what, every_seconds=seconds, cron=cron, timezone=timezone, overlap=overlap, catch_up=catch_up
+            name, **what, every_seconds=every, cron=cron, timezone=timezone, overlap=overlap, catch_up=catch_up
         )
     except errors.ApiError as error:
         if "workflow" not in what:
@@ -76,13 +74,6 @@ def add(
         return
     show.line(f"{row['name']}  {row['type']}  {show.rhythm(row)}")
     show.next_runs(row)
-
-
-def _seconds(text: str) -> int:
-    found = numbers.seconds(text)
-    if found is None:
-        raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--every'")
-    return found
 
 
 class _Read(Exception):

@@ -12,7 +12,7 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, Tenant
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,9 +26,6 @@ MAX_BYTES = 64 << 10
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name: that of the environment variable.")]
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")
-]
 
 
 @app.command("set")

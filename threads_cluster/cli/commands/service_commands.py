@@ -13,16 +13,13 @@ import typer
 from threads_cluster import errors
 from threads_cluster.cli import model_files, show
 from threads_cluster.cli.commands import artifact_commands, engine_commands, program_commands
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, Tenant
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
 )
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
-]
 EXAMPLES = """\b
 Examples:
   cluster serve model.gguf --wait

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -121,47 +122,46 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.listing(ctx.obj.cluster.tenants(), show.TENANTS, as_json=as_json)
 
 
-@app.command()
-def create(
-    ctx: typer.Context,
-    name: Name,
-    weight: Weight = None,
-    max_lanes: Lanes = None,
-    max_jobs: Jobs = None,
-    max_units: Units = None,
-    max_gpu_seconds: GpuSeconds = None,
-    max_stored_bytes: StoredBytes = None,
-    requires: Requires = None,
-    as_json: AsJson = False,
-) -> None:
-    """Register a tenant. From the first one on, lanes are shared by weight."""
-    if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
+def _writing(known_of: Callable[[Any, str], dict[str, Any]]) -> Callable[..., None]:
+    """Return a command that writes a tenant with the options that are named; all others stay as they are known."""
+
+    def write(
+        ctx: typer.Context,
+        name: Name,
+        weight: Weight = None,
+        max_lanes: Lanes = None,
+        max_jobs: Jobs = None,
+        max_units: Units = None,
+        max_gpu_seconds: GpuSeconds = None,
+        max_stored_bytes: StoredBytes = None,
+        requires: Requires = None,
+        as_json: AsJson = False,
+    ) -> None:
+        given = {
+            "weight": weight,
+            "max_lanes": max_lanes,
+            "max_jobs": max_jobs,
+            "max_units": max_units,
+            "max_gpu_seconds": max_gpu_seconds,
+            "max_stored_bytes": max_stored_bytes,
+            "requires": requires,
+        }
+        named = {option: value for option, value in given.items() if value is not None}
+        _put(ctx, known_of(ctx.obj.cluster, name), named, as_json)
+
+    return write
+
+
+def _new(cluster: Any, name: str) -> dict[str, Any]:
+    if any(row["tenant"] == name for row in cluster.tenants()):
         raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
-    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
-    _put(ctx, {"tenant": name}, named, as_json)
+    return {"tenant": name}
 
 
-@app.command("set")
-def change(
-    ctx: typer.Context,
-    name: Name,
-    weight: Weight = None,
-    max_lanes: Lanes = None,
-    max_jobs: Jobs = None,
-    max_units: Units = None,
-    max_gpu_seconds: GpuSeconds = None,
-    max_stored_bytes: StoredBytes = None,
-    requires: Requires = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change a tenant's weight, caps and required labels. What is not named stays."""
-    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes, requires)
-    _put(ctx, ctx.obj.cluster.tenant(name), named, as_json)
-
-
-def _named(weight: int | None, *caps: int | dict[str, int] | frozenset[str] | None) -> dict[str, Any]:
-    names = ("weight", "max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes", "requires")
-    return {name: value for name, value in zip(names, (weight, *caps), strict=True) if value is not None}
+app.command("create", help="Register a tenant. From the first one on, lanes are shared by weight.")(_writing(_new))
+app.command("set", help="Change a tenant's weight, caps and required labels. What is not named stays.")(
+    _writing(lambda cluster, name: cluster.tenant(name))
+)
 
 
 def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_json: bool) -> None:

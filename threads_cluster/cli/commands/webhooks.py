@@ -8,7 +8,7 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson, Session
+from threads_cluster.cli.session import AsJson, Session, Tenant
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,9 +16,6 @@ app = typer.Typer(
     help="Webhooks: what was sent to the URLs of --notify, and what could not be.",
 )
 
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Another tenant's than one's own; needs the scope admin.")
-]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most deliveries shown.")]
 
 
