@@ -26,6 +26,11 @@ Tenant: TypeAlias = Annotated[
 ]
 
 
+def command_group(help: str) -> typer.Typer:
+    """Return a group of commands that prints its help when it is called without a command."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
+
+
 def time_parser(example: str) -> Callable[[str], int]:
     """Return a function that reads the seconds of an option, written as the example is."""
 

@@ -10,9 +10,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson, time_parser
+from threads_cluster.cli.session import AsJson, command_group, time_parser
 
-tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
+tokens = command_group("Create, list and revoke API tokens. This needs the scope admin.")
 
 
 @tokens.command()

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from threads_cluster.cli import figures, show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
 if TYPE_CHECKING:
     from threads_cluster.client.artifacts import Progress
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Artifacts: folders and files that are kept in the cluster, each file once.",
-)
+app = command_group("Artifacts: folders and files that are kept in the cluster, each file once.")
 
 Artifact: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, the first 8 or more digits of it, or its name.")

@@ -9,12 +9,10 @@ import typer
 from threads_cluster import places
 from threads_cluster.cli import figures, show
 from threads_cluster.cli.commands import workflow_commands
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one.",
+app = command_group(
+    "Data: chunks, which a source was read into or a model answered. `cluster artifact fetch ID DIR` gets one."
 )
 
 Chunk: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The chunk's id, chunk-...")]

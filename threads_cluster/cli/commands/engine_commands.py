@@ -13,11 +13,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Engines that run services: list them, install their packages."
-)
+app = command_group("Engines that run services: list them, install their packages.")
 
 EXAMPLES = """\b
 Examples:

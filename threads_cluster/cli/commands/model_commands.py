@@ -10,12 +10,10 @@ import typer
 from threads_cluster import places
 from threads_cluster.cli import figures, show
 from threads_cluster.cli.commands import workflow_commands
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here.",
+app = command_group(
+    "Models: artifacts with weights and a name. `cluster artifact put FILE --name NAME` makes one of a file here."
 )
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name.")]

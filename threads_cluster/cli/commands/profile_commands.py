@@ -13,12 +13,10 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import figures, show
-from threads_cluster.cli.session import AsJson, Session, Tenant, time_parser
+from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, time_parser
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane.",
+app = command_group(
+    "Profiles: what hosts and GPUs did while it recorded; where the time of a job went, by worker and lane."
 )
 
 #: Seconds for which the cluster keeps spans.

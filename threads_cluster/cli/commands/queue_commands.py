@@ -7,11 +7,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Jobs as a queue of tasks; the same as: cluster jobs, cancel."
-)
+app = command_group("Jobs as a queue of tasks; the same as: cluster jobs, cancel.")
 
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=500, metavar="COUNT", help="Most jobs shown, newest first.")]
 

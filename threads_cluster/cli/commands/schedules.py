@@ -11,13 +11,9 @@ import typer
 from threads_cluster import errors
 from threads_cluster.cli import show
 from threads_cluster.cli.commands import workflow_commands
-from threads_cluster.cli.session import AsJson, Session, Tenant, time_parser
+from threads_cluster.cli.session import AsJson, Session, Tenant, command_group, time_parser
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Schedules: jobs and workflows that the cluster submits again and again.",
-)
+app = command_group("Schedules: jobs and workflows that the cluster submits again and again.")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 _EXAMPLES = """\b

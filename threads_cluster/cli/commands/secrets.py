@@ -12,13 +12,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson, Tenant
+from threads_cluster.cli.session import AsJson, Tenant, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Secrets: values for the environment of programs. Needs a token with the scope run.",
-)
+app = command_group("Secrets: values for the environment of programs. Needs a token with the scope run.")
 
 #: Most bytes of a value; the API's bound.
 MAX_BYTES = 64 << 10

@@ -13,11 +13,9 @@ import typer
 from threads_cluster import errors
 from threads_cluster.cli import model_files, show
 from threads_cluster.cli.commands import artifact_commands, engine_commands, program_commands
-from threads_cluster.cli.session import AsJson, Tenant
+from threads_cluster.cli.session import AsJson, Tenant, command_group
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
-)
+app = command_group("Change a service, see what it writes: `cluster services` lists.")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
 EXAMPLES = """\b

@@ -10,13 +10,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Show and change tenants: their weights and caps. Changes need the scope admin.",
-)
+app = command_group("Show and change tenants: their weights and caps. Changes need the scope admin.")
 
 #: Bytes of a unit of sizes.
 _SIZES = {

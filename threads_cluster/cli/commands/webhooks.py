@@ -8,13 +8,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson, Session, Tenant
+from threads_cluster.cli.session import AsJson, Session, Tenant, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Webhooks: what was sent to the URLs of --notify, and what could not be.",
-)
+app = command_group("Webhooks: what was sent to the URLs of --notify, and what could not be.")
 
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most deliveries shown.")]
 

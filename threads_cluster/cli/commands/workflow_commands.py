@@ -12,13 +12,9 @@ import typer
 
 from threads_cluster import errors
 from threads_cluster.cli import show
-from threads_cluster.cli.session import AsJson
+from threads_cluster.cli.session import AsJson, command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.",
-)
+app = command_group("Workflows: graphs of jobs, approvals and artifacts in one file, seen through by the cluster.")
 
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's id.")]
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML or JSON; - reads stdin.")]
