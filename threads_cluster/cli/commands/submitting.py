@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -124,25 +123,14 @@ def command(kind: Json) -> Any:
 
     flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
 
-    def call(**given: Any) -> None:
-        ctx = given.pop("ctx")
+    @program_options.takes({flag.name: _annotation(flag) for flag in flags}, _COMMON)
+    def call(ctx: typer.Context, **given: Any) -> None:
         options = {name: given.pop(name) for name in _COMMON}
         session: Session = ctx.find_root().obj
         with usable(session, kind):
             values = parameters(flags, given, options.pop(PARAMETERS))
         submit(session, kind["type"], values, **options)
 
-    empty = inspect.Parameter.empty
-    arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
-    arguments += [(flag.name, _annotation(flag), None) for flag in flags]
-    arguments += [(name, kept, False if kept.__origin__ is bool else None) for name, kept in _COMMON.items()]
-    signature = inspect.Signature(
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, annotation, default in arguments
-        ]
-    )
-    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
