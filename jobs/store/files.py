@@ -109,22 +109,11 @@ class Files(Part):
 
     def get(self, tenant: str, sha: str) -> StoredFile | None:
         """Return a file; None for one that this tenant does not have, whoever else has it."""
-        reply = self._client.hget(keys.files(tenant), sha)
-        size, references, objects = (reply or b"::").decode().split(":")
-        if not objects:
-            return None
-        return StoredFile(size=int(size), references=int(references), objects=tuple(objects.split(",")))
+        return self.several(tenant, [sha])[0]
 
     def several(self, tenant: str, shas: Sequence[str]) -> list[StoredFile | None]:
         """Return the same for each of several files."""
-        replies = self._client.hmget(keys.files(tenant), shas) if shas else []
-        rows = [(reply or b"::").decode().split(":") for reply in replies]
-        return [
-            StoredFile(size=int(size), references=int(references), objects=tuple(objects.split(",")))
-            if objects
-            else None
-            for size, references, objects in rows
-        ]
+        return list(map(_file, self._client.hmget(keys.files(tenant), shas) if shas else ()))
 
     def lose(self, tenant: str, sha: str, objects: Sequence[str]) -> bool:
         """Note that the bytes of a file are gone: it is missing until it is uploaded again."""
@@ -164,6 +153,13 @@ class Files(Part):
     def settle_store(self, store_id: str) -> None:
         """Note the id of the store, whose marker is written."""
         self._client.set(keys.FILE_STORE, store_id)
+
+
+def _file(stored: bytes | None) -> StoredFile | None:
+    size, references, objects = (stored or b"::").decode().split(":")
+    if not objects:
+        return None
+    return StoredFile(size=int(size), references=int(references), objects=tuple(objects.split(",")))
 
 
 def _sum(field: bytes, value: bytes) -> tuple[str, str, int]:

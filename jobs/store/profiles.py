@@ -175,14 +175,13 @@ class Profiles(Part):
     def of_tenant(self, tenant: str) -> list[Profile]:
         """Return a tenant's profiles, newest first."""
         [reply] = self._functions.read(("HGETALL", keys.profiles_of(tenant)))
-        found = self._read([word.decode(errors="replace") for word in reply[1::2]])
+        found = self.read([word.decode(errors="replace") for word in reply[1::2]])
         return sorted(found, key=lambda one: -one.created)
 
     def one(self, tenant: str, name: str) -> Profile | None:
         """Return a profile; None when there is none."""
         [known] = self._functions.read(("HGET", keys.profiles_of(tenant), name))
-        found = self._read([known.decode(errors="replace")]) if known else []
-        return found[0] if found else None
+        return next(iter(self.read([known.decode(errors="replace")])), None) if known else None
 
     def recordings(self, profile_id: str) -> list[KnownRecording]:
         """Return what is known of a profile's recordings, by name."""
@@ -226,10 +225,6 @@ class Profiles(Part):
 
     # -- the leader's -----------------------------------------------------------------------------------------------
 
-    def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return those of these profiles that there are."""
-        return self._read(ids)
-
     def now(self) -> int:
         """Return Redis' time in milliseconds."""
         [(seconds, micros)] = self._functions.read(("TIME",))
@@ -267,8 +262,9 @@ class Profiles(Part):
         """Note that all that came is in an artifact, empty for nothing; False unless it was being collected."""
         return bool(self._functions.kept("end_profile", profile_id, artifact))
 
-    def _read(self, ids: Sequence[str]) -> list[Profile]:
-        stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids)) if ids else []
+    def read(self, ids: Sequence[str]) -> list[Profile]:
+        """Return those of these profiles that there are."""
+        stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 
 

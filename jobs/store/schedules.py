@@ -150,8 +150,6 @@ class Schedules(Part):
         """Return a tenant's schedules by name."""
         [reply] = self._functions.read(("HGETALL", keys.schedules_of(tenant)))
         ids = list(texts(reply).values())
-        if not ids:
-            return []
         stored = self._functions.read(*(("HGETALL", keys.schedule(one)) for one in ids))
         found = [_schedule(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
         return sorted(found, key=lambda one: one.name)

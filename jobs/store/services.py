@@ -161,17 +161,8 @@ class Services(Part):
 
         (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
         """
-        fields = {
-            "tenant": service.tenant,
-            "name": service.name,
-            "engine": service.engine,
-            "token": service.token,
-            "job": service.job,
-            "asked": service.asked,
-            "artifact": service.artifact,
-            "replicas": service.replicas,
-            "stopped": 0,
-        }
+        names = ("tenant", "name", "engine", "token", "job", "asked", "artifact", "replicas")
+        fields = {name: getattr(service, name) for name in names} | {"stopped": 0}
         flat = [word for pair in fields.items() for word in pair]
         how, what = self._functions.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
         return how, what
@@ -241,12 +232,12 @@ class Services(Part):
 
     def leaving(self, workers: Sequence[str]) -> frozenset[str]:
         """Return those of the workers that are to take no new work."""
-        rows = self._functions.read(*(("HGET", keys.worker(one), "drain") for one in workers)) if workers else []
+        rows = self._functions.read(*(("HGET", keys.worker(one), "drain") for one in workers))
         return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
 
     def gone(self, workers: Sequence[str], now: int) -> frozenset[str]:
         """Return those of the workers whose heartbeats do not come any more. `now`: milliseconds of Redis' clock."""
-        rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers)) if workers else []
+        rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers))
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
     # -- what runners and coordinators report -----------------------------------------------------------------------
@@ -271,7 +262,7 @@ class Services(Part):
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
         """Return the coordinators to which these runners have tunnels, as far as one said so lately."""
-        rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers)) if workers else []
+        rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
@@ -334,7 +325,7 @@ class Services(Part):
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
-        replies = self._functions.read(*commands) if commands else []
+        replies = self._functions.read(*commands)
         return [
             _service(one, texts(row), sum(map(int, asked)))
             for one, row, asked in zip(ids, replies[::2], replies[1::2], strict=True)
@@ -343,7 +334,7 @@ class Services(Part):
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
         """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
-        rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids)) if ids else []
+        rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
         found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
         seen = self._seen(jobs)
@@ -354,11 +345,7 @@ class Services(Part):
 
     def lately(self, services: Sequence[Service], now: int) -> dict[str, Lately]:
         """Return the figures of services by their ids. `now`: milliseconds of Redis' clock."""
-        rows = (
-            self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
-            if services
-            else []
-        )
+        rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
         return {one.service_id: _lately(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
     def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
@@ -371,7 +358,7 @@ class Services(Part):
                 ("HVALS", keys.replica_busy(job)),
             )
         ]
-        replies = self._functions.read(*commands) if commands else []
+        replies = self._functions.read(*commands)
         return {
             job: (_text(state), _report(texts(report)), sum(map(int, busy)))
             for job, state, report, busy in zip(jobs, replies[::3], replies[1::3], replies[2::3], strict=True)

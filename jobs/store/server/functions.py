@@ -150,7 +150,7 @@ class Functions:
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
         """Return replies of commands that only read, all at one moment, in a full Redis too. Raises the first error."""
-        replies = self.replies(*commands)
+        replies = self.replies(*commands) if commands else []
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
