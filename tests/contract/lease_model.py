@@ -166,12 +166,14 @@ class Snapshot:
             self.slots[worker] = (job, int(lanes))
 
     def hash(self, key: str) -> dict[str, str]:
-        return _pairs(list(self.keys.get(key, ())))
+        return _pairs(list(self.keys[key])) if key in self.keys else {}
 
     def zset(self, key: str) -> dict[str, int]:
         """Members and scores. Invariants read some of them for every job, so each is parsed once."""
+        if key not in self.keys:  # most of them: a queue or a tenant without jobs has none
+            return {}
         if key not in self._zsets:
-            pairs = _pairs(list(self.keys.get(key, ())))
+            pairs = _pairs(list(self.keys[key]))
             self._zsets[key] = {member: int(float(score)) for member, score in pairs.items()}
         return self._zsets[key]
 
@@ -409,11 +411,13 @@ class Bench:
 
     def pop(self, listened: Sequence[str]) -> str:
         """Take a bell as RQ does and return its queue."""
-        for queue in listened:
-            if self.client.lpop(f"rq:queue:{queue}"):
-                self.lost[queue] += 1
-                return queue
-        return ""
+        names = {f"rq:queue:{queue}": queue for queue in listened}
+        popped: Any = self.client.lmpop(len(names), *names, direction="LEFT")
+        if not popped:
+            return ""
+        queue = names[popped[0].decode()]
+        self.lost[queue] += 1
+        return queue
 
     # -- work -------------------------------------------------------------------------------------------------------
 
