@@ -29,7 +29,7 @@ from tests.integration.live import Live, until
 from tests.ports import free_port
 
 TOKEN = "a-token-of-the-benchmark-of-the-gateway"
-ENGINE = Path(__file__).with_name("paced_engine.py")
+ENGINE = Path(__file__).parent / "load" / "paced_engine.py"
 #: Rounds of all, and requests of a round.
 ROUNDS, REQUESTS = 5, 200
 STREAMS, TOKENS, PACE, UNPACED_TOKENS = 32, 200, 50, 2000

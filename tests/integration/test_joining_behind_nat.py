@@ -250,7 +250,7 @@ def test_a_host_behind_nat_joins_is_cut_off_comes_back_and_leaves(
 def _a_service_there_answers(here: Machine) -> None:
     """Whose requests this machine's coordinator sends through its door, to which the host has opened a tunnel."""
     url = f"http://127.0.0.1:{API}"
-    program = ["{python}", str(TOP / "benchmarks" / "paced_engine.py"), "{port}"]
+    program = ["{python}", str(TOP / "benchmarks" / "load" / "paced_engine.py"), "{port}"]
     serve = ["serve", "--engine", "http", "--name", "far", "--host", "attic", "--wait", "--", *program]
     served = here.run(*here.checkout.client("--url", url, *serve), seconds=300)
     assert served.returncode == 0, served.stderr

@@ -25,7 +25,7 @@ from tests.integration.page_browser import followed, socket
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
 TOKEN = "t" * 40
-ENGINE = TOP / "benchmarks" / "paced_engine.py"
+ENGINE = TOP / "benchmarks" / "load" / "paced_engine.py"
 
 
 @pytest.fixture(scope="module")
