@@ -26,9 +26,6 @@ APPROVE = "approve"
 _MAX_MESSAGE = 1000
 #: Fields that every action gives besides those of its type.
 _ALWAYS = frozenset({"state"})
-_ARTIFACT = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_CHUNK = re.compile(rf"{catalog.CHUNK}[0-9a-f]{{12}}")
-_SHA = re.compile(r"[0-9a-f]{64}")
 #: Most tokens of one answer.
 _MAX_TOKENS = 1 << 22
 
@@ -153,38 +150,36 @@ def _needed(**rules: Callable[[Any], str]) -> Callable[[Mapping[str, Any], froze
     return check
 
 
-def _text(most: int, *, needed: bool = True) -> Callable[[Any], str]:
+def _rule(is_sound: Callable[[Any], Any], must: str, *, needed: bool = False) -> Callable[[Any], str]:
+    """Return a rule that a value `must` obey; one that is not `needed` may be left out."""
+
     def rule(value: Any) -> str:
-        if value is None and not needed:
-            return ""
-        sound = isinstance(value, str) and 1 <= len(value) <= most
-        return "" if sound else f"must be a text of 1..{most} characters; got {short(value)}"
+        sound = is_sound(value) if needed or value is not None else True
+        return "" if sound else f"{must}; got {short(value)}"
 
     return rule
 
 
-def _port(value: Any) -> str:
-    sound = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535)
-    return "" if sound else f"must be a port, 1..65535; got {short(value)}"
+def _read_by(read: Callable[[Any], Any], *, needed: bool = True) -> Callable[[Any], str]:
+    """Return a rule that a value can be read; ValueError says why it cannot."""
 
-
-def _flag(value: Any) -> str:
-    return "" if value is None or isinstance(value, bool) else f"must be true or false; got {short(value)}"
-
-
-def _number(low: float, high: float) -> Callable[[Any], str]:
     def rule(value: Any) -> str:
-        sound = value is None or (
-            isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        )
-        return "" if sound else f"must be a number in {low:g}..{high:g}; got {short(value)}"
+        try:
+            if needed or value is not None:
+                read(value)
+        except ValueError as error:
+            return str(error)
+        return ""
 
     return rule
 
 
-def _tokens(value: Any) -> str:
-    sound = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_TOKENS)
-    return "" if sound else f"must be an integer in 1..{_MAX_TOKENS}; got {short(value)}"
+def _is_within(value: Any, low: float, high: float, kind: Any = int) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high
+
+
+def _matches(pattern: str) -> Callable[[Any], Any]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value)
 
 
 def _gpus(value: Any) -> str:
@@ -202,53 +197,33 @@ def _gpus(value: Any) -> str:
 
 
 def _place(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
-    def rule(value: Any) -> str:
-        try:
-            places.read(value, devices, any_host=any_host)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    return rule
+    return _read_by(lambda value: places.read(value, devices, any_host=any_host))
 
 
 def _source(*, pickled: bool, needed: bool) -> Callable[[Any], str]:
-    def rule(value: Any) -> str:
-        if value is None and not needed:
-            return ""
-        try:
-            catalog.check_source(value, pickled=pickled)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    return rule
+    return _read_by(lambda value: catalog.check_source(value, pickled=pickled), needed=needed)
 
 
-def _sha256(value: Any) -> str:
-    sound = value is None or (isinstance(value, str) and _SHA.fullmatch(value))
-    return "" if sound else f"must be 64 digits 0-9, a-f; got {short(value)}"
-
-
-def _chunk(value: Any) -> str:
-    sound = value is None or (isinstance(value, str) and _CHUNK.fullmatch(value))
-    return "" if sound else f"must be {catalog.CHUNK} and 12 digits 0-9, a-f; got {short(value)}"
-
-
-def _names(value: Any) -> str:
-    sound = value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))
-    return "" if sound else f"must be a list of names of secrets; got {short(value)}"
-
-
-def _artifact_name(value: Any) -> str:
-    sound = isinstance(value, str) and re.fullmatch(artifacts.NAME, value)
-    rule = "must be 1 to 64 small letters, digits, ., _ or -, and begin with a letter or a digit"
-    return "" if sound else f"{rule}; got {short(value)}"
-
-
-def _any_artifact(value: Any) -> str:
-    sound = isinstance(value, str) and _ARTIFACT.fullmatch(value)
-    return "" if sound else f"must be the id or the name of an artifact; got {short(value)}"
+_message = _rule(
+    lambda value: isinstance(value, str) and 1 <= len(value) <= _MAX_MESSAGE,
+    f"must be a text of 1..{_MAX_MESSAGE} characters",
+)
+_port = _rule(lambda value: _is_within(value, 1, 65535), "must be a port, 1..65535")
+_flag = _rule(lambda value: isinstance(value, bool), "must be true or false")
+_tokens = _rule(lambda value: _is_within(value, 1, _MAX_TOKENS), f"must be an integer in 1..{_MAX_TOKENS}")
+_temperature = _rule(lambda value: _is_within(value, 0, 100, int | float), "must be a number in 0..100")
+_sha256 = _rule(_matches("[0-9a-f]{64}"), "must be 64 digits 0-9, a-f")
+_chunk = _rule(_matches(rf"{catalog.CHUNK}[0-9a-f]{{12}}"), f"must be {catalog.CHUNK} and 12 digits 0-9, a-f")
+_names = _rule(
+    lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "must be a list of names of secrets",
+)
+_artifact_name = _rule(
+    _matches(artifacts.NAME),
+    "must be 1 to 64 small letters, digits, ., _ or -, and begin with a letter or a digit",
+    needed=True,
+)
+_any_artifact = _rule(_matches("[A-Za-z0-9._-]{1,64}"), "must be the id or the name of an artifact", needed=True)
 
 
 def _published(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
@@ -272,7 +247,7 @@ def _delete(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
 
 
 def _stepped(
-    name: str, gives: Sequence[str], *, runs: bool = True, written: Sequence[str] = (), **rules: Callable[[Any], str]
+    name: str, gives: Sequence[str], *, written: Sequence[str] = (), **rules: Callable[[Any], str]
 ) -> ActionType:
     """Return a type that is carried out in steps; `written`: parameters that no reference fills."""
     check = _needed(**rules)
@@ -285,7 +260,7 @@ def _stepped(
         return host.step(name, parameters)
 
     return ActionType(
-        name=name, parameters=frozenset(rules), gives=_ALWAYS | frozenset(gives), check=checked, run=run, runs=runs
+        name=name, parameters=frozenset(rules), gives=_ALWAYS | frozenset(gives), check=checked, run=run, runs=True
     )
 
 
@@ -312,7 +287,7 @@ _OWN = (
         name=APPROVE,
         parameters=frozenset({"message"}),
         gives=_ALWAYS | {"by", "at"},
-        check=_needed(message=_text(_MAX_MESSAGE, needed=False)),
+        check=_needed(message=_message),
     ),
     ActionType(
         name="artifact_publish",
@@ -371,7 +346,7 @@ _OWN = (
         input_data=_any_artifact,
         output_device=_FILES,
         max_tokens=_tokens,
-        temperature=_number(0, 100),
+        temperature=_temperature,
         requirements=_gpus,
     ),
     _stepped(
@@ -383,19 +358,15 @@ _OWN = (
         secrets=_names,
         chunk_id=_chunk,
     ),
-    _stepped(
-        "data_move",
-        ("chunk_id", "artifact", "place"),
-        written=("target_device",),
-        data_id=_any_artifact,
-        target_device=_FILES,
-    ),
-    _stepped(
-        "data_transfer",
-        ("chunk_id", "artifact", "place"),
-        written=("target_device",),
-        data_id=_any_artifact,
-        target_device=_FILES,
+    *(
+        _stepped(
+            name,
+            ("chunk_id", "artifact", "place"),
+            written=("target_device",),
+            data_id=_any_artifact,
+            target_device=_FILES,
+        )
+        for name in ("data_move", "data_transfer")
     ),
     _inner("model.source", "source", "sha256", "secrets"),
     _inner("model.keep", "artifact"),
