@@ -35,6 +35,18 @@ export function failed(what: string, error: unknown): void {
   toast(`${what}: ${said}${request}`, undefined, true);
 }
 
+/** Waits for work, tells what came of it, and returns whether it went well. */
+export async function attempt(what: string, told: string, work: Promise<unknown>): Promise<boolean> {
+  try {
+    await work;
+    toast(told);
+    return true;
+  } catch (error) {
+    failed(what, error);
+    return false;
+  }
+}
+
 export function Toasts() {
   return (
     <div class="toasts" role="status" aria-live="polite">

@@ -11,7 +11,7 @@ import { Chart } from "../../ui/chart";
 import { confirm, Dialog } from "../../ui/dialog";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
+import { attempt, failed, toast } from "../../ui/toast";
 import { Listing } from "./listing";
 import { usePolled } from "./model/polled";
 import {
@@ -45,16 +45,11 @@ export function Profiles() {
   const answer = usePolled(`profiles ${acts.value}`, EACH, profiles);
   const { value, problem } = answer.value;
   if (problem?.status === 404) return null;
-  const done = async (what: string, act: () => Promise<unknown>) => {
-    try {
-      await act();
-      toast(what);
-    } catch (error) {
-      failed(what, error);
-    }
+  const done = async (what: string, work: Promise<unknown>) => {
+    await attempt(what, what, work);
     acts.value += 1;
   };
-  const stop = (name: string) => void done(`Stop ${name}`, () => steerProfile(name, "stop"));
+  const stop = (name: string) => void done(`Stop ${name}`, steerProfile(name, "stop"));
   const remove = async (row: Profile) => {
     const question = {
       title: `Delete profile ${row.name}?`,
@@ -62,7 +57,7 @@ export function Profiles() {
       act: "Delete profile",
       danger: true,
     };
-    if (await confirm(question)) await done(`Delete ${row.name}`, () => deleteProfile(row.name));
+    if (await confirm(question)) await done(`Delete ${row.name}`, deleteProfile(row.name));
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
   const opened = value?.find((row) => row.name === shown.value);
@@ -79,7 +74,7 @@ export function Profiles() {
         <Opened
           key={`${opened.name} ${opened.artifact_id ?? ""}`}
           row={opened}
-          onRecover={() => void done(`Recover ${opened.name}`, () => steerProfile(opened.name, "recover"))}
+          onRecover={() => void done(`Recover ${opened.name}`, steerProfile(opened.name, "recover"))}
           onDelete={() => void remove(opened)}
         />
       )}

@@ -14,7 +14,7 @@ import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
+import { attempt, failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
 import { Listing } from "./listing";
@@ -62,10 +62,7 @@ export function Schedules() {
       danger: true,
     };
     if (!(await confirm(question))) return;
-    await deleteSchedule(name).then(
-      () => toast(`Deleted schedule ${name}`),
-      (error: unknown) => failed(`Delete ${name}`, error),
-    );
+    await attempt(`Delete ${name}`, `Deleted schedule ${name}`, deleteSchedule(name));
     acts.value += 1;
   };
   const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);

@@ -13,7 +13,7 @@ import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
+import { attempt, failed } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { Playground } from "./playground";
 import { usePolled } from "./model/polled";
@@ -106,18 +106,6 @@ function Body({ row, onAct }: Props) {
 const WORDS: Record<ServiceVerb, string> = { start: "Start", restart: "Restart", stop: "Stop" };
 const PAST: Record<ServiceVerb, string> = { start: "Starts", restart: "Restarts, one after the other", stop: "Stops" };
 
-/** Does something and tells what came of it. */
-async function done(what: string, told: string, work: Promise<unknown>): Promise<boolean> {
-  try {
-    await work;
-    toast(told);
-    return true;
-  } catch (error) {
-    failed(what, error);
-    return false;
-  }
-}
-
 async function steer(row: Service, verb: ServiceVerb): Promise<void> {
   const question = {
     title: `Stop ${row.name}?`,
@@ -126,7 +114,7 @@ async function steer(row: Service, verb: ServiceVerb): Promise<void> {
     danger: true,
   };
   if (verb === "stop" && !(await confirm(question))) return;
-  await done(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
+  await attempt(`${WORDS[verb]} ${row.name}`, `${PAST[verb]}: ${row.name}`, steerService(row.name, verb));
 }
 
 /** Shows a service's page in a tab, which is opened before the link is there: later it would be a pop-up. */
@@ -150,7 +138,7 @@ async function remove(row: Service): Promise<void> {
     danger: true,
   };
   if (!(await confirm(question))) return;
-  if (await done(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
+  if (await attempt(`Delete ${row.name}`, `Deleted ${row.name}`, deleteService(row.name))) openService("");
 }
 
 function Heading({ row, onAct }: Props) {
@@ -209,7 +197,7 @@ function Scale({ row, onAct }: Props) {
       danger: true,
     };
     if (fewer > 0 && row.requests > 0 && !(await confirm(question))) return;
-    if (await done(`Scale ${row.name}`, `${row.name}: ${wanted} wanted`, scaleService(row.name, wanted))) {
+    if (await attempt(`Scale ${row.name}`, `${row.name}: ${wanted} wanted`, scaleService(row.name, wanted))) {
       typed.value = undefined;
       onAct();
     }

@@ -9,7 +9,7 @@ import { confirm } from "../../ui/dialog";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
+import { attempt } from "../../ui/toast";
 import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
 import { runnersOf } from "./model/runners";
@@ -34,12 +34,8 @@ async function drain(worker: Worker): Promise<void> {
     }));
   if (!sure) return;
   asking.value = new Set([...asking.value, worker.id]);
-  try {
-    await post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on });
-    toast(on ? `${worker.id} drains` : `${worker.id} works again`);
-  } catch (error) {
-    failed(`Drain ${worker.id}`, error);
-  }
+  const told = on ? `${worker.id} drains` : `${worker.id} works again`;
+  await attempt(`Drain ${worker.id}`, told, post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on }));
   asking.value = new Set([...asking.value].filter((id) => id !== worker.id));
 }
 

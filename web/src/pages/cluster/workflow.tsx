@@ -18,7 +18,7 @@ import { Bar } from "../../ui/progress";
 import { Rows } from "../../ui/rows";
 import { State } from "../../ui/state";
 import { Skeleton, type Column, numberColumn } from "../../ui/table";
-import { failed, toast } from "../../ui/toast";
+import { attempt, failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { chooseAction, GraphView } from "./graph";
 import { brief } from "./model/brief";
@@ -250,12 +250,8 @@ function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow;
     };
     if (busy.peek() || !(await confirm(question))) return;
     busy.value = true;
-    try {
-      await approve(shown.workflow_id, action.action_id);
-      toast(`Approved ${action.action_id}`);
-    } catch (error) {
-      failed(`Approve ${action.action_id}`, error);
-    }
+    const { action_id: id } = action;
+    await attempt(`Approve ${id}`, `Approved ${id}`, approve(shown.workflow_id, id));
     busy.value = false;
     view.poke();
   };
