@@ -49,7 +49,7 @@ class Peer:
     @property
     def task(self) -> Any:
         """Import the task, once the address of Redis is set."""
-        module = __import__(f"benchmarks.{self.name}_peer", fromlist=["statistics"])
+        module = __import__(f"benchmarks.peers.{self.name}_peer", fromlist=["statistics"])
         return module.statistics
 
 

@@ -21,7 +21,7 @@ class Generator:
     """A process that reports each second, as JSON, what it did since its start; it ends with its stdin."""
 
     def __init__(self, module: str, *words: object) -> None:
-        command = ["nice", "-n", _NICE, sys.executable, "-m", f"benchmarks.{module}", *map(str, words)]
+        command = ["nice", "-n", _NICE, sys.executable, "-m", f"benchmarks.load.{module}", *map(str, words)]
         self._process = subprocess.Popen(
             command,
             cwd=TOP,
