@@ -50,7 +50,7 @@ from coordinator.telemetry.job_spans import TraceSpan
 from coordinator.telemetry.recorder import Recorder
 from coordinator.telemetry.span_sender import SpanSender
 from coordinator.webhooks.sender import Sender
-from coordinator.work import calls
+from coordinator.work import routes as work_routes
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
 from coordinator.workflows import workflow_task
@@ -156,7 +156,7 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -
         bodies=Bodies(),
         file_bodies=Bodies(FILE_ROOM),
         workflow_texts=Bodies(document.ROOM, document.LARGE),
-        work_bodies=Bodies(calls.ROOM),
+        work_bodies=Bodies(work_routes.ROOM),
         guard=Guard(settings.webhook_allow),
         engine=engine,
         runs=Runs(store.schedules, store.workflows, settings, on_behalf, cluster.queries.jobs.states),

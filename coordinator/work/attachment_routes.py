@@ -19,11 +19,10 @@ from coordinator.attachments.wakes import Wakes
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from coordinator.work import leased, schemas
-from coordinator.work.calls import Call, Units
 from coordinator.work.identity import WorkerDep, owned
-from coordinator.work.leased import Job
-from coordinator.work.program_routes import Lease
+from coordinator.work.leased import Job, LeasedCall
 from jobs.store.attachments import MAX_BYTES, Chunk, Read
+from jobs.store.work.bounds import Units
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
@@ -31,37 +30,33 @@ _PATH = "/worker/jobs/{job}/attachments/{attachment}"
 _GONE = Read(state="ended", exit=None, reason="", size="", closed=True, worker="", upto=0, chunks=())
 
 
-class Take(Call):
+class Take(LeasedCall):
     """A runner begins an attachment beside a unit of its lease."""
 
-    lease: Lease
     unit: Units
 
 
-class ReadInput(Call):
+class ReadInput(LeasedCall):
     """A runner reads what was typed after a place."""
 
-    lease: Lease
     after: Units
     size: str = Field("", max_length=20, description="Of the terminal as the runner knows it.")
     closed: bool = Field(False, description="It knows that nothing comes any more.")
     wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
 
 
-class WriteOutput(Call):
+class WriteOutput(LeasedCall):
     """A shell has written something."""
 
-    lease: Lease
     offset: Units
     stream: str = Field(pattern="^[oe]$", description="o: stdout or the terminal; e: stderr.")
     data: str = Field(max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
     wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
 
 
-class End(Call):
+class End(LeasedCall):
     """A shell has ended."""
 
-    lease: Lease
     exit: int | None = Field(ge=0, le=255)
     reason: str = Field("", max_length=500, description="Why, where it did not end by itself.")
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
+from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.state import shared_state
 from coordinator.work.identity import WorkerDep, owned
 from jobs import errors
 from jobs.store import Store
+from jobs.store.work.bounds import JobId, LeaseToken
 from jobs.store.work.outputs import Leased
 
-#: Patterns of a job's id and of a lease's token as its worker knows it.
-JOB, LEASE = r"^[A-Za-z0-9_-]{1,64}$", r"^[A-Za-z0-9]{1,64}$"
-Job = Annotated[str, Path(pattern=JOB, description="A job's id.")]
+Job = Annotated[JobId, Path()]
+
+
+class LeasedCall(BaseModel):
+    """Body of a call about a job; the lease is one that this worker holds."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    lease: LeaseToken
 
 
 def stale(job: str) -> errors.Conflict:
@@ -37,7 +45,7 @@ async def _leased(
     request: Request,
     worker: WorkerDep,
     job: Job,
-    lease: Annotated[str, Query(pattern=LEASE, description="A lease of the job, which this worker holds.")],
+    lease: Annotated[LeaseToken, Query()],
 ) -> Leased:
     return await run_in_threadpool(require, shared_state(request).cluster.store, worker, job, lease)
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from pydantic_core import from_json
 
-from coordinator.work import calls
 from jobs import errors, marks
 from jobs.kinds import registry
 from jobs.store import Store
+from jobs.store.work.bounds import READ_BYTES
 from jobs.store.work.slots import Description
 
 
@@ -51,4 +51,4 @@ def _wrong(job: Description, left: Left) -> str | None:
 
 def _read(result: bytes) -> dict[str, object]:
     """Return a result; nothing of a large one, which would hold up every other call."""
-    return from_json(result) if len(result) <= calls.READ_BYTES else {}
+    return from_json(result) if len(result) <= READ_BYTES else {}

@@ -13,29 +13,21 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.asker import Scope
 from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
-from coordinator.work.calls import Call, Units
 from coordinator.work.identity import WorkerDep, owned
-from coordinator.work.leased import Job
+from coordinator.work.leased import Job, LeasedCall
 from jobs import errors
+from jobs.store.work.bounds import Units
 from jobs.store.work.live_output import MAX_BYTES, MOST_CHUNKS
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
 #: Bytes of a call's body: MAX_BYTES in base64, with their brackets.
 _MOST_BODY = 2 * MAX_BYTES
-Lease = Annotated[str, Field(pattern=leased.LEASE, description="A lease of the job, which this worker holds.")]
 
 
-class Secrets(Call):
-    """A program is about to start, and needs its secrets."""
-
-    lease: Lease
-
-
-class Output(Call):
+class Output(LeasedCall):
     """A unit has written something, and somebody follows it."""
 
-    lease: Lease
     unit: Units
     attempt: int = Field(ge=1, le=1_000_000)
     offset: Units = Field(description="Place of the first byte in all that this attempt has written.")
@@ -44,10 +36,10 @@ class Output(Call):
     )
 
 
-@routes.post("/worker/jobs/{job}/secrets", **http.answers(schemas.SecretValues, takes=Secrets))
+@routes.post("/worker/jobs/{job}/secrets", **http.answers(schemas.SecretValues, takes=LeasedCall))
 async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """The values of the secrets that the job names, and of no other. 404 naming those that are missing."""
-    asked: Secrets = http.parsed(Secrets, await bodies.body(request))
+    asked: LeasedCall = http.parsed(LeasedCall, await bodies.body(request))
 
     def work() -> dict[str, str]:
         lease = leased.require(cluster.store, worker, job, asked.lease)
@@ -63,7 +55,7 @@ def _named(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
 
-@routes.post("/worker/jobs/{job}/output", **http.answers(schemas.Heard, takes=Output))
+@routes.post("/worker/jobs/{job}/output", **http.answers(schemas.Followed, takes=Output))
 async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Pass lines on to those who follow a unit of the lease: at most 64 KiB a call, and 64 KiB/s of a job.
 

@@ -12,10 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.asker import Scope
 from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
-from coordinator.work.calls import Call
 from coordinator.work.identity import WorkerDep, owned
-from coordinator.work.leased import Job
-from coordinator.work.program_routes import Lease
+from coordinator.work.leased import Job, LeasedCall
 from jobs import errors
 from jobs.store.services import Report, job_id, parts_of
 
@@ -24,10 +22,9 @@ routes = http.router(tag="worker", scope=Scope.WORKER)
 _MAX_WHY = 300
 
 
-class Replica(Call):
+class Replica(LeasedCall):
     """A replica has begun, changed its state, or is as it was five seconds ago."""
 
-    lease: Lease
     state: Literal["starting", "ready", "unhealthy", "stopping"]
     why: str = Field("", max_length=2000, description="Why it is not ready.")
     address: str = Field(max_length=64, description="Address at which coordinators reach it.")
@@ -63,16 +60,10 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
     return http.shown({"ended": False})
 
 
-class Lead(Call):
-    """A replica is about to start, and must know which of its fellows leads them."""
-
-    lease: Lease
-
-
-@routes.post("/worker/jobs/{job}/lead", **http.answers(schemas.Leader, takes=Lead))
+@routes.post("/worker/jobs/{job}/lead", **http.answers(schemas.Leader, takes=LeasedCall))
 async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Tell which replica of the same service leads, and where it answers; whoever asks first does."""
-    asked: Lead = http.parsed(Lead, await bodies.body(request))
+    asked: LeasedCall = http.parsed(LeasedCall, await bodies.body(request))
 
     def work() -> dict[str, Any]:
         leased.require(cluster.store, worker, job, asked.lease)

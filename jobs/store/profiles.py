@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.connection import RedisError
 from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
+from jobs.store.work.bounds import Count, RecordingName
 
 #: Names are part of those of artifacts: profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
@@ -38,6 +41,7 @@ CLAIM_MS = 5000
 SILENT_MS = 15_000
 #: How often a recording is sent whose bytes are not those that its worker said.
 MOST_TRIES = 3
+Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,23 +62,30 @@ class Order:
 class Recording:
     """A file of samples that a worker has, as it reports it."""
 
+    #: In a body of JSON it is an object.
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     #: WORKER.NUMBER, one of its profile.
-    name: str
-    host: str
-    devices: tuple[str, ...]
-    samples: int = 0
+    name: RecordingName
+    host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")]
+    devices: Annotated[tuple[Annotated[str, Field(max_length=128)], ...], Field(max_length=65)]
+    samples: Count = 0
     #: Samples whose time passed, or that could not be written.
-    missed: int = 0
-    bytes: int = 0
+    missed: Count = 0
+    bytes: Count = 0
     #: Of the process that samples.
-    cpu_seconds: float = 0.0
+    cpu_seconds: Seconds = 0.0
     #: Seconds between its first sample and its last.
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     #: Why it ended; empty while it goes on.
-    reason: str = ""
-    #: Of what is sent: bytes and SHA-256; 0 before it is ready.
-    size: int = 0
-    sha: str = ""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    #: Of what is sent: bytes and SHA-256; both, or 0 and empty before it is ready.
+    size: Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)] = 0
+    sha: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.size) != bool(self.sha):
+            raise ValueError("size and sha: a recording has both, or neither")
 
     def row(self) -> str:
         """Return what is stored of it for people, as JSON."""

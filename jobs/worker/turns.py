@@ -9,7 +9,7 @@ import time
 from jobs import errors
 from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store.work import lease_tokens
-from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.leases import Grant, Merge
 from jobs.store.work.slots import Facts
 from jobs.worker import execution, pace
 from jobs.worker.execution import Computed
@@ -162,9 +162,7 @@ class Turns:
         finally:
             self._state.tasks.pop(token, None)
 
-    def _commit(
-        self, task: Task, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share
-    ) -> Committed | None:
+    def _commit(self, task: Task, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share) -> Merge | None:
         facts, grant = task.facts, task.grant
         rate.learn(computed.upto - grant.lo, computed.seconds)
         self._state.rates[facts.kind] = rate.rate
@@ -187,7 +185,7 @@ class Turns:
             )
         )
 
-    def _go_on_after(self, committed: Committed | None, lane: Lane, slot: Slot) -> None:
+    def _go_on_after(self, committed: Merge | None, lane: Lane, slot: Slot) -> None:
         if committed is None or not committed.merged:
             log.info("a stale lease was dropped", extra={"job_id": slot.facts.job_id})
         elif committed.finishing:

@@ -21,11 +21,11 @@ from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.tenancy import tokens
-from jobs.store.work.lease_store import LeaseStore
-from jobs.store.work.leases import Committed, Finished, Grant
+from jobs.store.work.lease_store import LeaseCalls, LeaseStore
+from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import Held, Taken
 from jobs.worker.api.api_calls import Api, Place
-from jobs.worker.api.api_store import ApiLeases, ApiResults, ApiStore
+from jobs.worker.api.api_store import ApiResults, ApiStore
 
 #: Gives the store of leases as a worker of this name reaches it.
 Reach = Callable[[str], LeaseStore]
@@ -170,7 +170,7 @@ class _Leases:
     def beat(self, job: str, token: str, upto: int) -> int:
         return self._store.direct.leases.beat(job, token, upto)
 
-    def commit(self, job: str, token: str, *more: Any, **named: Any) -> Committed:
+    def commit(self, job: str, token: str, *more: Any, **named: Any) -> Merge:
         return self._of(token).commit(job, _own(token), *more, **named)
 
     def done1_all(self, finished: Sequence[Finished], **named: Any) -> list[bool]:
@@ -192,7 +192,7 @@ class _Leases:
     def split(self, job: str, token: str, at: int) -> bool:
         return self._of(token).split(job, _own(token), at)
 
-    def _of(self, token: str) -> ApiLeases:
+    def _of(self, token: str) -> LeaseCalls:
         return self._store.worker(token.partition("/")[0]).leases
 
 

@@ -20,7 +20,7 @@ from jobs.store.server import connection
 from jobs.store.server.functions import PROGRAM_TTL_MS, Limits
 from jobs.store.work import bells
 from jobs.store.work.jobs import NewJob, Over
-from jobs.store.work.leases import Committed, Finished, Grant
+from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
@@ -451,7 +451,7 @@ class Bench:
         assert isinstance(answer, Grant), answer
         return answer
 
-    def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1, *, keep: bool = False) -> Committed:
+    def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1, *, keep: bool = False) -> Merge:
         """Commits the units up to `upto`, or all; with `keep`, the lease goes on with the others."""
         job, (lo, hi) = self.granted[token]
         upto = upto or hi

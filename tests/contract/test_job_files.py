@@ -103,7 +103,7 @@ def test_no_other_file_of_the_tenant_is_given(served: Served, store: Store) -> N
     for entries in (wanted, [Entry(kind="f", path="x", size=2 << 20, sha=other[1])]):
         with pytest.raises(CoordinatorRejects, match=r"\(403\): 1 of these files were not given"):
             runner.files("j").fetch(entries, lambda _sha, pieces: deque(pieces, 0).clear())
-    assert runner.api.fleet.register()["worker"] == "r", "it is let in as before"
+    assert runner.api.register().worker == "r", "it is let in as before"
 
 
 def test_bytes_that_are_not_those_of_their_hash_are_noticed(served: Served, store: Store, tmp_path: Path) -> None:

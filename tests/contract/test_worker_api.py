@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.work import polls, queries
+from coordinator.work import answers as worker_answers
+from coordinator.work import polls
 from jobs import marks as marks_of
 from jobs import queues
 from jobs.gathered import Gathered
@@ -21,11 +22,12 @@ from jobs.models import Device
 from jobs.store import Store, fleet, keys
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.work import results
+from jobs.store.work.bounds import packed
 from jobs.store.work.lease_store import Claimed, Pulse
 from jobs.store.work.leases import Finished, Grant
 from jobs.store.work.slots import Held, Taken
 from jobs.worker.api.api_calls import Api, NotLetIn, Place
-from jobs.worker.api.api_store import ApiStore, packed
+from jobs.worker.api.api_store import ApiStore
 from jobs.worker.telemetry.host import Host
 from tests import fetch
 from tests.contract.api_transport import Served, serve
@@ -74,17 +76,17 @@ def commit(worker: ApiStore, upto: int = 10, token: str = "t") -> Any:
 
 
 def test_a_worker_is_who_its_token_is_named_after(served: Served) -> None:
-    assert served.worker("far-1").fleet.register()["worker"] == "far-1"
+    assert served.worker("far-1").register().worker == "far-1"
     for token in ("none", "tc_aaaaaaaaaa_" + "x" * 43):
         with pytest.raises(NotLetIn, match="unknown") as refused:
-            ApiStore(served.api(token), Device.CPU).fleet.register()
+            ApiStore(served.api(token), Device.CPU).register()
         assert "cluster token create NAME --scopes worker" in str(refused.value)
 
 
 @pytest.mark.parametrize("scopes", [("read", "submit", "run", "infer", "operate")])
 def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Served, scopes: tuple[str, ...]) -> None:
     with pytest.raises(NotLetIn, match="needs the scope worker"):
-        ApiStore(served.api(served.token("p", *scopes)), Device.CPU).fleet.register()
+        ApiStore(served.api(served.token("p", *scopes)), Device.CPU).register()
     headers = {"Authorization": f"Bearer {served.token('far')}"}
     for path in ("status", "jobs", "workers", "tokens", "audit"):
         answer = fetch.get(f"{served.place}/api/{path}", headers=headers)
@@ -93,17 +95,17 @@ def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Serve
 
 def test_a_token_whose_name_no_worker_can_have_is_refused(served: Served) -> None:
     with pytest.raises(NotLetIn, match="no name of a worker"):
-        ApiStore(served.api(served.token("me@home")), Device.CPU).fleet.register()
+        ApiStore(served.api(served.token("me@home")), Device.CPU).register()
 
 
 def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -> None:
     worker, told = served.worker("far"), list[str]()
     worker.api.refused = told.append
-    worker.fleet.register()
+    worker.register()
     store.tokens.revoke(store.tokens.all()[0].id)
     served.app.state.coordinator.cluster.credentials.forget()
     with pytest.raises(NotLetIn, match="revoked"):
-        worker.fleet.register()
+        worker.register()
     assert len(told) == 1 and "start the worker again" in told[0]
 
 
@@ -175,12 +177,12 @@ def test_a_result_that_cannot_be_derived_fails_its_job(served: Served, store: St
 
 # -- bounds ---------------------------------------------------------------------------------------------------------
 
-LEASE = {"job_id": "j", "lease": "t", "want": 1}
-COMMIT = {"job_id": "j", "lease": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
-FAILED = {"job_id": "j", "lease": "t", "error": "", "most": 0, "wait_ms": 0}
+LEASE = {"job": "j", "token": "t", "want": 1}
+COMMIT = {"job": "j", "token": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
+FAILED = {"job": "j", "token": "t", "error": "", "most": 0, "wait_ms": 0}
 NEXT = {"device": "cpu", "lanes": 1}
 BEAT = {"born": "0000000000000-00000000", "row": ROW}
-DONE = {"job_id": "j", "lease": "t", "result": packed(b"{}"), "ms": 1}
+DONE = {"job_id": "j", "token": "t", "result": packed(b"{}"), "ms": 1}
 
 
 #: Calls, and the field about which each is refused.
@@ -192,7 +194,7 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("next", {**NEXT, "take": -1}, "take"),
     ("next", {**NEXT, "worker": "other"}, "worker"),
     ("lease", {**LEASE, "want": 2**53 + 1}, "want"),
-    ("lease", {**LEASE, "lease": "other/t"}, "lease"),
+    ("lease", {**LEASE, "token": "other/t"}, "token"),
     ("lease", {**LEASE, "lane": "other/0"}, "lane"),
     ("lease", {**LEASE, "rate": -1.0}, "rate"),
     ("commit", {**COMMIT, "partial": "no base64"}, "partial"),
@@ -208,20 +210,23 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("commit", {**COMMIT, "ms": -1}, "ms"),
     ("commit", {**COMMIT, "joules": 1e13}, "joules"),
     ("commit", {**COMMIT, "device": "any"}, "device"),
-    ("done", {"jobs": [], "device": "cpu"}, "jobs"),
-    ("done", {"jobs": [{**DONE, "marks": '[["collatz:verified", "x", "1"]]'}], "device": "cpu"}, "jobs.0.marks"),
+    ("done1-all", {"finished": [], "device": "cpu"}, "finished"),
     (
-        "done",
-        {"jobs": [{**DONE, "marks": '[["collatz:verified", "\u0661-\u0662", "1"]]'}], "device": "cpu"},
-        "jobs.0.marks",
+        "done1-all",
+        {"finished": [{**DONE, "marks": '[["collatz:verified", "x", "1"]]'}], "device": "cpu"},
+        "finished.0.marks",
     ),
     (
-        "done",
-        {"jobs": [{**DONE, "marks": '[["collatz:verified", "1-2", "\\ud800"]]'}], "device": "cpu"},
-        "jobs.0.marks",
+        "done1-all",
+        {"finished": [{**DONE, "marks": '[["collatz:verified", "\u0661-\u0662", "1"]]'}], "device": "cpu"},
+        "finished.0.marks",
     ),
-    ("return", {"job_id": "j", "lease": "t", "how": "keep"}, "how"),
-    ("return", {"job_id": "j", "lease": "t", "how": "fail", "error": "x" * 2001}, "error"),
+    (
+        "done1-all",
+        {"finished": [{**DONE, "marks": '[["collatz:verified", "1-2", "\\ud800"]]'}], "device": "cpu"},
+        "finished.0.marks",
+    ),
+    ("fail", {"job": "j", "token": "t", "error": "x" * 2001}, "error"),
     ("beat", {**BEAT, "born": "later"}, "born"),
     ("beat", {**BEAT, "row": {**ROW, "state": "lost"}}, "row.state"),
     ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": 1}]'}}, "row.gpus"),
@@ -240,15 +245,15 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("fail-unit", {**FAILED, "row": '{"error": {"a": 1}}'}, "row"),
     ("fail-unit", {**FAILED, "row": '{"more": []}'}, "row"),
     ("fail-unit", {**FAILED, "row": '{"tail": "' + "x" * 4096 + '"}'}, "row"),
-    ("gather", {"job_id": "j", "limit": 257}, "limit"),
-    ("gather", {"job_id": "j", "start": 256}, "start"),
-    ("fold", {"job_id": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
-    ("claim", {"keep": True}, "gpus"),
-    ("claim", {"gpus": [], "keep": True}, "gpus"),
-    ("claim", {"gpu": "GPU-1", "keep": True}, "gpu"),
-    ("claim", {"gpus": ["GPU-1"] * 65, "keep": True}, "gpus"),
-    ("claim", {"gpus": ["GPU:1"], "keep": True}, "gpus"),
-    ("claim", {"gpus": ["GPU-1"], "keep": True, "priority": "urgent"}, "priority"),
+    ("gather", {"job": "j", "limit": 257}, "limit"),
+    ("gather", {"job": "j", "start": 256}, "start"),
+    ("fold", {"job": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
+    ("claim", {}, "gpus"),
+    ("claim", {"gpus": []}, "gpus"),
+    ("claim", {"gpu": "GPU-1"}, "gpu"),
+    ("claim", {"gpus": ["GPU-1"] * 65}, "gpus"),
+    ("claim", {"gpus": ["GPU:1"]}, "gpus"),
+    ("claim", {"gpus": ["GPU-1"], "priority": "urgent"}, "priority"),
 ]
 
 
@@ -292,16 +297,16 @@ def test_marks_are_those_of_the_jobs_own_range_and_result(served: Served, store:
     worker = served.worker("w")
     found = worker.slots.next("", queues.ALL)
     assert isinstance(found, Taken)
-    body = {"job_id": "j", "lease": found.jobs[0][1], "result": packed(b"{}"), "ms": 1}
+    body = {"job_id": "j", "token": found.jobs[0][1], "result": packed(b"{}"), "ms": 1}
     for lie in ("5-13", "1-99999999999999999999", "5-12\t"):
         marks = json.dumps([["collatz:verified", lie, "null"]])
         with pytest.raises(CoordinatorRejects, match=r"\(422\): .*marks"):
-            worker.api.call("done", {"jobs": [{**body, "marks": marks}], "device": "cpu"})
+            worker.api.call("done1-all", {"finished": [{**body, "marks": marks}], "device": "cpu"})
     true = marks_of.left_by("collatz", spec, {})
     lost = {**body, "result": packed(b'{"verified": false}'), "marks": true}
     with pytest.raises(CoordinatorRejects, match="leaves no mark collatz:verified 5-12"):
-        worker.api.call("done", {"jobs": [lost], "device": "cpu"})
-    assert worker.api.call("done", {"jobs": [{**body, "marks": true}], "device": "cpu"}) == {"ended": [True]}
+        worker.api.call("done1-all", {"finished": [lost], "device": "cpu"})
+    assert worker.api.call("done1-all", {"finished": [{**body, "marks": true}], "device": "cpu"}) == {"answer": [True]}
     assert [(mark.lo, mark.hi) for mark in store.marks.read("collatz", "verified")] == [(5, 12)]
 
 
@@ -312,8 +317,8 @@ def test_nobody_plants_an_accumulator_in_a_job_without_parts(served: Served, sto
     nothing = Gathered(accumulator=None, parts=(), done=0, spec=None).digest
     for job in ("j", "none"):
         for parts in (1, 256):
-            body = {"job_id": job, "digest": nothing, "parts": parts, "accumulator": packed(b'{"sum": 7}')}
-            assert stranger.api.call("fold", body) == {"ended": False}
+            body = {"job": job, "digest": nothing, "parts": parts, "accumulator": packed(b'{"sum": 7}')}
+            assert stranger.api.call("fold", body) == {"answer": False}
     assert not store.client.exists(keys.job_accumulator("j"), keys.job_accumulator("none"), keys.job("none"))
 
 
@@ -321,7 +326,7 @@ def test_large_parts_come_in_several_answers(served: Served, store: Store, monke
     submit(store, total=6)
     mine = served.worker("mine")
     hold(mine)
-    monkeypatch.setattr(queries, "SOME_BYTES", 3000)
+    monkeypatch.setattr(worker_answers, "SOME_BYTES", 3000)
     monkeypatch.setattr(results, "SOME_BYTES", 3000)
     texts = [b'{"a":"' + b"x" * size + b'"}' for size in (10, 2000, 900, 5000, 1, 1)]
     for unit, text in enumerate(texts):
@@ -329,7 +334,7 @@ def test_large_parts_come_in_several_answers(served: Served, store: Store, monke
         mine.leases.commit("j", f"t{unit}", unit + 1, text, ms=1, worker="", device="cpu")
     gathered = mine.results.gather("j")
     assert gathered.parts == tuple(texts) and gathered.digest == store.results.gather("j").digest
-    some = mine.api.call("gather", {"job_id": "j"})
+    some = mine.api.call("gather", {"job": "j"})["answer"]
     assert (len(some["parts"]), some["more"]) == (3, True)
     assert mine.results.gather("j", 4).parts == tuple(texts[:4])
     assert not mine.results.abort("j", "of four alone")
@@ -368,13 +373,13 @@ def test_a_partial_of_programs_is_of_the_units_of_its_lease(
     hold(worker)
     grant(worker, "first", want=2)
     grant(worker, want=3)
-    body = {"job_id": "j", "lease": "t", "upto": 4, "device": "cpu", "ms": 1, "keep": True, "lo": 2}
+    body = {"job": "j", "token": "t", "upto": 4, "device": "cpu", "ms": 1, "keep": True, "lo": 2}
     for text in (json.dumps({"runs": runs}), json.dumps({"runs": runs}).replace('"runs"', '"\\u0072uns"')):
         with pytest.raises(CoordinatorRejects, match=rf"partial: .*{re.escape(words)}"):
             worker.api.call("commit", {**body, "partial": packed(text.encode())})
     honest = packed(json.dumps({"runs": [RUN]}).encode())
-    assert worker.api.call("commit", {**body, "partial": honest})["merged"]
-    assert worker.api.call("commit", {**body, "partial": honest})["merged"], "its answer was lost"
+    assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"]
+    assert worker.api.call("commit", {**body, "partial": honest})["answer"]["merged"], "its answer was lost"
 
 
 def test_a_partial_that_is_rejected_fails_its_range_with_the_reason(served: Served, store: Store) -> None:
@@ -419,7 +424,7 @@ def test_a_question_that_waits_hears_of_a_job_and_holds_no_thread(
     many = [served.worker(f"w{number}", poll_seconds=20.0) for number in range(60)]
     asked = [answers(worker) for worker in many]
     waiting(served, 60)
-    assert served.worker("other").fleet.register()["worker"] == "other", "all 40 threads wait"
+    assert served.worker("other").register().worker == "other", "all 40 threads wait"
     began = time.monotonic()
     submit(store)
     while not any(found for _, found in asked):
@@ -498,19 +503,19 @@ def test_every_call_is_answered_alike_when_it_comes_again(served: Served, store:
 def test_a_coordinator_that_goes_and_comes_costs_a_pause(any_redis_url: str, store: Store) -> None:
     with serve(any_redis_url, store) as first:
         worker = first.worker("w")
-        worker.fleet.register()
+        worker.register()
     with pytest.raises(CoordinatorAway) as away:
-        worker.fleet.register()
+        worker.register()
     assert 0.1 <= away.value.pause_seconds <= 0.2
     pauses = []
     for _ in range(6):
         with pytest.raises(CoordinatorAway) as away:
-            worker.fleet.register()
+            worker.register()
         pauses.append(away.value.pause_seconds)
     assert 1.0 <= pauses[-1] <= 2.0
     with serve(any_redis_url, store) as second:
         worker.api.place = second.place
-        assert worker.fleet.register()["worker"] == "w"
+        assert worker.register().worker == "w"
         worker.api.disconnect()
 
 
@@ -523,8 +528,8 @@ def test_nobody_at_the_address_and_other_servers_are_named() -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "body", "words"),
     [
-        (200, {}, b'{"ok": true}', "its answer to register has no worker, but .*is it a coordinator"),
-        (200, {}, b'{"worker": ["w"], "born": 1}', "has no worker"),
+        (200, {}, b'{"ok": true}', "its answer to register has no answer, but .*is it a coordinator"),
+        (200, {}, b'{"answer": {"worker": ["w"], "born": 1}}', "has no answer.worker"),
         (200, {}, b"<html>", "it answers 200 '<html>'"),
         (301, {"Location": "https://other/"}, b"", "sends to 'https://other/'; write the cluster's own address into"),
     ],
@@ -546,7 +551,7 @@ def test_another_server_is_named_and_waited_for(status: int, headers: dict[str, 
         threading.Thread(target=other.serve_forever, daemon=True).start()
         api = Api(Place(False, "127.0.0.1", other.server_port, ""), "t")
         with pytest.raises(CoordinatorAway, match=words):
-            ApiStore(api, Device.CPU).fleet.register()
+            ApiStore(api, Device.CPU).register()
         api.disconnect()
         other.shutdown()
 
@@ -630,7 +635,7 @@ def test_a_runner_without_a_free_slot_pops_no_bells_and_starts_replicas(served: 
 
 
 def _commit_body(upto: int) -> dict[str, Any]:
-    return {"job_id": "j", "lease": "t", "upto": upto, "partial": packed(b"{}"), "device": "runner", "ms": 1}
+    return {"job": "j", "token": "t", "upto": upto, "partial": packed(b"{}"), "device": "runner", "ms": 1}
 
 
 @pytest.mark.parametrize(
@@ -654,8 +659,8 @@ def test_calls_of_runners_are_within_bounds(
 ) -> None:
     bodies: dict[str, dict[str, Any]] = {
         "next": {"device": "runner", "lanes": 1, "offer": OFFER},
-        "fail-unit": {"job_id": "j", "lease": "t", "error": "", "most": 3, "wait_ms": 0, "row": "{}", "unit": 0},
-        "split": {"job_id": "j", "lease": "t", "at": 5},
+        "fail-unit": {"job": "j", "token": "t", "error": "", "most": 3, "wait_ms": 0, "row": "{}", "unit": 0},
+        "split": {"job": "j", "token": "t", "at": 5},
     }
     runner, _ = _program(served, store)
     with pytest.raises(CoordinatorRejects, match=re.escape(field)):

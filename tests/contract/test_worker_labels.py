@@ -77,7 +77,7 @@ def test_a_worker_that_claims_a_label_gets_nothing_by_it(served: Served, store: 
 def test_no_call_names_labels(served: Served, store: Store) -> None:
     required(store)
     headers = {"Authorization": f"Bearer {served.token('liar')}"}
-    bodies = {"next": {"device": "cpu", "lanes": 1}, "lease": {"job_id": "j", "lease": "t", "want": 1}, "register": {}}
+    bodies = {"next": {"device": "cpu", "lanes": 1}, "lease": {"job": "j", "token": "t", "want": 1}, "register": {}}
     for call, body in bodies.items():
         answer = fetch.post(f"{served.place}/api/worker/{call}", json={**body, "labels": ["trusted"]}, headers=headers)
         assert answer.status_code == 422 and answer.json()["field"] == "labels"

@@ -209,18 +209,18 @@ def _call(name: str, **fields: object) -> tuple[str, bytes]:
 
 def _based(name: str, field: str, piece: bytes, **fields: object) -> tuple[str, bytes]:
     """A call about a lease, as large as it may be, of pieces of a text in base64."""
-    head = json.dumps({"job_id": "j", "lease": "t", **fields}).encode()[:-1] + f', "{field}": "'.encode()
+    head = json.dumps({"job": "j", "token": "t", **fields}).encode()[:-1] + f', "{field}": "'.encode()
     return name, _filled(head, piece, b'"}', CALL)
 
 
 def _committed(partial: bytes) -> tuple[str, bytes]:
     text = base64.b64encode(partial).decode()
-    return _call("commit", job_id="j", lease="t", upto=1, device="cpu", ms=1, partial=text)
+    return _call("commit", job="j", token="t", upto=1, device="cpu", ms=1, partial=text)
 
 
 def _done(result: bytes, count: int) -> tuple[str, bytes]:
-    job = {"job_id": "j", "lease": "t", "result": base64.b64encode(result).decode(), "ms": 1}
-    return _call("done", device="cpu", jobs=[job] * count)
+    job = {"job_id": "j", "token": "t", "result": base64.b64encode(result).decode(), "ms": 1}
+    return _call("done1-all", device="cpu", finished=[job] * count)
 
 
 #: What a worker's call has at most.
@@ -235,12 +235,12 @@ WORKER_BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     "an accumulator that is no object": lambda: _based("fold", "accumulator", b"eHh4", parts=1),
     "results of a megabyte": lambda: _done(_filled(b'{"a":[', b"1,", b"1]}", 1 << 20), 40),
     "results by the thousand": lambda: _done(b"{}", 18_000),
-    "jobs that are none": lambda: _call("done", device="cpu", jobs=[7] * 140_000),
-    "marks": lambda: _call("finish", job_id="j", marks=json.dumps([["a:b", "1-2", "x"]] * 50_000), result="e30="),
+    "jobs that are none": lambda: _call("done1-all", device="cpu", finished=[7] * 140_000),
+    "marks": lambda: _call("finish", job="j", marks=json.dumps([["a:b", "1-2", "x"]] * 50_000), result="e30="),
     "integers of 4,000 digits": lambda: ("lease", _filled(b'{"higher": [', b"9" * 4000 + b",", b"1]}", CALL)),
     "kinds": lambda: _call("next", device="cpu", lanes=1, kinds=dict.fromkeys(map(str, range(70_000)), 1)),
     "labels": lambda: _call("next", device="runner", lanes=1, offer={"labels": ["x"] * 140_000}),
-    "leases": lambda: _call("beat", leases=[{"job_id": "j", "lease": "t", "upto": 1}] * 30_000),
+    "leases": lambda: _call("beat", leases=[["j", "t", 1]] * 30_000),
     "a row": lambda: _call("beat", row={"kinds": "x" * (60 << 20)}),
     "an error": lambda: _call("fail-unit", error="x" * (60 << 20), row="{" * (1 << 20)),
     "unknown keys": lambda: _call("split", **dict.fromkeys(map(str, range(140_000)), 1)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from coordinator.work import calls
+from jobs.worker.api import rows
 from jobs.worker.telemetry import cards
 
 AMD = {
@@ -25,7 +25,7 @@ AMD = {
     "device/hwmon/hwmon4/freq1_input": "1700000000",
 }
 #: Reads the cards that a worker reports.
-checked = TypeAdapter(calls.Row.model_fields["cards"].rebuild_annotation()).validate_python
+checked = TypeAdapter(rows.Row.model_fields["cards"].rebuild_annotation()).validate_python
 INTEL = {"device/vendor": "0x8086", "device/device": "0x9a49", "gt_act_freq_mhz": "1300"}
 
 

@@ -213,13 +213,13 @@ def test_a_worker_over_http_claims_and_sends_as_one_with_redis(bench: Bench) -> 
     token = bench.ask("POST", "/api/tokens", body).json()["token"]
     profile_id = begin(bench)
     claim = {"profile_id": profile_id, "devices": ["host:one"], "recordings": []}
-    assert bench.ask("POST", "/api/worker/profile", claim, token=token).json()["devices"] == ["host:one"]
+    assert bench.ask("POST", "/api/worker/report", claim, token=token).json()["answer"]["devices"] == ["host:one"]
     for wrong in ({"devices": ["disk:1"]}, {"profile_id": "x"}, {"recordings": [{"name": "../x"}]}):
-        assert bench.ask("POST", "/api/worker/profile", claim | wrong, token=token).status_code == 422
+        assert bench.ask("POST", "/api/worker/report", claim | wrong, token=token).status_code == 422
     part = {"profile_id": profile_id, "recording": "w-9.1", "number": 0, "data": "AAAA"}
-    assert bench.ask("POST", "/api/worker/profile-part", part, token=token).json() == {"how": "gone"}
-    assert bench.ask("POST", "/api/worker/profile-part", part | {"data": "!"}, token=token).status_code == 422
-    assert bench.ask("POST", "/api/worker/profile", claim).status_code == 403
+    assert bench.ask("POST", "/api/worker/add-part", part, token=token).json() == {"answer": "gone"}
+    assert bench.ask("POST", "/api/worker/add-part", part | {"data": "!"}, token=token).status_code == 422
+    assert bench.ask("POST", "/api/worker/report", claim).status_code == 403
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

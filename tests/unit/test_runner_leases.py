@@ -16,7 +16,7 @@ import pytest
 
 from jobs.kinds.command.definition import KIND
 from jobs.store.server.connection import CoordinatorAway, CoordinatorRejects
-from jobs.store.work.leases import Committed, Grant
+from jobs.store.work.leases import Grant, Merge
 from jobs.store.work.slots import Facts
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
@@ -48,9 +48,9 @@ class Leases:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Committed:
+    def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Merge:
         self.calls.append(("commit", more["lo"], upto, more["keep"], json.loads(partial)))
-        return Committed(merged=True, parts=1)
+        return Merge(merged=True, parts=1)
 
     def fail_unit(self, job: str, token: str, error: str, **more: Any) -> bool:
         self.calls.append(("fail", more["unit"], error, more["most"], more["wait_ms"], json.loads(more["row"])))

@@ -1,5 +1,6 @@
 """The store of leases as a worker asks it, however it reaches it: `Store` over Redis, or the coordinator's API.
 
+Methods with a docstring are calls of that API as they stand here: `jobs.worker.api.calls` derives route and request.
 `docs/lease-protocol.md` says what each call does; the methods of the parts of `Store` have the same names. Every call
 may be repeated after a lost answer. Errors of a call are those of `jobs.store.server.connection`.
 """
@@ -8,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from jobs.gathered import Gathered
 from jobs.hosts.requirements import Offer
+from jobs.store import profiles
 from jobs.store.profiles import Order, Recording, Reported
-from jobs.store.work.leases import Committed, Finished, Grant
-from jobs.store.work.slots import Facts, Held, Taken
+from jobs.store.work import bounds
+from jobs.store.work.leases import Finished, Grant, Merge
+from jobs.store.work.slots import TAKE, Facts, Held, Taken
+
+#: Jobs that a worker finishes at once.
+MAX_FINISHED = TAKE * 1024
 
 #: What a worker says of itself: values of a flat hash.
 Row = dict[str, str | int | float]
@@ -69,9 +77,14 @@ class FleetCalls(Protocol):
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str: ...
 
-    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed: ...
+    def claim(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> Claimed:
+        """Take GPUs by their UUIDs, all or none, or renew that: for five seconds, a runner for 650.
 
-    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None: ...
+        A GPU worker hears for which priority programs wait for its GPU.
+        """
+
+    def give_up(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> None:
+        """Give GPUs back."""
 
 
 class SlotCalls(Protocol):
@@ -87,57 +100,84 @@ class SlotCalls(Protocol):
         offer: Offer | None = None,
     ) -> Held | Taken | str: ...
 
-    def leave(self, worker: str) -> None: ...
+    def leave(self, worker: str) -> None:
+        """End the worker's slot: its job goes to others."""
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]: ...
 
-    def waiting(self, listened: Iterable[str]) -> list[int]: ...
+    def waiting(self, listened: bounds.QueueNames) -> list[int]:
+        """How many jobs wait in each of these queues."""
 
 
 class LeaseCalls(Protocol):
     def lease(
         self,
-        job: str,
-        token: str,
+        job: bounds.JobId,
+        token: bounds.LeaseToken,
         *,
-        want: int,
-        least: int = 1,
+        want: Annotated[bounds.SomeUnits, Field(description="Units of the usual lease of this lane.")],
+        least: Annotated[bounds.SomeUnits, Field(description="Units of the smallest one worth its overhead.")] = 1,
         worker: str,
-        lane: str = "0",
-        rate: float = 0.0,
-        higher: Iterable[str] = (),
-    ) -> Grant | str: ...
+        lane: bounds.Lane = "0",
+        rate: bounds.Rate = 0.0,
+        higher: Annotated[bounds.QueueNames, Field(description="Queues whose work ends the worker's turn.")] = (),
+    ) -> Grant | str:
+        """A range of the job that the worker holds, for a lane; gone for any other job. The same token gets it again.
+
+        Else a word: wait, yield, finishing or gone.
+        """
 
     def commit(
         self,
-        job: str,
-        token: str,
-        upto: int,
-        partial: bytes,
+        job: bounds.JobId,
+        token: bounds.LeaseToken,
+        upto: bounds.SomeUnits,
+        partial: bounds.Content,
         *,
-        ms: int,
+        ms: Annotated[bounds.Milliseconds, Field(description="Of the lane.")],
         worker: str,
-        device: str,
-        pace: float = 0.0,
-        device_ms: int = 0,
-        joules: float | None = None,
-        keep: bool = False,
-        lo: int | None = None,
-    ) -> Committed: ...
+        device: bounds.WorkDevice,
+        pace: bounds.Pace = 0.0,
+        device_ms: Annotated[bounds.Milliseconds, Field(description="Its share of a device that lanes share.")] = 0,
+        joules: Annotated[bounds.Joules | None, Field(description="Its share of the device's energy.")] = None,
+        keep: Annotated[bool, Field(description="The lease goes on with the units from `upto`.")] = False,
+        lo: Annotated[bounds.Units | None, Field(description="The partial's first; of a lease that is kept.")] = None,
+    ) -> Merge:
+        """Store the partial of the units below `upto`, once, and end the lease, or keep what is left of it."""
 
-    def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]: ...
+    def done1_all(
+        self,
+        finished: Annotated[Sequence[Finished], Field(min_length=1, max_length=MAX_FINISHED)],
+        *,
+        worker: str,
+        device: bounds.WorkDevice,
+    ) -> list[bool]:
+        """Commit and finish small jobs, each of which one lease covers. False: it had ended before."""
 
-    def release(self, job: str, token: str) -> bool: ...
+    def release(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
+        """End a lease untouched: its range goes to others. False: it had ended before, as below."""
 
-    def crash(self, job: str, token: str) -> bool: ...
+    def crash(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
+        """End a lease on which a lane died."""
 
-    def fail(self, job: str, token: str, error: str) -> bool: ...
+    def fail(self, job: bounds.JobId, token: bounds.LeaseToken, error: bounds.Reason) -> bool:
+        """End a lease on which the kernel raised."""
 
     def fail_unit(
-        self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
-    ) -> bool: ...
+        self,
+        job: bounds.JobId,
+        token: bounds.LeaseToken,
+        error: bounds.Reason,
+        *,
+        most: Annotated[int, Field(ge=0, le=1000, description="Errors of the unit beyond which it is given up.")],
+        wait_ms: Annotated[int, Field(ge=0, le=bounds.MAX_WAIT_MS, description="It is not leased otherwise.")],
+        row: bounds.FailureRow = "",
+        unit: Annotated[bounds.Units | None, Field(description="The first of the lease, else it is stale.")] = None,
+    ) -> bool:
+        """End a lease whose first unit failed: it waits or is given up, and the units after it are leased next."""
 
-    def split(self, job: str, token: str, at: int) -> bool: ...
+    def split(self, job: bounds.JobId, token: bounds.LeaseToken, at: bounds.Units) -> bool:
+        """End a lease at a unit within it; the units from there on go to others."""
 
 
 class ResultCalls(Protocol):
@@ -154,10 +194,23 @@ class ResultCalls(Protocol):
 
 class ProfileCalls(Protocol):
     def report(
-        self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]
-    ) -> Reported: ...
+        self,
+        profile_id: bounds.ProfileId,
+        worker: str,
+        devices: bounds.SampledDevices,
+        recordings: Annotated[Sequence[Recording], Field(max_length=256)],
+    ) -> Reported:
+        """Claim devices to sample for a profile, say what was recorded, and hear which of it is wanted."""
 
-    def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str: ...
+    def add_part(
+        self,
+        profile_id: bounds.ProfileId,
+        worker: str,
+        recording: bounds.RecordingName,
+        number: Annotated[int, Field(ge=0, le=profiles.MAX_BYTES // profiles.PART_BYTES)],
+        data: bounds.Octets,
+    ) -> str:
+        """Bring a part of a recording that is wanted: stored; wait: others are on their way; gone; size."""
 
 
 class LeaseStore(Protocol):

@@ -7,13 +7,11 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pydantic import ConfigDict
+
 from jobs.hosts.labels import as_argument
 from jobs.store.server.functions import LEASE_TTL_MS, Part
-
-#: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
-MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
-#: Longest that a unit that failed waits, in milliseconds.
-MAX_WAIT_MS = 3_600_000
+from jobs.store.work.bounds import MAX_REASON, MAX_UNIT_ERROR, Content, JobId, LeaseToken, Marks, Milliseconds
 
 #: Seconds between two beats of a lease.
 BEAT_SECONDS = 1.0
@@ -34,18 +32,21 @@ class Grant:
 class Finished:
     """A small job's result, encoded, and the milliseconds it took."""
 
-    job_id: str
-    token: str
-    result: bytes
-    ms: int
+    #: In a body of JSON it is an object.
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    job_id: JobId
+    token: LeaseToken
+    result: Content
+    ms: Milliseconds
     #: As `jobs.marks.left_by` writes them.
-    marks: str = "[]"
+    marks: Marks = "[]"
     #: Its share of a device that lanes share.
-    device_ms: int = 0
+    device_ms: Milliseconds = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Committed:
+class Merge:
     """COMMIT: what became of a partial."""
 
     #: False: the token was stale; drop the work.
@@ -112,7 +113,7 @@ class Leases(Part):
         joules: float | None = None,
         keep: bool = False,
         lo: int | None = None,
-    ) -> Committed:
+    ) -> Merge:
         """Store the partial of the units below `upto` and end the lease.
 
         `ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`: the lease
@@ -122,7 +123,7 @@ class Leases(Part):
         energy = "" if joules is None else str(round(joules * 1000))
         more = (f"{pace:.6g}", device_ms, energy, int(keep), "" if lo is None else lo)
         code, parts = self._functions.run("commit", job, token, upto, partial, ms, worker, device, *more)
-        return Committed(merged=code > 0, finishing=code == 2, parts=parts)
+        return Merge(merged=code > 0, finishing=code == 2, parts=parts)
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
         """Commit and finish many jobs in one round trip."""
@@ -146,7 +147,7 @@ class Leases(Part):
     def fail(self, job: str, token: str, error: str) -> bool:
         """Give a range back on which the kernel raised; it waits before it is tried again."""
         jitter = secrets.randbelow(1000) / 1000
-        return bool(self._functions.run("fail", job, token, error[:2000], jitter))
+        return bool(self._functions.run("fail", job, token, error[:MAX_REASON], jitter))
 
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
@@ -19,6 +19,7 @@ import httpx
 from jobs import VERSION, causes
 from jobs.network import exposure
 from jobs.store.server.connection import KEEPALIVE, CoordinatorAway, CoordinatorRejects
+from jobs.worker.api.calls import Call, plain
 from threads_protocol.numbers import short
 
 log = logging.getLogger(__name__)
@@ -33,28 +34,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 MAX_ANSWER = 1 << 30
 #: Connections that are kept while nobody uses them.
 _KEPT = 64
-#: Fields of an answer, and their types.
-Fields: TypeAlias = dict[str, type | tuple[type, ...]]
-#: What the answers to calls have at least: another server may answer any path with JSON.
-_ENDED: Fields = {"ended": bool}
-_ANSWERS: dict[str, Fields] = {
-    "register": {"worker": str, "born": str},
-    "beat": {"word": str, "leases": list, "follow": list, "attach": list, "profiles": (list, type(None))},
-    "claim": {"claimed": bool, "wanted": str, "by": str},
-    "next": {"how": str, "jobs": list, "leases": list},
-    "waiting": {"waiting": list},
-    "leave": _ENDED,
-    "lease": {"how": str, "lo": int, "hi": int, "errors": int},
-    "commit": {"merged": bool},
-    "done": {"ended": list},
-    "return": _ENDED,
-    "fail-unit": _ENDED,
-    "split": _ENDED,
-    "fold": _ENDED,
-    "finish": _ENDED,
-    "give-up": _ENDED,
-    "gather": {"parts": list, "more": bool, "done": int},
-}
 #: Raised by a connection that the other side closed while nobody used it.
 _STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _BROKEN = (OSError, httpx.HTTPError, httpx.InvalidURL)
@@ -206,16 +185,22 @@ class Api:
         does not count. `wait_seconds` is what the answer may wait for work; such a call ends at `interrupt`.
         `slower_seconds` is what it may take for another reason.
         """
-        text = json.dumps(body, separators=(",", ":")).encode()
+        text = json.dumps(body, separators=(",", ":"), default=plain).encode()
         asked = _Asked(path=name, body=text, seconds=wait_seconds + slower_seconds, polls=bool(wait_seconds))
         status, content = self._answered(asked)
         answer = _parsed(content)
         if status == HTTPStatus.OK and answer is not None:
-            if strange := _strange(name, answer):
-                raise self.away(strange)
             self._failures = 0
             return answer
         raise self._refusal(status, content)
+
+    def ask(self, call: Call, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0) -> Any:
+        """Make a declared call and return what its answer gives. Errors as `call`."""
+        answer = self.call(call.path, body, wait_seconds=wait_seconds, slower_seconds=slower_seconds)
+        try:
+            return call.read(answer)
+        except ValueError as error:
+            raise self.away(f"{error}: is it a coordinator of a Threads Cluster?") from None
 
     def octets(
         self, method: str, path: str, body: bytes | None = None, *, range: str = "", seconds: float = 0.0
@@ -373,15 +358,6 @@ def not_let_in(place: Place, status: int, detail: str) -> str:
         f"the coordinator at {place} does not let this worker in ({status}): {detail}. Make a token with"
         " `cluster token create NAME --scopes worker`, put it into WORKER_TOKEN, and start the worker again"
     )
-
-
-def _strange(name: str, answer: dict[str, Any]) -> str:
-    """Return why this is no answer of a coordinator to a call; empty for one that is."""
-    for field, kind in _ANSWERS.get(name, {}).items():
-        if field not in answer or not isinstance(answer[field], kind):
-            said = short(json.dumps(answer)[:80])
-            return f"its answer to {name} has no {field}, but {said}: is it a coordinator of a Threads Cluster?"
-    return ""
 
 
 def _parsed(content: bytes) -> dict[str, Any] | None:

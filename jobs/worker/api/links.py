@@ -183,7 +183,7 @@ def wait_for_coordinator(api: Api, device: Device) -> str:
     """Return the worker's name, which is its token's, once the coordinator answers. Raises CannotStart."""
     while True:
         try:
-            return str(ApiStore(api, device).fleet.register()["worker"])
+            return ApiStore(api, device).register().worker
         except (NotLetIn, connection.CoordinatorRejects) as error:
             raise CannotStart(str(error)) from error
         except Unreachable as error:

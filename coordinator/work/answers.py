@@ -1,0 +1,147 @@
+"""Answers to the calls of workers: most are those of the store's own methods, under the worker's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from coordinator.work import left_marks, program_partials
+from coordinator.work.identity import owned, owner
+from coordinator.work.left_marks import Left
+from coordinator.work.polls import NO_BELL, Bell
+from jobs import errors, queues
+from jobs.kinds import registry
+from jobs.models import Device
+from jobs.store import Store
+from jobs.store.work.lease_store import Heard, Pulse
+from jobs.store.work.leases import Finished, Grant, Merge
+from jobs.store.work.results import SOME_BYTES
+from jobs.store.work.slots import Taken
+from jobs.worker.api.calls import Call, Parts, Registered, Work
+from jobs.worker.api.rows import Row, offered
+
+
+def takes_replicas_alone(asked: Any) -> bool:
+    """Return True if a runner without a free slot requests work."""
+    return asked.device == "runner" and bool(asked.kinds) and registry.endless().issuperset(asked.kinds)
+
+
+class Answers:
+    """Answers calls of one worker. Each public method but `answer` answers the call of its name."""
+
+    def __init__(self, store: Store, worker: str, labels: Sequence[str]) -> None:
+        self._store = store
+        self._worker = worker
+        #: Those that its token gives its host.
+        self._labels = labels
+
+    def answer(self, call: Call, asked: BaseModel) -> Any:
+        """Answer a call here, or by the method of the store which declares it."""
+        given = dict(asked)
+        if given.get("token") is not None:
+            given["token"] = owned(self._worker, given["token"])
+        if own := getattr(self, call.name, None):
+            return own(**given)
+        if call.names_worker:
+            given["worker"] = self._worker
+        return getattr(getattr(self._store, call.part), call.name)(**given)
+
+    def register(self) -> Registered:
+        return Registered(worker=self._worker, born=self._store.fleet.birth())
+
+    def beat(self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool) -> Heard:
+        """Keep what the worker has. A runner hears who follows a unit of its leases, or wants a shell beside one."""
+        said = row.labelled(self._labels)
+        if leaving:
+            return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())
+        kept = tuple((job, owned(self._worker, token), upto) for job, token, upto in leases)
+        heard = self._store.pulse(Pulse(worker=self._worker, born=born, row=lambda: said, leases=kept, slot=slot))
+        alive = {job for (job, _, _), answer in zip(leases, heard.leases, strict=True) if answer}
+        return replace(heard, **self._asked_for(alive)) if alive and row.device == "runner" else heard
+
+    def _asked_for(self, jobs: set[str]) -> dict[str, Any]:
+        follow = sorted(jobs & self._store.live_output.followed(self._store.clock.now() * 1000))
+        return {"follow": tuple(follow), "attach": tuple(self._store.attachments.asked(jobs))}
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def next(self, asked: Any, popped: Bell) -> Work:
+        """Return what NEXT gives, with the facts of the jobs; asks again where the job is gone meanwhile."""
+        device = Device(asked.device)
+        offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None
+        while True:
+            found = self._store.slots.next(
+                self._worker,
+                queues.for_worker(device),
+                popped=popped,
+                lanes=asked.lanes,
+                take=asked.take,
+                kinds=asked.kinds,
+                offer=offer,
+                owner=owner(self._worker),
+                labels=self._labels,
+                replicas=takes_replicas_alone(asked),
+            )
+            popped = NO_BELL
+            if isinstance(found, str):
+                return Work(how=found)
+            if isinstance(found, Taken):
+                tokens = tuple(token.removeprefix(owner(self._worker)) for _, token in found.jobs)
+                return Work(how="take", jobs=found.facts, leases=tokens)
+            [facts] = self._store.slots.facts([found.job_id], device)
+            if facts:
+                return Work(how="hold", jobs=(facts,))
+
+    def lease(self, job: str, token: str, lane: str, **more: Any) -> Grant | str:
+        """Lease a range of the job that the worker holds."""
+        if self._store.slots.held(self._worker) != job:
+            return "gone"
+        lane = f"{self._worker}/{lane}"
+        return self._store.leases.lease(job, token, worker=self._worker, lane=lane, labels=self._labels, **more)
+
+    def commit(self, job: str, token: str, upto: int, partial: bytes, **more: Any) -> Merge:
+        """Commit a partial that can be one of the lease."""
+        lo = more["lo"]
+        if more["keep"] and lo is None:
+            raise errors.InvalidRequest("lo: a lease that goes on needs the partial's first unit", field="lo")
+        program_partials.check(self._store, job, token, lo, upto, partial, self._worker)
+        return self._store.leases.commit(job, token, upto, partial, worker=self._worker, **more)
+
+    def done1_all(self, finished: Sequence[Finished], device: str) -> list[bool]:
+        """Finish small jobs, with the marks that those leave."""
+        left_marks.check(self._store, [Left(one.job_id, one.marks, one.result) for one in finished])
+        mine = [replace(one, token=owned(self._worker, one.token)) for one in finished]
+        return self._store.leases.done1_all(mine, worker=self._worker, device=device)
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def gather(self, job: str, limit: int, start: int) -> Parts:
+        """Return what is committed of the job that a worker holds, some MiB at once; of any other as of none.
+
+        Its lane may commit the last unit of a job when the worker holds another already: then it derives the result.
+        But not once the job's tenant requires labels that the worker's host has not.
+        """
+        slots = self._store.slots
+        holds = slots.held(self._worker) == job or slots.has_computed(self._worker, job)
+        if not holds or not self._store.tenants.lets(job, self._labels):
+            return Parts(accumulator=None, parts=(), done=0, spec=None, more=False)
+        found, more = self._store.results.gather_some(job, limit, start, SOME_BYTES)
+        return Parts(accumulator=found.accumulator, parts=found.parts, done=found.done, spec=found.spec, more=more)
+
+    def fold(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
+        return self._store.results.fold_seen(job, digest, parts, accumulator)
+
+    def finish(self, job: str, digest: str, result: bytes, marks: str) -> bool:
+        """Finish a job, with the marks that it leaves."""
+        left_marks.check(self._store, [Left(job, marks, result)])
+        return self._store.results.finish_seen(job, digest, result, marks)
+
+    def fail_result(self, job: str, digest: str, error: str, token: str | None) -> bool:
+        """Count what became of a job for one who knows the digest of what is stored."""
+        results = self._store.results
+        if not results.is_seen(job, digest):
+            return False
+        return results.abort(job, error) if token is None else results.stumble(job, token, error)
