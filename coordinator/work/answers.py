@@ -53,7 +53,7 @@ class Answers:
         return Registered(worker=self._worker, born=self._store.fleet.birth())
 
     def beat(self, born: str, row: Row, leases: Sequence[tuple[str, str, int]], slot: bool, leaving: bool) -> Heard:
-        """Keep what the worker has. A runner hears who follows a unit of its leases, or wants a shell beside one."""
+        """Keep what the worker has. A runner learns who follows a unit of its leases or wants a shell in one."""
         said = row.labelled(self._labels)
         if leaving:
             return Heard(word=self._store.fleet.heartbeat(self._worker, born, said, leaving=True), leases=())

@@ -26,7 +26,7 @@ from jobs.models import Device
 from jobs.store.server.connection import ResponseError
 from jobs.worker.api.calls import CALLS, Call
 
-#: Bytes of a call, and values in it beside the texts that stand in base64.
+#: Bytes of a call, and values in it other than texts in base64.
 MAX_BODY = 64 << 20
 MAX_VALUES = 150_000
 #: Bytes of calls that are read or worked on at once.

@@ -17,12 +17,12 @@ def texts(reply: Sequence[bytes]) -> dict[str, str]:
 
 
 def number(text: str) -> int:
-    """Return the number that is stored; 0 for an empty text, and for what is no number."""
+    """Return the number that is stored, or 0 if the text is empty or not a number."""
     return int(text) if text.isdigit() else 0
 
 
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
-    """Return a dataclass with the `given` fields, and with those of a hash that are texts, numbers or truths.
+    """Return a dataclass with the `given` fields, and with those of a hash that are texts, numbers or booleans.
 
     A field that is not stored has its default; without one it is empty, 0 or False.
     """

@@ -41,6 +41,8 @@ KeptLease = Annotated[tuple[JobId, LeaseToken, Units], Strict(False)]
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
+    """Answer to a registration."""
+
     #: The worker's name: that of its token.
     worker: str
     #: Tells this process from others of its name; by Redis' clock.
@@ -49,6 +51,8 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
+    """Answer to a request for work: a slot at a job, small jobs with their leases, or none."""
+
     #: hold: this worker has a slot for the job; take: small jobs, each wholly leased; none; draining.
     how: str
     jobs: tuple[Facts, ...] = ()
@@ -58,6 +62,8 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
+    """Stored results of a job, to be merged by the caller."""
+
     accumulator: Octets | None
     parts: tuple[Octets, ...]
     #: Units that all of them cover.

@@ -62,7 +62,7 @@ class Disk(BaseModel):
 
 
 class Card(BaseModel):
-    """A GPU of a worker's machine on which no worker computes; whatever a later version says besides is dropped."""
+    """A GPU of a worker's machine on which no worker computes; fields of a later version are dropped."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -125,7 +125,7 @@ Running = Annotated[
 
 
 class Row(BaseModel):
-    """A worker's row. Whatever a later version says besides is dropped."""
+    """A worker's row. Fields of a later version are dropped."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
