@@ -11,7 +11,7 @@ import time
 from typing import Literal
 
 from coordinator import cluster
-from coordinator.access.asker import ANYONE
+from coordinator.access.principal import ANYONE
 from coordinator.events import hub
 from jobs import errors
 from jobs.settings import Settings

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker
 from coordinator.access.credentials import Credentials
+from coordinator.access.principal import Principal
 from coordinator.artifacts.catalog import Catalog
 from coordinator.artifacts.trees import Trees
 from coordinator.events.hub import Hub
@@ -58,22 +58,22 @@ class Cluster:
         self._disk_checked = False
 
     def submit(
-        self, bodies: Sequence[Any], asker: Asker, place: Place | None = None
+        self, bodies: Sequence[Any], principal: Principal, place: Place | None = None
     ) -> list[answers.Submitted | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order.
 
         `place`: where in a trace they are submitted.
         """
         fleet = self.queries.fleet_cache.get()
-        references = References(asker, self.artifacts, self.secrets)
-        accepted = [self._accept(body, asker, fleet, references) for body in bodies]
+        references = References(principal, self.artifacts, self.secrets)
+        accepted = [self._accept(body, principal, fleet, references) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
         jobs = [self._traced(one.job, place) for one in good]
         written = iter(zip(good, self._write(jobs), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
 
     async def submit_one(
-        self, body: Any, asker: Asker, place: Place | None, *, short: bool
+        self, body: Any, principal: Principal, place: Place | None, *, short: bool
     ) -> answers.Submitted | errors.ClusterError:
         """Do the same for one body, within the loop where that takes no longer than to ask a thread.
 
@@ -81,9 +81,9 @@ class Cluster:
         """
         fleet = self.queries.fleet_cache.fresh()
         if fleet is None or not short or self.settings.submit_durable == "true" or not submissions.is_quick(body):
-            [answer] = await run_in_threadpool(self.submit, [body], asker, place)
+            [answer] = await run_in_threadpool(self.submit, [body], principal, place)
             return answer
-        one = self._accept(body, asker, fleet, References(asker, self.artifacts, self.secrets))
+        one = self._accept(body, principal, fleet, References(principal, self.artifacts, self.secrets))
         if isinstance(one, errors.ClusterError):
             return one
         job = self._traced(one.job, place)
@@ -106,10 +106,10 @@ class Cluster:
         return self.store.jobs.submit(jobs, self.settings.max_queued, disk=disk)
 
     def _accept(
-        self, body: Any, asker: Asker, fleet: scheduler.Fleet, references: References
+        self, body: Any, principal: Principal, fleet: scheduler.Fleet, references: References
     ) -> submissions.Accepted | errors.ClusterError:
         try:
-            return submissions.accept(submissions.read(body), asker, fleet, self.settings, references)
+            return submissions.accept(submissions.read(body), principal, fleet, self.settings, references)
         except errors.ClusterError as error:
             return error
 
@@ -151,7 +151,7 @@ class Cluster:
             self.packers[(source, name)] = made
         return made
 
-    def ask(self, job_id: str, name: str, choice: Mapping[str, str], asker: Asker) -> str:
+    def ask(self, job_id: str, name: str, choice: Mapping[str, str], principal: Principal) -> str:
         """Submit a question about a job and return the id of the job that answers it.
 
         NotFound naming the questions that its kind answers; Unavailable when no live worker could.
@@ -162,26 +162,26 @@ class Cluster:
             have = ", ".join(kind.questions) or "none"
             raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
         asked = submissions.question(
-            job["type"], kind.question(name, job["parameters"], choice), asker, self.queries.fleet_cache.get()
+            job["type"], kind.question(name, job["parameters"], choice), principal, self.queries.fleet_cache.get()
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
         [written] = self.store.jobs.submit([asked.job])
         if isinstance(written, Over):
-            raise submissions.over(written, asker.tenant)
+            raise submissions.over(written, principal.tenant)
         return written[1]
 
-    def steer(self, job_id: str, verb: str, asker: Asker, *, hold: bool = False) -> None:
+    def steer(self, job_id: str, verb: str, principal: Principal, *, hold: bool = False) -> None:
         """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state.
 
         OverLimit where a cap of its tenant refuses to resume or retry it, unless `hold`.
         """
-        self._check(job_id, verb, self._steered(job_id, verb, asker, hold))
+        self._check(job_id, verb, self._steered(job_id, verb, principal, hold))
 
-    def retry_dead(self, job_id: str, first: int, asker: Asker, *, hold: bool = False) -> None:
+    def retry_dead(self, job_id: str, first: int, principal: Principal, *, hold: bool = False) -> None:
         """Let one range be computed again that was given up; NotFound when there is none. Else as `steer`."""
         version = registry.definition(self.queries.jobs.job(job_id)["type"]).model_version
-        answer = self.store.jobs.retry_dead(job_id, first, version, asker.actor, hold=hold)
+        answer = self.store.jobs.retry_dead(job_id, first, version, principal.actor, hold=hold)
         if answer == ["none"]:
             raise errors.NotFound(f"no range of job {job_id} that begins at {first} was given up", field="first")
         self._check(job_id, "retry", answer)
@@ -206,13 +206,13 @@ class Cluster:
             first = "; cancel it first" if verb == "delete" else ""
             raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}{first}", field="state")
 
-    def _steered(self, job_id: str, verb: str, asker: Asker, hold: bool) -> list[str]:
+    def _steered(self, job_id: str, verb: str, principal: Principal, hold: bool) -> list[str]:
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
-            return self.store.jobs.retry(job_id, registry.definition(kind).model_version, asker.actor, hold=hold)
+            return self.store.jobs.retry(job_id, registry.definition(kind).model_version, principal.actor, hold=hold)
         if verb == "resume":
-            return self.store.jobs.resume(job_id, asker.actor, hold=hold)
-        answer: list[str] = getattr(self.store.jobs, verb)(job_id, asker.actor)
+            return self.store.jobs.resume(job_id, principal.actor, hold=hold)
+        answer: list[str] = getattr(self.store.jobs, verb)(job_id, principal.actor)
         return answer
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ CALM_SECONDS = 1.0
 _ANSWER_SECONDS, _AGAIN_SECONDS = 10.0, 1.0
 #: Pause after a refusal.
 _REFUSED_SECONDS = 0.01
-#: Askers that may wait while one is answered.
+#: Principals that may wait while one is answered.
 _BACKLOG = 16
 
 #: Held until this process ends.
@@ -63,9 +63,9 @@ def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
         door.listen(_BACKLOG)
         refused = 0
         while True:
-            asker, _ = door.accept()
-            with asker:
-                given = _answer(asker, lock, token, calm_seconds)
+            principal, _ = door.accept()
+            with principal:
+                given = _answer(principal, lock, token, calm_seconds)
             refused = 0 if given else refused + 1
             if refused == 1:
                 log.warning(
@@ -75,12 +75,12 @@ def serve(folder: Path, token: str, calm_seconds: float = CALM_SECONDS) -> None:
             time.sleep(0 if given else _REFUSED_SECONDS)
 
 
-def _answer(asker: socket.socket, lock: int, token: str, calm_seconds: float) -> bool:
+def _answer(principal: socket.socket, lock: int, token: str, calm_seconds: float) -> bool:
     """Give the token where that is safe; return whether it was given."""
-    if not (_is_free(lock) and _stays(asker, calm_seconds) and _is_free(lock)):
+    if not (_is_free(lock) and _stays(principal, calm_seconds) and _is_free(lock)):
         return False
     with contextlib.suppress(OSError):
-        asker.sendall(token.encode())
+        principal.sendall(token.encode())
         log.info("a runner has started, and has the token")
         return True
     return False
@@ -95,9 +95,9 @@ def _is_free(lock: int) -> bool:
     return True
 
 
-def _stays(asker: socket.socket, seconds: float) -> bool:
+def _stays(principal: socket.socket, seconds: float) -> bool:
     """Wait; True when who asks is still there, and has said nothing."""
-    ready, _, _ = select.select([asker], [], [], seconds)
+    ready, _, _ = select.select([principal], [], [], seconds)
     return not ready
 
 

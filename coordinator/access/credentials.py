@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
+from coordinator.access.principal import ANYONE, BOOTSTRAP, OWNER, Principal, Scope
 from coordinator.freshness import Fresh
 from jobs import errors
 from jobs.network import exposure
@@ -56,27 +56,27 @@ class Credentials:
 
     # -- who asks ---------------------------------------------------------------------------------------------------
 
-    async def asker(self, bearer: str) -> Asker:
+    async def principal(self, bearer: str) -> Principal:
         """Return who asks with this bearer token. Unauthorized when it is unknown, or missing where one is needed."""
         if bearer and _is_one_of(bearer, self._cluster_tokens):
             return replace(OWNER, bootstrap=tokens.digest(bearer))
         given = tokens.parsed(bearer)
         if given and (token := await self._find(given.id, Token)) and given.matches(token.digest):
             self._note_use(token.id)
-            return _asker(token)
+            return _principal(token)
         if bearer:
             raise errors.Unauthorized(_REFUSED)
         if self.needed:
             raise errors.Unauthorized(_MISSING)
         return ANYONE
 
-    async def asker_by_cookie(self, cookie: str, csrf: str) -> Asker | None:
+    async def principal_by_cookie(self, cookie: str, csrf: str) -> Principal | None:
         """Return who is logged in with this cookie; None unless the session lives and its page sent its CSRF token."""
         session = await self.session(cookie)
         if session is None or not hmac.compare_digest(tokens.digest(csrf), session.csrf):
             return None
-        asker = await self.bearer(session.token, session.bootstrap)
-        return asker and replace(asker, session=session.id)
+        principal = await self.bearer(session.token, session.bootstrap)
+        return principal and replace(principal, session=session.id)
 
     async def session(self, cookie: str) -> BrowserSession | None:
         """Return the session of a cookie; None when it does not live."""
@@ -84,27 +84,27 @@ class Credentials:
         session = await self._find(given.id, BrowserSession) if given else None
         return session if session and given and given.matches(session.digest) else None
 
-    async def bearer(self, token_id: str, bootstrap: str) -> Asker | None:
+    async def bearer(self, token_id: str, bootstrap: str) -> Principal | None:
         """Return who has a token by its id, or CLUSTER_TOKEN by its digest; None when that counts no more."""
         if token_id == BOOTSTRAP:
             known = bootstrap in self.bootstraps()
             return replace(OWNER, bootstrap=bootstrap) if known else None
         token = await self._find(token_id, Token)
-        return _asker(token) if token else None
+        return _principal(token) if token else None
 
     def bootstraps(self) -> list[str]:
         """Return the digests of the CLUSTER_TOKENs that count."""
         return [tokens.digest(one) for one in self._cluster_tokens]
 
-    async def holds(self, asker: Asker) -> bool:
-        """Return True while what the asker showed still counts; CLUSTER_TOKEN does until this process ends."""
-        if asker.session and not await self._find(asker.session, BrowserSession):
+    async def holds(self, principal: Principal) -> bool:
+        """Return True while what the principal showed still counts; CLUSTER_TOKEN does until this process ends."""
+        if principal.session and not await self._find(principal.session, BrowserSession):
             return False
-        return asker.token in ("", BOOTSTRAP) or await self._find(asker.token, Token) is not None
+        return principal.token in ("", BOOTSTRAP) or await self._find(principal.token, Token) is not None
 
-    async def require(self, asker: Asker) -> None:
-        """Raise Unauthorized unless what the asker showed still counts."""
-        if not await self.holds(asker):
+    async def require(self, principal: Principal) -> None:
+        """Raise Unauthorized unless what the principal showed still counts."""
+        if not await self.holds(principal):
             raise errors.Unauthorized(_REFUSED)
 
     def forget(self) -> None:
@@ -155,9 +155,9 @@ class Credentials:
             await run_in_threadpool(self._store.touch, token_id)
 
 
-def _asker(token: Token) -> Asker:
+def _principal(token: Token) -> Principal:
     scopes = frozenset(scope for scope in Scope if scope.value in token.scopes)
-    return Asker(tenant=token.tenant, token=token.id, scopes=scopes, name=token.name, labels=token.labels)
+    return Principal(tenant=token.tenant, token=token.id, scopes=scopes, name=token.name, labels=token.labels)
 
 
 def _is_one_of(given: str, known: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.access import rows
-from coordinator.access.asker import BOOTSTRAP, Asker
+from coordinator.access.principal import BOOTSTRAP, Principal
 from jobs.store import Store
 from threads_protocol.answers import access as answers
 
@@ -13,7 +13,7 @@ def token_list(store: Store) -> list[answers.Token]:
     return [rows.token_row(token) for token in store.tokens.all()]
 
 
-def session(store: Store, asker: Asker, needed: bool) -> answers.Session:
+def session(store: Store, principal: Principal, needed: bool) -> answers.Session:
     """Return who asks, with the name of the token."""
-    token = store.tokens.get(asker.token) if asker.token not in ("", BOOTSTRAP) else None
-    return rows.session_row(asker, token, needed)
+    token = store.tokens.get(principal.token) if principal.token not in ("", BOOTSTRAP) else None
+    return rows.session_row(principal, token, needed)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access import cookies, queries
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
@@ -43,16 +43,16 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     cookies.check_transport(request)
     cookies.check_origin(request)
     asked: Login = http.parsed(Login, await bodies.body(request, limit=_MAX_LOGIN))
-    asker = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
-    asker.require(*_PEOPLE)
+    principal = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
+    principal.require(*_PEOPLE)
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
-    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)
+    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, principal.actor, principal.bootstrap)
     cluster.credentials.forget()
     answer = shown(
         {
             "csrf_token": csrf,
-            "tenant": asker.tenant,
-            "scopes": sorted(asker.scopes),
+            "tenant": principal.tenant,
+            "scopes": sorted(principal.scopes),
             "seconds": tokens.SESSION_MS // 1000,
         }
     )
@@ -61,26 +61,26 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     return answer
 
 
-async def _by_token(cluster: Cluster, token: str) -> Asker:
+async def _by_token(cluster: Cluster, token: str) -> Principal:
     if not token:
         raise errors.Unauthorized("log in with a token, or with the code of a one-time link", field="token")
-    return await cluster.credentials.asker(token)
+    return await cluster.credentials.principal(token)
 
 
-async def _by_code(cluster: Cluster, code: str) -> Asker:
+async def _by_code(cluster: Cluster, code: str) -> Principal:
     stood_for = await run_in_threadpool(cluster.store.tokens.redeem_code, code)
-    asker = await cluster.credentials.bearer(*stood_for) if stood_for else None
-    if asker is None:
+    principal = await cluster.credentials.bearer(*stood_for) if stood_for else None
+    if principal is None:
         detail = "this link was used, or is too old; log in with a token, or make a new link"
         raise errors.Unauthorized(detail, field="code")
-    return asker
+    return principal
 
 
 @routes.post("/logout", status_code=204, dependencies=_ANYBODY)
-async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def logout(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """End this browser's login, and the streams of events that it opened."""
-    if asker.session:
-        await run_in_threadpool(cluster.store.tokens.log_out, asker.session, asker.actor)
+    if principal.session:
+        await run_in_threadpool(cluster.store.tokens.log_out, principal.session, principal.actor)
         cluster.credentials.forget()
     answer = Response(status_code=204)
     cookies.remove(request, answer)
@@ -88,19 +88,19 @@ async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDe
 
 
 @routes.get("/session", dependencies=_ANYBODY, **http.answers(answers.Session))
-def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def get_session(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Who asks: tenant, token and scopes."""
-    return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
+    return shown(queries.session(cluster.store, principal, cluster.credentials.needed))
 
 
 @routes.post("/login-codes", dependencies=[http.needs(*_PEOPLE)], **http.answers(answers.LoginCode, 201))
-async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def create_login_code(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""
-    if not asker.token:
+    if not principal.token:
         detail = "without a token there is nobody to log in as; the pages need no login here"
         raise errors.Conflict(detail, field="Authorization")
     code = secrets.token_urlsafe(32)
-    await run_in_threadpool(cluster.store.tokens.add_code, code, token=asker.token, bootstrap=asker.bootstrap)
+    await run_in_threadpool(cluster.store.tokens.add_code, code, token=principal.token, bootstrap=principal.bootstrap)
     answer = shown({"code": code, "path": f"/#login={code}", "seconds": tokens.CODE_SECONDS}, 201)
     answer.headers["Cache-Control"] = "no-store"
     return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator import decoding
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from jobs.store.tenancy.tokens import Token
 from threads_protocol.answers import access as answers
 
@@ -22,13 +22,13 @@ def token_row(token: Token) -> answers.Token:
     }
 
 
-def session_row(asker: Asker, token: Token | None, needed: bool) -> answers.Session:
+def session_row(principal: Principal, token: Token | None, needed: bool) -> answers.Session:
     """Return who asks."""
     return {
-        "tenant": asker.tenant,
-        "token_id": asker.token or None,
+        "tenant": principal.tenant,
+        "token_id": principal.token or None,
         "token_name": token.name if token else None,
-        "scopes": sorted(asker.scopes),
-        "by_cookie": bool(asker.session),
+        "scopes": sorted(principal.scopes),
+        "by_cookie": bool(principal.session),
         "token_needed": needed,
     }

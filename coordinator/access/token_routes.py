@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import decoding
 from coordinator.access import queries
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http, patterns
 from coordinator.server.http import shown
 from jobs import errors
@@ -44,7 +44,7 @@ class NewToken(BaseModel):
 
 
 @routes.post("/tokens", dependencies=_ADMIN, **http.answers(answers.CreatedToken, 201, takes=NewToken))
-async def create_token(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def create_token(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest.
 
     It takes no Idempotency-Key: a call that is sent again makes another token.
@@ -65,7 +65,7 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
         scopes=scopes,
         tenant=asked.tenant,
         ttl_ms=ttl_ms,
-        actor=asker.actor,
+        actor=principal.actor,
         labels=asked.labels,
     )
     cluster.credentials.forget()
@@ -99,17 +99,19 @@ def list_tokens(cluster: http.ClusterDep) -> Response:
 def revoke_token(
     token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")],
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
 ) -> Response:
     """End a token within a second, on every replica; browsers that logged in with it are logged out.
 
     A token ends itself; to end another one needs the scope admin. If CLUSTER_TOKEN is not set, the last valid token
     with the scope admin cannot be ended (409).
     """
-    if asker.token != token_id:
-        asker.require(Scope.ADMIN)
+    if principal.token != token_id:
+        principal.require(Scope.ADMIN)
     try:
-        revoked = cluster.store.tokens.revoke(token_id, asker.actor, keep_admin=not cluster.credentials.bootstraps())
+        revoked = cluster.store.tokens.revoke(
+            token_id, principal.actor, keep_admin=not cluster.credentials.bootstraps()
+        )
     except tokens.LastAdmin:
         raise errors.Conflict(
             f"token {token_id} is the last one with the scope admin, and the cluster needs an administrator."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Depends, Request, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
 from coordinator.artifacts.routes import gives_octets
@@ -16,8 +16,8 @@ _SUBMIT = [http.needs(Scope.SUBMIT)]
 _READ = [http.needs(Scope.READ)]
 
 
-async def _tenant(asker: http.AskerDep) -> str:
-    return asker.tenant
+async def _tenant(principal: http.PrincipalDep) -> str:
+    return principal.tenant
 
 
 upload_routes.add(routes, "", "one's tenant", Depends(_tenant), dependencies=_SUBMIT)
@@ -26,13 +26,13 @@ upload_routes.add(routes, "", "one's tenant", Depends(_tenant), dependencies=_SU
 @routes.post(
     "/file-bundle", dependencies=_READ, openapi_extra=http.describes(Hashes), **gives_octets(upload_routes.BUNDLE)
 )
-async def get_bundle(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Download many small files in one request: as many of the first as fit into a bundle, at least one."""
     asked: Hashes = http.parsed(Hashes, await bodies.body(request))
-    return await threads.run(lambda: answers.bundle(cluster.artifacts, asker.tenant, asked.hashes))
+    return await threads.run(lambda: answers.bundle(cluster.artifacts, principal.tenant, asked.hashes))
 
 
 @routes.get("/files/{sha256}", **gives_octets("The bytes of the file", 206))
-async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Download a file of one's tenant, or one range of it."""
-    return await answers.file(request, cluster.artifacts, asker.tenant, sha256)
+    return await answers.file(request, cluster.artifacts, principal.tenant, sha256)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.artifacts import queries, rows, threads
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
@@ -46,12 +46,12 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
 @routes.get("/artifacts", **http.answers(answers.ArtifactList))
 def list_artifacts(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List artifacts of one's tenant, newest first."""
-    page, more = queries.page(cluster.store.artifacts, asker.tenant, cursor, limit)
+    page, more = queries.page(cluster.store.artifacts, principal.tenant, cursor, limit)
     return shown({"artifacts": page, **({"cursor": more} if more else {})})
 
 
@@ -61,31 +61,31 @@ def list_artifacts(
     openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
     **http.answers(answers.Committed),
 )
-async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDep, name: Name = "") -> Response:
+async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
     """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
     async with bodies.octets(request, manifest.MAX_BYTES) as text:
-        how, row = await threads.run(lambda: cluster.artifacts.commit(asker.tenant, text, name, asker.actor))
-    return shown({"artifact": rows.artifact_row(asker.tenant, row), "new": how == "new"})
+        how, row = await threads.run(lambda: cluster.artifacts.commit(principal.tenant, text, name, principal.actor))
+    return shown({"artifact": rows.artifact_row(principal.tenant, row), "new": how == "new"})
 
 
 @routes.get("/artifacts/{artifact}", **http.answers(answers.Artifact))
-def get_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """One artifact without its manifest."""
-    return shown(rows.artifact_row(asker.tenant, cluster.artifacts.find(asker.tenant, artifact)))
+    return shown(rows.artifact_row(principal.tenant, cluster.artifacts.find(principal.tenant, artifact)))
 
 
 @routes.get("/artifacts/{artifact}/manifest", **gives_octets("The manifest: docs/artifacts.md"))
-async def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """The manifest of an artifact: paths, sizes and SHA-256 of its files; its own SHA-256 is the artifact's id."""
 
     def text() -> bytes:
-        return cluster.artifacts.manifest(asker.tenant, cluster.artifacts.find(asker.tenant, artifact))
+        return cluster.artifacts.manifest(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
 
     return Response(await threads.run(text), media_type="application/octet-stream")
 
 
 @routes.delete("/artifacts/{artifact}", status_code=204, dependencies=_SUBMIT)
-async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Delete an artifact with its names. 409 while a job holds it. Files that no other has go ten minutes later."""
-    await threads.run(lambda: cluster.artifacts.delete(asker.tenant, artifact, asker.actor))
+    await threads.run(lambda: cluster.artifacts.delete(principal.tenant, artifact, principal.actor))
     return Response(status_code=204)

@@ -21,7 +21,8 @@ MOST_SECONDS = 20.0
 _MOST_WORDS, _MOST_COMMAND = 1000, 32 << 10
 
 AttachmentId = Annotated[
-    str, Path(pattern=r"^[0-9a-f]{32}$", description="An attachment's id: 32 hexadecimal digits, chosen by its asker.")
+    str,
+    Path(pattern=r"^[0-9a-f]{32}$", description="An attachment's id: 32 hexadecimal digits, chosen by its principal."),
 ]
 Place = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 Lines = Annotated[int, Field(ge=1, le=10_000)]

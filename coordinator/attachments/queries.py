@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store import Store
 from jobs.store.work.outputs import UnitState
 
 
-def unit(store: Store, asker: Asker, job: str, number: int) -> UnitState:
-    """Return where a unit of a program stands that the asker may have a shell beside.
+def unit(store: Store, principal: Principal, job: str, number: int) -> UnitState:
+    """Return where a unit of a program stands that the principal may have a shell beside.
 
     NotFound for none, Forbidden for another tenant's, Conflict for one that has ended.
     """
     found = store.outputs.unit(job, number)
     if found is None:
         raise errors.missing("job", job, "job_id")
-    if found.tenant != asker.tenant:
+    if found.tenant != principal.tenant:
         detail = f"job {job} is of the tenant {found.tenant}: a shell beside it is for tokens of that tenant alone"
         raise errors.Forbidden(detail, field="job_id")
     if found.kind not in registry.names() or registry.program_kind(found.kind) is None:

@@ -1,6 +1,7 @@
 """Routes of attachments, for who asks for one: begin, type, read, leave.
 
-Each call may be repeated after a lost answer, at any replica: bytes have places. An attachment is its asker's alone.
+Each call may be repeated after a lost answer, at any replica: bytes have offsets. Only the principal that
+opened an attachment can use it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.attachments import calls, queries, rows
 from coordinator.attachments.calls import AttachmentId
 from coordinator.attachments.wakes import Wakes
@@ -39,7 +40,11 @@ def _missing(attachment: str) -> errors.NotFound:
 
 @routes.put(_PATH, **http.answers(answers.Attachment, takes=calls.Ask))
 async def ask(
-    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
+    request: Request,
+    job_id: http.JobId,
+    attachment: AttachmentId,
+    cluster: http.ClusterDep,
+    principal: http.PrincipalDep,
 ) -> Response:
     """Ask for a shell beside a unit: with its user, folder, environment and limits, and ended with it.
 
@@ -48,13 +53,13 @@ async def ask(
     asked: calls.Ask = http.parsed(calls.Ask, await bodies.body(request, limit=calls.MOST_BODY))
 
     def work() -> answers.Attachment:
-        found = queries.unit(cluster.store, asker, job_id, asked.unit)
+        found = queries.unit(cluster.store, principal, job_id, asked.unit)
         how = cluster.store.attachments.ask(
             attachment,
             tenant=found.tenant,
             job=job_id,
             unit=asked.unit,
-            owner=asker.token,
+            owner=principal.token,
             about=asked.model_dump(include={"command", "terminal"}),
         )
         if how == "other":
@@ -73,7 +78,7 @@ async def write(
     job_id: http.JobId,
     attachment: AttachmentId,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     wait_seconds: Wait = 0,
 ) -> Response:
     """Type into a shell, and say how large its terminal is. 32 KiB wait for it at most: the rest is not taken."""
@@ -82,7 +87,7 @@ async def write(
 
     def work() -> tuple[str, int]:
         done = cluster.store.attachments.write(
-            attachment, "in", asker.token, asked.offset, Chunk("i", data), closed=asked.closed, size=size
+            attachment, "in", principal.token, asked.offset, Chunk("i", data), closed=asked.closed, size=size
         )
         if done is None:
             raise _missing(attachment)
@@ -105,7 +110,7 @@ async def read(
     job_id: http.JobId,
     attachment: AttachmentId,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
     wait_seconds: Wait = 0,
 ) -> Response:
@@ -113,7 +118,7 @@ async def read(
     store = cluster.store
 
     def look() -> Read:
-        found = store.attachments.read(attachment, "out", asker.token, after)
+        found = store.attachments.read(attachment, "out", principal.token, after)
         if found is None:
             raise _missing(attachment)
         return found
@@ -121,11 +126,11 @@ async def read(
     def end_with_unit(found: Read) -> answers.Output:
         """End one that its unit did not wait for."""
         unit_state = ""
-        if found.state == "asked" and (asked := store.attachments.asked_by(attachment, asker.token)) is not None:
+        if found.state == "asked" and (asked := store.attachments.asked_by(attachment, principal.token)) is not None:
             state = store.outputs.unit(asked.job, asked.unit)
             unit_state = state.state if state else ""
             if state is None or state.ended:
-                store.attachments.end(attachment, asker.token, None, "program")
+                store.attachments.end(attachment, principal.token, None, "program")
                 found = look()
         return rows.output(found, unit_state)
 
@@ -137,15 +142,15 @@ async def read(
 
     wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, wait_seconds, look, enough)
-    await cluster.credentials.require(asker)
+    await cluster.credentials.require(principal)
     return http.shown(await run_in_threadpool(end_with_unit, found))
 
 
 @routes.delete(_PATH, status_code=204, response_class=Response)
 async def leave(
-    job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
+    job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """End a shell, with all that it started. One that has ended stays as it is."""
-    if not await run_in_threadpool(cluster.store.attachments.end, attachment, asker.token, None, "left"):
+    if not await run_in_threadpool(cluster.store.attachments.end, attachment, principal.token, None, "left"):
         raise _missing(attachment)
     return Response(status_code=204)

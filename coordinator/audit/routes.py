@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import http
 from coordinator.server.http import shown
 from threads_protocol.answers import audit as answers

@@ -80,7 +80,7 @@ class Leader:
         self._rounds += 1
         if self.leading:
             self._sweep()
-            self._aside("shells of silent askers were not ended", self._end_attachments)
+            self._aside("shells of silent principals were not ended", self._end_attachments)
             self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.cluster import Cluster
 from coordinator.events import event, frames, history, queries
 from coordinator.events.event import position
@@ -46,7 +46,7 @@ LastId = Annotated[
     "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
 )
 async def job_events(
-    job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep, last_event_id: LastId = None
+    job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep, last_event_id: LastId = None
 ) -> Response:
     """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
 
@@ -56,25 +56,25 @@ async def job_events(
     since = last_event_id if job["state"] in TERMINAL else None
     if since and await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) == []:
         return Response(status_code=204)
-    return _streamed(frames.of_job(cluster, job_id, last_event_id), cluster, asker)
+    return _streamed(frames.of_job(cluster, job_id, last_event_id), cluster, principal)
 
 
-def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, asker: Asker) -> StreamingResponse:
-    if asker.token:
-        stream = frames.while_holds(stream, lambda: cluster.credentials.holds(asker))
+def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, principal: Principal) -> StreamingResponse:
+    if principal.token:
+        stream = frames.while_holds(stream, lambda: cluster.credentials.holds(principal))
     return StreamingResponse(frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)
 
 
 @routes.get("/snapshot", tags=["cluster"], **http.answers(answers.Snapshot))
-def snapshot(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
-    return shown(queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), asker.only_tenant))
+    return shown(queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), principal.only_tenant))
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def fleet_events(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:
@@ -85,5 +85,5 @@ async def fleet_events(
     tell how things are: rows of workers, queues and alerts as in the snapshot, all of them at first, then those that
     changed, once a second, without an id; `gone` says that one is no longer listed.
     """
-    wanted = event.visible_topics(topics.split(","), asker.only_tenant)
-    return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, asker)
+    wanted = event.visible_topics(topics.split(","), principal.only_tenant)
+    return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, principal)

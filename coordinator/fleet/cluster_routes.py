@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import shown

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from jobs import errors
@@ -42,9 +42,11 @@ def workers(cluster: http.ClusterDep) -> Response:
 @routes.post(
     "/workers/{worker_id}/drain", dependencies=[http.needs(Scope.OPERATE)], **http.answers(answers.Drained, takes=Drain)
 )
-async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def drain(
+    request: Request, worker_id: WorkerId, cluster: http.ClusterDep, principal: http.PrincipalDep
+) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
-    if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, asker.actor):
+    if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, principal.actor):
         raise errors.missing("worker", worker_id, "worker_id")
     return shown({"id": worker_id, "draining": asked.on})

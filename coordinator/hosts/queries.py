@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.fleet import hosts
 from coordinator.hosts import rows
 from jobs import errors
@@ -31,26 +31,28 @@ def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.Hos
     return rows.detail_row(rows.host_row(name, of_it), of_it)
 
 
-def join(store: Tokens, asker: Asker, host_name: str, names: Sequence[str]) -> list[Credential]:
-    """Use the asker's invitation up, and return a new token for each worker. Conflict, and Unauthorized for a used one.
+def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[str]) -> list[Credential]:
+    """Consume the principal's invitation and return a new token for each worker.
+
+    Raises Conflict; Unauthorized if the invitation was used already.
 
     The invitation ends first, in one step of Redis: of two that use it at once, one is refused. Tokens that a join of
     this name has left which broke off end too.
     """
     left = _refuse_taken(store, names)
-    if not store.revoke(asker.token, asker.actor):
+    if not store.revoke(principal.token, principal.actor):
         raise errors.Unauthorized("this invitation was used or has expired; ask for another", field="Authorization")
     minted: list[Credential] = []
     try:
         for name in names:
-            minted.append(_minted(store, name, host_name, asker))
+            minted.append(_minted(store, name, host_name, principal))
         _refuse_taken(store, names, {one.id for one in minted})
     except Exception:
         for one in minted:
-            store.revoke(one.id, asker.actor)
+            store.revoke(one.id, principal.actor)
         raise
     for token in left:
-        store.revoke(token, asker.actor)
+        store.revoke(token, principal.actor)
     return minted
 
 
@@ -73,19 +75,19 @@ def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset
     return left
 
 
-def _minted(store: Tokens, name: str, host_name: str, asker: Asker) -> Credential:
+def _minted(store: Tokens, name: str, host_name: str, principal: Principal) -> Credential:
     minted = tokens.mint()
     how = store.create(
         minted,
         name=name,
         scopes=("worker",),
-        tenant=asker.tenant,
-        actor=asker.actor,
-        labels=asker.labels,
+        tenant=principal.tenant,
+        actor=principal.actor,
+        labels=principal.labels,
         host=host_name,
     )
     if how == "missing":
-        raise errors.UnknownTenant(asker.tenant)
+        raise errors.UnknownTenant(principal.tenant)
     if how != "new":
         raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="host")
     return minted

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.hosts import queries
 from coordinator.server import bodies, certificates, http, patterns
 from coordinator.server.http import shown
@@ -61,18 +61,18 @@ def host(host: HostName, cluster: http.ClusterDep) -> Response:
 
 
 @routes.post("/join", dependencies=[http.needs(Scope.JOIN)], **http.answers(answers.Joined, 201, takes=NewHost))
-async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def join(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
 
     An invitation counts once. A call that is sent again is refused: then ask for another invitation.
     """
-    if asker.scopes != {Scope.JOIN}:
+    if principal.scopes != {Scope.JOIN}:
         raise errors.Forbidden(
             "this needs an invitation, a token with the scope join and no other", field="Authorization"
         )
     asked: NewHost = http.parsed(NewHost, await bodies.body(request))
     names = asked.names()
-    minted = await run_in_threadpool(queries.join, cluster.store.tokens, asker, asked.host, names)
+    minted = await run_in_threadpool(queries.join, cluster.store.tokens, principal, asked.host, names)
     cluster.credentials.forget()
     workers = [{"worker": name, "token": one.text} for name, one in zip(names, minted, strict=True)]
     answer = shown({"version": VERSION, "workers": workers}, 201)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path, Query, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import http
 from coordinator.server.http import shown
 from threads_protocol.answers import jobs as answers
@@ -15,12 +15,12 @@ routes = http.router(tag="jobs")
 
 
 @routes.get("/dead", **http.answers(answers.DeadJobs))
-def list_dead(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def list_dead(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs.
 
     At most 20 of a job; `more_ranges` counts the others.
     """
-    return shown({"jobs": cluster.queries.jobs.all_dead(asker.only_tenant)})
+    return shown({"jobs": cluster.queries.jobs.all_dead(principal.only_tenant)})
 
 
 @routes.get("/jobs/{job_id}/dead", **http.answers(answers.DeadJobs))
@@ -39,9 +39,9 @@ def retry_dead(
     job_id: http.JobId,
     first: Annotated[int, Path(ge=0, lt=2**53, description="Where the range begins.")],
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     hold: Annotated[bool, Query(description="As in a submission.")] = False,
 ) -> Response:
     """Try one range again that was given up; a failed job goes on with it. The others stay given up."""
-    cluster.retry_dead(job_id, first, asker, hold=hold)
+    cluster.retry_dead(job_id, first, principal, hold=hold)
     return shown(cluster.queries.jobs.job(job_id))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator import tracing
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts.trees import Trees
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.caches.fleet_cache import FleetCache
@@ -35,15 +35,19 @@ class Maker:
     leads: bool = False
 
     @classmethod
-    def of(cls, asker: Asker) -> Maker:
-        """Return the maker of what this asker makes."""
-        return cls(tenant=asker.tenant, token=asker.token, runs_programs=bool(asker.token) and asker.has(Scope.RUN))
+    def of(cls, principal: Principal) -> Maker:
+        """Return the maker of what this principal makes."""
+        return cls(
+            tenant=principal.tenant,
+            token=principal.token,
+            runs_programs=bool(principal.token) and principal.has(Scope.RUN),
+        )
 
     @property
-    def asker(self) -> Asker:
+    def principal(self) -> Principal:
         """Who asks when its jobs are submitted."""
         scopes = {Scope.READ, Scope.SUBMIT} | ({Scope.RUN} if self.runs_programs else set())
-        return Asker(tenant=self.tenant, token=self.token, scopes=frozenset(scopes))
+        return Principal(tenant=self.tenant, token=self.token, scopes=frozenset(scopes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +98,12 @@ class OnBehalf:
     def _accepted(
         self, wanted: Wanted, fleet: scheduler.Fleet, by_maker: dict[Maker, References]
     ) -> NewJob | errors.ClusterError:
-        asker = wanted.maker.asker
+        principal = wanted.maker.principal
         if wanted.maker not in by_maker:
-            by_maker[wanted.maker] = References(asker, self._trees, self._vault, leads=wanted.maker.leads)
+            by_maker[wanted.maker] = References(principal, self._trees, self._vault, leads=wanted.maker.leads)
         try:
             asked = submissions.read(dict(wanted.body))
-            job = submissions.accept(asked, asker, fleet, self._settings, by_maker[wanted.maker]).job
+            job = submissions.accept(asked, principal, fleet, self._settings, by_maker[wanted.maker]).job
         except errors.ClusterError as error:
             return error
         job = replace(

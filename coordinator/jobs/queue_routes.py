@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import http
 from coordinator.server.http import shown
 from threads_protocol.answers import jobs as answers
@@ -33,15 +33,15 @@ def task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
 
 
 @routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.answers(answers.Task))
-def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Cancel a job, as POST /api/jobs/{job_id}/cancel does."""
-    cluster.steer(job_id, "cancel", asker)
+    cluster.steer(job_id, "cancel", principal)
     return shown(_task(cluster.queries.jobs.job(job_id)))
 
 
 @routes.get("/v1/queue/history", **http.answers(answers.Tasks))
 def history(
-    cluster: http.ClusterDep, asker: http.AskerDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
+    cluster: http.ClusterDep, principal: http.PrincipalDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:
     """List jobs that have ended, the latest end first, among the newest submissions of each state: 100, or `limit`."""
-    return shown({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, asker.only_tenant)))})
+    return shown({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, principal.only_tenant)))})

@@ -1,4 +1,4 @@
-"""References of submissions of programs: the asker's right to run them, artifacts, secrets."""
+"""References of submissions of programs: the principal's right to run them, artifacts, secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts.trees import Trees
 from coordinator.secrets.vault import Vault
 from jobs import errors
@@ -22,10 +22,10 @@ _ONE_FILE = ("items_artifact",)
 class References:
     """References of the submissions of one request. Each artifact is looked up once, and secrets are, too."""
 
-    def __init__(self, asker: Asker, trees: Trees, vault: Vault, *, leads: bool = False) -> None:
+    def __init__(self, principal: Principal, trees: Trees, vault: Vault, *, leads: bool = False) -> None:
         #: The leader submits, who alone may submit some kinds.
         self.leads = leads
-        self._asker = asker
+        self._principal = principal
         self._trees = trees
         self._vault = vault
         self._artifacts: dict[str, Artifact | errors.ClusterError] = {}
@@ -33,18 +33,18 @@ class References:
     def resolved(self, programs: ProgramKind, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
         """Return the parameters with ids in the place of names of artifacts, and these ids, each once.
 
-        Forbidden unless the asker may run programs; NotFound and Conflict name the parameter.
+        Forbidden unless the principal may run programs; NotFound and Conflict name the parameter.
         """
-        self._check_asker()
+        self._check_principal()
         self._check_secrets(programs.secrets(parameters))
         ids = {name: self._artifact(name, asked) for name, asked in programs.artifacts(parameters).items()}
         return parameters.model_copy(update=ids), tuple(dict.fromkeys(ids.values()))
 
-    def _check_asker(self) -> None:
-        if self._asker.token and self._asker.has(Scope.RUN):
+    def _check_principal(self) -> None:
+        if self._principal.token and self._principal.has(Scope.RUN):
             return
-        owned = ", ".join(sorted(self._asker.scopes)) or "none"
-        have = f"the token has {owned}" if self._asker.token else "this call has none"
+        owned = ", ".join(sorted(self._principal.scopes)) or "none"
+        have = f"the token has {owned}" if self._principal.token else "this call has none"
         raise errors.Forbidden(
             f"programs are submitted with a token that has the scope run; {have}. An admin makes one: "
             "cluster token create NAME --scopes read,submit,run; then: cluster login",
@@ -55,14 +55,14 @@ class References:
         lacking = [name for name in names if name not in self._secrets]
         if lacking:
             raise errors.NotFound(
-                f"parameters.secrets: tenant {self._asker.tenant} has no secret {', '.join(lacking)}; "
+                f"parameters.secrets: tenant {self._principal.tenant} has no secret {', '.join(lacking)}; "
                 f"cluster secret set {lacking[0]}",
                 field="parameters.secrets",
             )
 
     @cached_property
     def _secrets(self) -> frozenset[str]:
-        return frozenset(secret.name for secret in self._vault.all(self._asker.tenant))
+        return frozenset(secret.name for secret in self._vault.all(self._principal.tenant))
 
     def _artifact(self, name: str, asked: str) -> str:
         found = self._artifacts.get(asked) or self._artifacts.setdefault(asked, self._found(asked))
@@ -75,7 +75,7 @@ class References:
 
     def _found(self, asked: str) -> Artifact | errors.ClusterError:
         try:
-            return self._trees.find(self._asker.tenant, asked)
+            return self._trees.find(self._principal.tenant, asked)
         except (errors.NotFound, errors.Conflict) as error:
             return error
 

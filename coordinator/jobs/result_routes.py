@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http
@@ -69,7 +69,7 @@ class Ids(BaseModel):
 
 
 @routes.post("/results", dependencies=[http.needs(Scope.READ)], **http.answers(answers.ManyResults, takes=Ids))
-async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def results(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
     An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
@@ -78,9 +78,9 @@ async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerD
     asked = http.parsed(Ids, await bodies.body(request))
     if asked.wait_seconds:
         await cluster.hub.ends.wait(
-            asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids, asker.only_tenant), asked.wait_seconds
+            asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids, principal.only_tenant), asked.wait_seconds
         )
-    stored = await run_in_threadpool(cluster.queries.jobs.results, asked.job_ids, asker.only_tenant)
+    stored = await run_in_threadpool(cluster.queries.jobs.results, asked.job_ids, principal.only_tenant)
     return Response(stored, media_type="application/json")
 
 
@@ -113,10 +113,10 @@ async def ask(
     job_id: http.JobId,
     question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
 ) -> Response:
     """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
-    answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), asker)
+    answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), principal)
     state, stored = await _answered(cluster, answering)
     return http.send_result(stored) if stored else _not_yet(answering, state)
 
@@ -127,7 +127,7 @@ async def get_binary(
     job_id: http.JobId,
     binary: Annotated[str, Path(max_length=64, description="Such as columns, for a job of kind collatz.")],
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
 ) -> Response:
     """Numbers about a job as packed columns. 202 with Location while a worker still computes their source."""
     choice = dict(request.query_params)
@@ -137,8 +137,8 @@ async def get_binary(
         raise errors.InvalidRequest(f"{binary} takes no {', '.join(choice)}", field=next(iter(choice)))
     source = job_id
     if what.question:
-        asker.require(Scope.SUBMIT)
-        source = await run_in_threadpool(cluster.ask, job_id, what.question, choice, asker)
+        principal.require(Scope.SUBMIT)
+        source = await run_in_threadpool(cluster.ask, job_id, what.question, choice, principal)
     packer = cluster.packer(source, binary)
     if packer is None:
         state, stored = await (_answered(cluster, source) if what.question else _stored(cluster, source))

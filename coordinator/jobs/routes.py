@@ -25,7 +25,7 @@ def job_types(cluster: http.ClusterDep) -> Response:
 @routes.get("/jobs", tags=["jobs"], **http.answers(answers.Jobs))
 def list_jobs(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     state: JobState | None = None,
     type: Annotated[str | None, Query(max_length=64)] = None,
     cursor: Annotated[int | None, Query(ge=0, le=2**53)] = None,
@@ -34,7 +34,7 @@ def list_jobs(
     """Jobs, newest first; `cursor` of one page asks for the next."""
     if type is not None:
         registry.definition(type)
-    return shown(cluster.queries.jobs.page(state, type, cursor, limit, asker.only_tenant))
+    return shown(cluster.queries.jobs.page(state, type, cursor, limit, principal.only_tenant))
 
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(answers.Job))

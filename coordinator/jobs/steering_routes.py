@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import http
 from coordinator.server.http import shown
 from threads_protocol.answers import jobs as answers
@@ -32,7 +32,7 @@ def steer(
     job_id: http.JobId,
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     hold: Annotated[bool, Query(description="Of resume and retry: as in a submission.")] = False,
 ) -> Response:
     """Cancel, pause, resume or retry a job. 409 naming the state when it does not allow that.
@@ -40,12 +40,12 @@ def steer(
     A call that was carried out before changes nothing and answers 200, so that it can be repeated when its answer was
     lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
-    cluster.steer(job_id, verb, asker, hold=hold)
+    cluster.steer(job_id, verb, principal, hold=hold)
     return shown(cluster.queries.jobs.job(job_id))
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, dependencies=_STEERS)
-def delete(job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def delete(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Remove a finished job and its result."""
-    cluster.steer(job_id, "delete", asker)
+    cluster.steer(job_id, "delete", principal)
     return Response(status_code=204)

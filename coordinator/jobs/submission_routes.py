@@ -10,7 +10,7 @@ from fastapi import Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http
@@ -40,7 +40,7 @@ class Batch(BaseModel):
 async def submit(
     request: Request,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
@@ -50,7 +50,7 @@ async def submit(
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
     short = bodies.announced(request, bodies.MAX_BODY) <= _SHORT
-    answer = await cluster.submit_one(body, asker, place, short=short)
+    answer = await cluster.submit_one(body, principal, place, short=short)
     if isinstance(answer, errors.ClusterError):
         raise answer
     if not wait_seconds:
@@ -79,7 +79,7 @@ async def _submitted(cluster: Cluster, answer: answers.Submitted) -> Response:
 async def submit_batch(
     request: Request,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
@@ -88,7 +88,7 @@ async def submit_batch(
         batch = http.parsed(Batch, body)
         if idempotency_key:
             _give_keys(batch.jobs, idempotency_key)
-        answers = await run_in_threadpool(cluster.submit, batch.jobs, asker, place)
+        answers = await run_in_threadpool(cluster.submit, batch.jobs, principal, place)
     return shown({"answers": [_answer_or_problem(answer) for answer in answers]})
 
 

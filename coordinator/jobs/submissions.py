@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coordinator import destinations
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, lost_artifact
 from coordinator.server import patterns
@@ -152,7 +152,7 @@ def read(body: Any) -> Submission:
         raise problems(error, Submission) from None
 
 
-def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: scheduler.Fleet) -> Accepted:
+def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet: scheduler.Fleet) -> Accepted:
     """Return a job that answers a question: served before all others, soon forgotten.
 
     It is one for equal questions of a tenant.
@@ -173,12 +173,12 @@ def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: schedul
         small=scheduler.is_small(plan),
         estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000),
         ttl_seconds=QUESTION_SECONDS,
-        idempotency=f"question@{asker.tenant}:{version}:{digest}",
+        idempotency=f"question@{principal.tenant}:{version}:{digest}",
         digest=digest,
-        tenant=asker.tenant,
-        token=asker.token,
+        tenant=principal.tenant,
+        token=principal.token,
     )
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, principal.tenant))
 
 
 def _choice(value: str, allowed: list[str], field: str) -> str:
@@ -244,14 +244,18 @@ def unknown_parent(field: str, job_id: str) -> errors.Conflict:
 
 
 def accept(
-    asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings, references: References | None = None
+    asked: Submission,
+    principal: Principal,
+    fleet: scheduler.Fleet,
+    settings: Settings,
+    references: References | None = None,
 ) -> Accepted:
     """Plan and route a submission. InvalidRequest names the field and the bound. Without references: no programs."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = _device(asked)
     after, after_any = _parents(asked)
     version, plan = _planned(asked, references)
-    route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, asker.tenant)
+    route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, principal.tenant)
     if route.notes:
         plan = replace(plan, notes=(*plan.notes, *route.notes))
     job = NewJob(
@@ -268,16 +272,16 @@ def accept(
         ttl_seconds=settings.result_ttl,
         max_running=asked.max_running or 0,
         timeout_ms=math.ceil((asked.timeout_seconds or 0) * 1000),
-        idempotency=f"{asker.tenant}:{asked.idempotency_key}" if asked.idempotency_key else "",
+        idempotency=f"{principal.tenant}:{asked.idempotency_key}" if asked.idempotency_key else "",
         digest=_digest(asked),
-        tenant=asker.tenant,
-        token=asker.token,
+        tenant=principal.tenant,
+        token=principal.token,
         hold=asked.hold,
         notify="" if asked.notify is None else destinations.receiver(asked.notify, settings),
         after=after,
         after_any=after_any,
     )
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, principal.tenant))
 
 
 def _shown_device(asked: Submission, plan: Plan) -> str:

@@ -67,7 +67,7 @@ async def follow(
     job_id: http.JobId,
     unit: Unit,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     last_event_id: LastId = None,
 ) -> Response:
     """Server-sent events of what a unit writes: `output`, `dropped` (bytes that are not passed on) and, last, `end`.
@@ -87,6 +87,6 @@ async def follow(
         detail = f"{MOST_FOLLOWED} units are followed at once; read the log when this one has ended"
         raise errors.OverLimit(detail, field="unit", seconds=15)
     stream = frames.of_unit(live, job_id, unit, found.tenant, until, last_event_id)
-    if asker.token:
-        stream = event_frames.while_holds(stream, lambda: cluster.credentials.holds(asker))
+    if principal.token:
+        stream = event_frames.while_holds(stream, lambda: cluster.credentials.holds(principal))
     return StreamingResponse(event_frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)

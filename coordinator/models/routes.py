@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request, Response
 
 from coordinator import places
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts import threads
 from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.cluster import Cluster
@@ -36,42 +36,42 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 @routes.get("/v1/data", tags=["models"], **http.answers(answers.ChunkList))
 async def list_data(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     cursor: Annotated[str, Query(pattern=rf"{_ID}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
     """List chunks of data by their ids."""
-    rows, last = await threads.run(lambda: queries.chunks(cluster, asker.tenant, cursor, limit))
+    rows, last = await threads.run(lambda: queries.chunks(cluster, principal.tenant, cursor, limit))
     return shown({"chunks": rows, **({"cursor": last} if last else {})})
 
 
 @routes.post("/v1/data", **tasks.described(NewData, answers.ChunkBegun))
 async def create_data(
-    request: Request, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Have a runner read a source into a chunk, by a workflow that can be followed, cancelled and retried."""
     asked = await bodies.read(request, NewData, "source", pickled=True)
-    drawn = hashlib.sha256(f"{asker.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
+    drawn = hashlib.sha256(f"{principal.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
     chunk = f"{CHUNK}{drawn[:_DIGITS]}"
     fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
     fields |= {} if asked.secrets is None else {"secrets": asked.secrets}
-    task = await threads.run(lambda: tasks.begin(cluster, asker, "data_create", chunk, key, fields))
+    task = await threads.run(lambda: tasks.begin(cluster, principal, "data_create", chunk, key, fields))
     return shown({"chunk_id": chunk, "task_id": task}, 202)
 
 
 @routes.get("/v1/data/{chunk}", tags=["models"], **http.answers(answers.Chunk))
-async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a chunk and where it lies. 404 until it is there."""
-    return shown(await threads.run(lambda: queries.chunk(cluster, asker.tenant, chunk)))
+    return shown(await threads.run(lambda: queries.chunk(cluster, principal.tenant, chunk)))
 
 
 @routes.delete("/v1/data/{chunk}", status_code=204, tags=["models"], dependencies=_SUBMIT)
-async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Delete a chunk; jobs that have it keep its files until they go."""
 
     def work() -> None:
-        row = queries.chunk(cluster, asker.tenant, chunk)
-        cluster.artifacts.delete(asker.tenant, row["artifact_id"], asker.actor, beside_jobs=True, name=chunk)
+        row = queries.chunk(cluster, principal.tenant, chunk)
+        cluster.artifacts.delete(principal.tenant, row["artifact_id"], principal.actor, beside_jobs=True, name=chunk)
 
     await threads.run(work)
     return Response(status_code=204)
@@ -79,26 +79,26 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, asker: http.Asker
 
 @routes.post("/v1/data/{chunk}/move", **tasks.described(MoveData))
 async def move_data(
-    request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Move a chunk to one location outside the cluster's store, by a workflow."""
-    return await _moved(request, "data_move", chunk, cluster, asker, key)
+    return await _moved(request, "data_move", chunk, cluster, principal, key)
 
 
 @routes.post("/v1/data/{chunk}/transfer", **tasks.described(MoveData))
 async def transfer_data(
-    request: Request, chunk: Chunk, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a chunk to another host, as a move does."""
-    return await _moved(request, "data_transfer", chunk, cluster, asker, key)
+    return await _moved(request, "data_transfer", chunk, cluster, principal, key)
 
 
 async def _moved(
-    request: Request, action: str, chunk: str, cluster: http.ClusterDep, asker: http.AskerDep, key: str | None
+    request: Request, action: str, chunk: str, cluster: http.ClusterDep, principal: http.PrincipalDep, key: str | None
 ) -> Response:
     asked = await bodies.read(request, MoveData)
     fields = {"data_id": chunk, "target_device": asked.target_device}
-    return await tasks.begun(cluster, asker, action, chunk, key, fields, queries.chunk)
+    return await tasks.begun(cluster, principal, action, chunk, key, fields, queries.chunk)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -107,63 +107,63 @@ async def _moved(
 @routes.get("/v1/models", tags=["models"], **http.answers(answers.ModelPage))
 async def list_models(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     cursor: Annotated[str, Query(pattern=rf"{artifacts.NAME}|^$", description="As the page before said.")] = "",
     limit: Annotated[int, Query(ge=1, le=500, description="Names of artifacts that are looked at.")] = 200,
 ) -> Response:
     """List models: artifacts with a name and weights, and those that are registered, by name."""
-    rows, last = await threads.run(lambda: queries.page(cluster, asker.tenant, cursor, limit))
+    rows, last = await threads.run(lambda: queries.page(cluster, principal.tenant, cursor, limit))
     return shown({"models": rows, **({"cursor": last} if last else {})})
 
 
 @routes.post(
     "/v1/models", tags=["models"], dependencies=_SUBMIT, **http.answers(answers.Model, 201, takes=Registration)
 )
-async def register_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def register_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
     asked = await bodies.read(request, Registration, "source")
-    tenant, name = asker.tenant, asked.model_name
+    tenant, name = principal.tenant, asked.model_name
 
     def work() -> Response:
-        cluster.models.register(tenant, name, asked.type, asked.source, asker.actor)
+        cluster.models.register(tenant, name, asked.type, asked.source, principal.actor)
         return shown(queries.one(cluster, tenant, name), 201)
 
     return await threads.run(work)
 
 
 @routes.get("/v1/models/{model}", tags=["models"], **http.answers(answers.Model))
-async def one_model(model: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def one_model(model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a model and where it lies."""
-    return shown(await threads.run(lambda: queries.one(cluster, asker.tenant, model)))
+    return shown(await threads.run(lambda: queries.one(cluster, principal.tenant, model)))
 
 
 @routes.delete("/v1/models/{model}", status_code=204, tags=["models"], dependencies=_SUBMIT)
 async def delete_model(
     model: Name,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     device: Annotated[str, Query(max_length=100, description="This place alone, such as HOST:disk.")] = "",
 ) -> Response:
     """Delete a model; with `device`, let it lie there no more. 409 while a service has it that no other name keeps."""
 
     def work() -> None:
-        found = cluster.models.find(asker.tenant, model).artifact
+        found = cluster.models.find(principal.tenant, model).artifact
         if device in ("", str(places.STORE)):
-            _delete(cluster, asker, found, model)
-        elif not cluster.store.artifacts.let_go(asker.tenant, found.id, _held(found, device)):
+            _delete(cluster, principal, found, model)
+        elif not cluster.store.artifacts.let_go(principal.tenant, found.id, _held(found, device)):
             raise errors.NotFound(f"device: {model} is gone", field="device")
 
     await threads.run(work)
     return Response(status_code=204)
 
 
-def _delete(cluster: Cluster, asker: Asker, row: artifacts.Artifact, model: str) -> None:
+def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, model: str) -> None:
     """Delete a model. Conflict names the services that have it."""
     try:
-        cluster.artifacts.delete(asker.tenant, row.id, asker.actor, beside_jobs=True, name=model)
+        cluster.artifacts.delete(principal.tenant, row.id, principal.actor, beside_jobs=True, name=model)
     except errors.Conflict:
         services = cluster.store.services.all()
-        having = [one for one in services if (one.tenant, one.artifact) == (asker.tenant, row.id)]
+        having = [one for one in services if (one.tenant, one.artifact) == (principal.tenant, row.id)]
         if not having:
             raise
         names = sorted(one.name for one in having if not one.deleted)
@@ -183,35 +183,35 @@ def _held(row: artifacts.Artifact, device: str) -> str:
 
 @routes.post("/v1/models/{model}/download", **tasks.described(Download))
 async def download_model(
-    request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Have a runner download a model from its source, by a workflow that can be followed, cancelled and retried."""
     asked = await bodies.read(request, Download, "source")
-    if asked.source is None and not cluster.models.find(asker.tenant, model).source:
+    if asked.source is None and not cluster.models.find(principal.tenant, model).source:
         detail = f"source: no source of {model} is known; give it, or register it with POST /api/v1/models"
         raise errors.InvalidRequest(detail, field="source")
     fields = {"model_name": model, **asked.model_dump(exclude_none=True)}
-    return await tasks.begun(cluster, asker, "download", model, key, fields)
+    return await tasks.begun(cluster, principal, "download", model, key, fields)
 
 
 @routes.post("/v1/models/{model}/copy", **tasks.described(Move))
 async def copy_model(
-    request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a model to another place, by a workflow."""
     asked = await bodies.read(request, Move)
     fields = {"model_name": model, **asked.model_dump(exclude={"keep_source"})}
-    return await tasks.begun(cluster, asker, "copy", model, key, fields, _find)
+    return await tasks.begun(cluster, principal, "copy", model, key, fields, _find)
 
 
 @routes.post("/v1/models/{model}/move", **tasks.described(Move))
 async def move_model(
-    request: Request, model: Name, cluster: http.ClusterDep, asker: http.AskerDep, key: tasks.Key = None
+    request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a model to another place and let it leave the one before; the cluster's store keeps every model."""
     asked = await bodies.read(request, Move, gpus=True)
     fields = {"model_name": model, **asked.model_dump()}
-    return await tasks.begun(cluster, asker, "move", model, key, fields, _find)
+    return await tasks.begun(cluster, principal, "move", model, key, fields, _find)
 
 
 def _find(cluster: Cluster, tenant: str, model: str) -> Model:

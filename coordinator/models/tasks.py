@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Header, Response
 from pydantic import BaseModel
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts import threads
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
@@ -34,7 +34,7 @@ def described(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> d
 
 async def begun(
     cluster: Cluster,
-    asker: Asker,
+    principal: Principal,
     action: str,
     of: str,
     key: str | None,
@@ -45,18 +45,20 @@ async def begun(
 
     def work() -> str:
         if check is not None:
-            check(cluster, asker.tenant, of)
-        return begin(cluster, asker, action, of, key, fields)
+            check(cluster, principal.tenant, of)
+        return begin(cluster, principal, action, of, key, fields)
 
     return http.shown({"task_id": await threads.run(work)}, 202)
 
 
-def begin(cluster: Cluster, asker: Asker, action: str, of: str, key: str | None, fields: Mapping[str, Any]) -> str:
+def begin(
+    cluster: Cluster, principal: Principal, action: str, of: str, key: str | None, fields: Mapping[str, Any]
+) -> str:
     """Submit a workflow of one action and return its id; that of the one that was begun with this key.
 
     `of`: the model or the chunk that it is about. Errors as `submitting.submit`.
     """
     row = {"action_id": action, "action_type": action, **fields}
     text = json.dumps({"name": f"{action} {of}", "actions": [row]}).encode()
-    named = f"task@{asker.tenant}:{key}" if key else ""
-    return submitting.submit(cluster.store.workflows, cluster.settings, text, asker, key=named)
+    named = f"task@{principal.tenant}:{key}" if key else ""
+    return submitting.submit(cluster.store.workflows, cluster.settings, text, principal, key=named)

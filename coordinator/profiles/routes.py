@@ -10,7 +10,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.profiles import queries
 from coordinator.server import bodies, http, patterns
@@ -55,21 +55,21 @@ def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 
 
 @routes.post("/profiles", dependencies=_SUBMIT, **http.answers(answers.Profile, 201, takes=NewProfile))
-async def start_profile(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def start_profile(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
     asked = http.parsed(NewProfile, await bodies.body(request))
-    return shown(await run_in_threadpool(_started, cluster, asked, asker), 201)
+    return shown(await run_in_threadpool(_started, cluster, asked, principal), 201)
 
 
-def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> answers.Profile:
+def _started(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers.Profile:
     _ = cluster.artifacts.transfers  # MissingSetting where nothing could be stored
     _check_hosts(cluster, asked.hosts)
-    _check_job(cluster, asked.job_id, asker)
+    _check_job(cluster, asked.job_id, principal)
     profile = Profile(
         profile_id=secrets.token_hex(8),
-        tenant=asker.tenant,
+        tenant=principal.tenant,
         name=asked.name,
-        actor=asker.actor,
+        actor=principal.actor,
         state="recording",
         hz=asked.hz,
         hosts=tuple(dict.fromkeys(asked.hosts)),
@@ -84,7 +84,7 @@ def _started(cluster: Cluster, asked: NewProfile, asker: Asker) -> answers.Profi
     how, what = cluster.store.profiles.start(profile, asked.seconds)
     if how != "new":
         raise _refusal(how, what)
-    return queries.one(cluster.store, asker.tenant, asked.name)
+    return queries.one(cluster.store, principal.tenant, asked.name)
 
 
 def _refusal(how: str, what: str) -> errors.ClusterError:
@@ -110,10 +110,10 @@ def _check_hosts(cluster: Cluster, hosts: list[str]) -> None:
         raise errors.NotFound(detail, field="hosts")
 
 
-def _check_job(cluster: Cluster, job_id: str | None, asker: Asker) -> None:
+def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> None:
     if job_id is None:
         return
-    [state] = cluster.queries.jobs.states([job_id], asker.only_tenant)
+    [state] = cluster.queries.jobs.states([job_id], principal.only_tenant)
     if state is None:
         raise errors.NotFound(f"job_id: no job {job_id}; list them with GET /api/jobs", field="job_id")
     if state in ("done", "failed", "cancelled", "skipped"):
@@ -127,31 +127,31 @@ def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Res
 
 
 @routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.answers(answers.Profile))
-def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
-    cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, asker.actor)
+    cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, principal.actor)
     return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.answers(answers.Profile))
-def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
     profile = queries.found(cluster.store, tenant, name)
     if profile.state == "recording":
         raise errors.Conflict(f"name: the profile {name} records; stop it first", field="name")
-    if not cluster.store.profiles.recover(profile.profile_id, asker.actor):
+    if not cluster.store.profiles.recover(profile.profile_id, principal.actor):
         detail = f"name: {MAX_COLLECTED} profiles are being collected, as many as may be at once; try again in a minute"
         raise errors.Conflict(detail, field="name")
     return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.delete("/profiles/{name}", status_code=204, dependencies=_SUBMIT)
-def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def delete_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Delete a profile with its artifact; one that records ends, and nothing is kept of it."""
-    deleted = cluster.store.profiles.delete(tenant, name, asker.actor)
+    deleted = cluster.store.profiles.delete(tenant, name, principal.actor)
     if deleted is None:
         raise errors.missing("profile", name, "name")
     if artifact := deleted[1]:
         with contextlib.suppress(errors.NotFound, errors.Conflict):  # it was deleted; a job holds it
-            cluster.artifacts.delete(tenant, artifact, asker.actor)
+            cluster.artifacts.delete(tenant, artifact, principal.actor)
     return Response(status_code=204)

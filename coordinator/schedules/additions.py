@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
@@ -48,13 +48,13 @@ class NewSchedule(BaseModel):
     )
 
 
-def planned(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[Schedule, tuple[str, ...]]:
+def planned(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[Schedule, tuple[str, ...]]:
     """Return a new schedule and the artifacts that its jobs need. InvalidRequest and others name the field."""
     _check_times(asked)
-    artifacts = _checked(cluster, asked, asker)
+    artifacts = _checked(cluster, asked, principal)
     now = cluster.store.schedules.now()
     first = Times(every=asked.every_seconds or 0, anchor=now, cron=asked.cron or "", timezone=asked.timezone).after(now)
-    maker = Maker.of(asker)
+    maker = Maker.of(principal)
     schedule = Schedule(
         schedule_id=secrets.token_hex(6),
         tenant=maker.tenant,
@@ -89,29 +89,29 @@ def _check_cron(text: str | None) -> None:
         times.check_cron(text)
 
 
-def _checked(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[str, ...]:
+def _checked(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[str, ...]:
     """Validate what a schedule submits; return the artifacts that it needs."""
     if asked.job is not None and asked.workflow is None:
-        return _checked_job(cluster, asked.job, asker)
+        return _checked_job(cluster, asked.job, principal)
     if asked.workflow is None or asked.job is not None:
         raise errors.InvalidRequest("job: give it or workflow, one of both", field="job")
     try:
-        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), asker, cluster.settings)
+        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), principal, cluster.settings)
     except errors.InvalidRequest as error:
         error.field, error.detail = "workflow", f"workflow: {error.detail}"
         raise
-    return submitting.artifacts(cluster, whole, asker)
+    return submitting.artifacts(cluster, whole, principal)
 
 
-def _checked_job(cluster: Cluster, body: dict[str, Any], asker: Asker) -> tuple[str, ...]:
+def _checked_job(cluster: Cluster, body: dict[str, Any], principal: Principal) -> tuple[str, ...]:
     """Validate a job as its submission would be now; return the artifacts that it needs."""
     if body.get("idempotency_key") is not None:
         detail = "job.idempotency_key: every run would be the job of the first; leave it out"
         raise errors.InvalidRequest(detail, field="job.idempotency_key")
-    references = References(asker, cluster.artifacts, cluster.secrets)
+    references = References(principal, cluster.artifacts, cluster.secrets)
     try:
         asked = submissions.read(body)
-        accepted = submissions.accept(asked, asker, cluster.queries.fleet_cache.get(), cluster.settings, references)
+        accepted = submissions.accept(asked, principal, cluster.queries.fleet_cache.get(), cluster.settings, references)
     except errors.ClusterError as error:
         error.field = f"job.{error.field}" if error.field and error.field != "Authorization" else error.field
         error.detail = error.detail if error.field == "Authorization" else f"job.{error.detail}"

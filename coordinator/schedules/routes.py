@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.schedules import additions, queries
 from coordinator.schedules.additions import NewSchedule
@@ -34,15 +34,15 @@ def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 
 
 @routes.post("/schedules", dependencies=_SUBMIT, **http.answers(answers.Schedule, 201, takes=NewSchedule))
-async def add_schedule(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def add_schedule(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
     asked = http.parsed(NewSchedule, await bodies.body(request))
-    return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
+    return shown(await run_in_threadpool(_added, cluster, asked, principal), 201)
 
 
-def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> answers.Schedule:
-    schedule, artifacts = additions.planned(cluster, asked, asker)
-    how, what = cluster.store.schedules.add(schedule, artifacts, asker.actor)
+def _added(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.Schedule:
+    schedule, artifacts = additions.planned(cluster, asked, principal)
+    how, what = cluster.store.schedules.add(schedule, artifacts, principal.actor)
     if how == "exists":
         detail = f"name: there is a schedule {what} already; delete it first, or choose another name"
         raise errors.Conflict(detail, field="name")
@@ -53,7 +53,7 @@ def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> answers.Schedu
     if how == "artifact":
         field = "workflow" if schedule.workflow else "job.parameters"
         raise errors.NotFound(f"{field}: artifact {what} was deleted meanwhile", field=field)
-    return queries.one(cluster.store, asker.tenant, asked.name)
+    return queries.one(cluster.store, principal.tenant, asked.name)
 
 
 @routes.get("/schedules/{name}", **http.answers(answers.Schedule))
@@ -63,51 +63,51 @@ def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Re
 
 
 @routes.delete("/schedules/{name}", status_code=204, dependencies=_SUBMIT)
-def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Delete a schedule; what it has submitted goes on."""
-    if not cluster.store.schedules.delete(tenant, name, asker.actor):
+    if not cluster.store.schedules.delete(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
     return Response(status_code=204)
 
 
 @routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.answers(answers.Schedule))
-def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
-    if not cluster.store.schedules.pause(tenant, name, asker.actor):
+    if not cluster.store.schedules.pause(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
     return shown(queries.one(cluster.store, tenant, name))
 
 
-def check_may_start(schedule: Schedule, asker: Asker) -> None:
-    """Raise Forbidden where the schedule may run programs, and the asker may not."""
+def check_may_start(schedule: Schedule, principal: Principal) -> None:
+    """Raise Forbidden where the schedule may run programs, and the principal may not."""
     runs = schedule.runs_programs and (
         schedule.workflow or registry.program_kind(str(json.loads(schedule.job)["type"]))
     )
-    if runs and not (asker.token and asker.has(Scope.RUN)):
+    if runs and not (principal.token and principal.has(Scope.RUN)):
         needs = "which needs a token with the scope run; log in with one: cluster login"
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
 
 
 @routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.answers(answers.Schedule))
-def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
     schedule = queries.found(store, tenant, name)
-    check_may_start(schedule, asker)
+    check_may_start(schedule, principal)
     following = times(schedule).after(store.now())
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
-    store.resume(tenant, name, following, asker.actor)
+    store.resume(tenant, name, following, principal.actor)
     return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.answers(answers.Started, 202))
 def run_schedule(
-    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Submit the job or workflow of a schedule now, beside its times."""
     schedule = queries.found(cluster.store.schedules, tenant, name)
-    check_may_start(schedule, asker)
+    check_may_start(schedule, principal)
     made = shared_state(request).runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
     return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

@@ -206,7 +206,7 @@ class Runs:
         if schedule.workflow:
             try:
                 text, key = schedule.workflow.encode(), f"schedule@{schedule.tenant}:{name}"
-                return submitting.submit(self._workflows, self._settings, text, maker.asker, key=key)
+                return submitting.submit(self._workflows, self._settings, text, maker.principal, key=key)
             except errors.ClusterError as error:
                 return error
         wanted = Wanted(job_id=name, body=json.loads(schedule.job), maker=maker)

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.secrets import queries
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
@@ -40,26 +40,26 @@ def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 
 @routes.put("/secrets/{name}", dependencies=_RUN, **http.answers(answers.Secret, takes=NewSecret))
 async def put_secret(
-    request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep
+    request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Set a secret's value, for programs that ask for it; it is stored encrypted and never shown again."""
     value = value_of(await _body(request))
-    await run_in_threadpool(cluster.secrets.put, tenant, name, value, asker.actor)
+    await run_in_threadpool(cluster.secrets.put, tenant, name, value, principal.actor)
     return shown(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
 
 
 @routes.delete("/secrets/{name}", status_code=204, dependencies=_RUN)
-def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Delete a secret; programs that have begun keep its value."""
-    cluster.secrets.remove(tenant, name, asker.actor)
+    cluster.secrets.remove(tenant, name, principal.actor)
     return Response(status_code=204)
 
 
 @routes.post("/rotate-secrets", dependencies=_ADMIN, **http.answers(answers.Rotated))
-def rotate_secrets(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
-    outcome = cluster.secrets.rotate(owners, asker.actor)
+    outcome = cluster.secrets.rotate(owners, principal.actor)
     return shown({"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable})
 
 

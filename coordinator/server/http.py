@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access import cookies
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import patterns
@@ -56,7 +56,7 @@ class _Identity(SecurityBase):
         self.model = HTTPBearerModel(description="CLUSTER_TOKEN or an API token, where the cluster needs one")
         self.scheme_name = "HTTPBearer"
 
-    async def __call__(self, request: Request) -> Asker:
+    async def __call__(self, request: Request) -> Principal:
         """Return who asks, by a bearer token, else by a session's cookie and its CSRF token.
 
         Unauthorized without them, where a token is needed, and with an unknown token.
@@ -65,11 +65,13 @@ class _Identity(SecurityBase):
         scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
         bearer: str = (scheme.lower() == "bearer" and given) or _key(request)
         if not bearer and (cookie := cookies.read(request)):
-            asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
-            if asker is not None:
+            principal = await cluster.credentials.principal_by_cookie(
+                cookie, request.headers.get(cookies.CSRF_HEADER, "")
+            )
+            if principal is not None:
                 cookies.check_origin(request)
-                return asker
-        return await cluster.credentials.asker(bearer)
+                return principal
+        return await cluster.credentials.principal(bearer)
 
 
 def _key(request: Request) -> str:
@@ -78,17 +80,17 @@ def _key(request: Request) -> str:
 
 
 _identity = _Identity()
-AskerDep = Annotated[Asker, Depends(_identity)]
+PrincipalDep = Annotated[Principal, Depends(_identity)]
 
 
 async def visible_job(
     cluster: ClusterDep,
-    asker: AskerDep,
+    principal: PrincipalDep,
     job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="A job's id.")],
 ) -> str:
-    """Return the id of a job that the asker sees; NotFound for another tenant's, as for one that does not exist."""
-    if asker.only_tenant is not None:
-        await run_in_threadpool(cluster.queries.jobs.require_visible, job_id, asker.only_tenant)
+    """Return the id of a job that the principal sees; NotFound for another tenant's, as for one that does not exist."""
+    if principal.only_tenant is not None:
+        await run_in_threadpool(cluster.queries.jobs.require_visible, job_id, principal.only_tenant)
     return job_id
 
 
@@ -112,30 +114,30 @@ PlaceDep = Annotated[Place | None, Depends(_place)]
 
 
 async def _owner(
-    asker: AskerDep,
+    principal: PrincipalDep,
     tenant: Annotated[
         str | None, Query(pattern=tenants.NAME, description="Another tenant than one's own; needs the scope admin.")
     ] = None,
 ) -> str:
     """Return the tenant whose things are asked for. Forbidden for another's, without the scope admin."""
-    if tenant not in (None, asker.tenant):
-        asker.require(Scope.ADMIN)
-    return tenant or asker.tenant
+    if tenant not in (None, principal.tenant):
+        principal.require(Scope.ADMIN)
+    return tenant or principal.tenant
 
 
 Owner = Annotated[str, Depends(_owner)]
 
 
 class Needs:
-    """Dependency that raises Forbidden unless the asker has one of these scopes."""
+    """Dependency that raises Forbidden unless the principal has one of these scopes."""
 
     def __init__(self, *scopes: Scope) -> None:
         self.scopes = scopes
 
-    async def __call__(self, request: Request, asker: AskerDep) -> None:
-        """Check the asker of one request, and note it for the count of denied calls."""
-        request.state.actor = asker.actor
-        asker.require(*self.scopes)
+    async def __call__(self, request: Request, principal: PrincipalDep) -> None:
+        """Check the principal of one request, and note it for the count of denied calls."""
+        request.state.actor = principal.actor
+        principal.require(*self.scopes)
 
 
 def needs(*scopes: Scope) -> params.Depends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from jobs.store import schedules, webhooks
 from jobs.store.tenancy import secrets, tenants
 

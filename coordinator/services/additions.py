@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.references import References
@@ -79,28 +79,28 @@ class NewService(BaseModel):
     force: bool = Field(False, description="Serve a model also where its weights are more than any runner's memory.")
 
 
-def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
+def planned(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
     """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
-    model = model_of(cluster, asked.model, asked.name, asker)
+    model = model_of(cluster, asked.model, asked.name, principal)
     engine, replicas = asked.engine or registry.suited(model, _gpus(asked)), _replicas(asked)
     asked = asked.model_copy(update={"replicas": replicas, "engine": engine})
     _check_scaling(asked)
     parameters = _engines_parameters(asked)
     launch = registry.definition(asked.engine).launch(parameters, model, _gpus(asked))
     if launch.runs_models_code:
-        asker.require(Scope.OPERATE)
+        principal.require(Scope.OPERATE)
     job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
-    artifact = _checked(cluster, job, asker)
+    artifact = _checked(cluster, job, principal)
     noted = asked.model_dump(exclude={"force"}) | {
         "memory": _memory(cluster, asked, parameters, model),
         "abilities": asdict(registry.abilities(asked.engine, parameters, model)),
     }
     return Service(
         service_id=secrets.token_hex(6),
-        tenant=asker.tenant,
+        tenant=principal.tenant,
         name=asked.name,
         engine=asked.engine,
-        token=asker.token,
+        token=principal.token,
         job=json.dumps(_settled(job, artifact)),
         asked=json.dumps(noted),
         artifact=artifact,
@@ -159,22 +159,22 @@ def _memory(cluster: Cluster, asked: NewService, parameters: BaseModel, model: M
     return room.judged(need(parameters, model, _gpus(asked)), asked.requirements, runners, force=asked.force)
 
 
-def model_of(cluster: Cluster, known_as: str | None, name: str, asker: Asker) -> Model | None:
+def model_of(cluster: Cluster, known_as: str | None, name: str, principal: Principal) -> Model | None:
     """Return what an engine may know of a model: the files of its artifact. Errors name `model`."""
     if known_as is None:
         return None
     try:
-        artifact = cluster.artifacts.find(asker.tenant, known_as)
+        artifact = cluster.artifacts.find(principal.tenant, known_as)
     except (errors.NotFound, errors.Conflict) as error:
         raise type(error)(f"model: {error.detail}", field="model") from None
-    entries = cluster.artifacts.entries(asker.tenant, artifact)
+    entries = cluster.artifacts.entries(principal.tenant, artifact)
     files = {entry.path: entry for entry in entries if entry.is_file}
 
     def head(path: str, most: int) -> bytes:
         transfers, entry = cluster.artifacts.transfers, files[path]
         try:
-            file = transfers.find(asker.tenant, entry.sha)
-            return b"".join(transfers.read(asker.tenant, entry.sha, file, 0, min(most, entry.size)))
+            file = transfers.find(principal.tenant, entry.sha)
+            return b"".join(transfers.read(principal.tenant, entry.sha, file, 0, min(most, entry.size)))
         except errors.ClusterError:  # the replica will say so; what is read of it here is for an estimate
             return b""
 
@@ -199,12 +199,12 @@ def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
     }
 
 
-def _checked(cluster: Cluster, job: dict[str, Any], asker: Asker) -> str:
+def _checked(cluster: Cluster, job: dict[str, Any], principal: Principal) -> str:
     """Validate the job of a replica as its submission would be now; return the id of its artifact, or nothing."""
-    references = References(asker, cluster.artifacts, cluster.secrets, leads=True)
+    references = References(principal, cluster.artifacts, cluster.secrets, leads=True)
     fleet = cluster.queries.fleet_cache.get()
     try:
-        accepted = submissions.accept(submissions.read(job), asker, fleet, cluster.settings, references)
+        accepted = submissions.accept(submissions.read(job), principal, fleet, cluster.settings, references)
     except errors.ClusterError as error:
         for theirs, ours in _FIELDS.items():
             if error.field and error.field.startswith(theirs):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import BaseModel
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from coordinator.services import schemas
@@ -35,18 +35,21 @@ def _gateway(request: Request) -> Gateway:
 
 
 @routes.get("/models", **http.answers(answers.ModelList))
-async def list_models(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+async def list_models(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
     """List the models that the tenant serves."""
-    found = await _gateway(request).routes.of_tenant(asker.tenant)
+    found = await _gateway(request).routes.of_tenant(principal.tenant)
     return shown({"object": "list", "data": [_row(route) for route in found]})
 
 
 @routes.get("/models/{model}", **http.answers(answers.ServedModel))
 async def one_model(
-    request: Request, model: Annotated[str, Path(max_length=64)], asker: http.AskerDep, _cluster: http.ClusterDep
+    request: Request,
+    model: Annotated[str, Path(max_length=64)],
+    principal: http.PrincipalDep,
+    _cluster: http.ClusterDep,
 ) -> Response:
     """Show a model that the tenant serves."""
-    return shown(_row(await _gateway(request).routes.find(asker.tenant, model)))
+    return shown(_row(await _gateway(request).routes.find(principal.tenant, model)))
 
 
 def _row(route: Route) -> dict[str, Any]:
@@ -116,8 +119,8 @@ _CALLS = (
 
 def _add_call(path: str, name: str, answer: type[BaseModel], description: str) -> None:
     @routes.post(path, name=name, description=description, **http.answers(answer, takes=schemas.Inference))
-    async def call(request: Request, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
-        return await pass_on(request, asker.tenant, lambda: _question(request, asker.tenant, path))
+    async def call(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
+        return await pass_on(request, principal.tenant, lambda: _question(request, principal.tenant, path))
 
 
 for _call in _CALLS:

@@ -11,7 +11,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
@@ -94,21 +94,21 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
     dependencies=_RUN,
     **http.answers(answers.Deployed, 202, takes=NewDeployment),
 )
-async def deploy(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def deploy(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Serve a model, as POST /api/services does."""
     asked = http.parsed(NewDeployment, await bodies.body(request))
-    return shown(await run_in_threadpool(_deployed, cluster, asked, asker), 202)
+    return shown(await run_in_threadpool(_deployed, cluster, asked, principal), 202)
 
 
-def _deployed(cluster: Cluster, asked: NewDeployment, asker: Asker) -> dict[str, str]:
+def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> dict[str, str]:
     name, memory = _name(asked), _memory(asked)
-    model = additions.model_of(cluster, asked.model_name, name, asker)
+    model = additions.model_of(cluster, asked.model_name, name, principal)
     wanted = _service(asked, name, registry.suited(model, asked.gpu_per_replica), memory)
-    service = additions.planned(cluster, wanted, asker)
+    service = additions.planned(cluster, wanted, principal)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
-    if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), asker.actor)):
+    if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), principal.actor)):
         raise refused
-    row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, wanted.name)
+    row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, wanted.name)
     return {"deployment_id": wanted.name, "status": row["state"]}
 
 
@@ -170,9 +170,11 @@ def _memory(asked: NewDeployment) -> int | None:
     dependencies=_INFER,
     **http.answers(answers.InferredText, takes=Inference),
 )
-async def infer(request: Request, deployment: Deployment, asker: http.AskerDep, _cluster: http.ClusterDep) -> Response:
+async def infer(
+    request: Request, deployment: Deployment, principal: http.PrincipalDep, _cluster: http.ClusterDep
+) -> Response:
     """Have a model continue a text, as POST /v1/completions does."""
-    answer = await pass_on(request, asker.tenant, lambda: _question(request, asker, deployment))
+    answer = await pass_on(request, principal.tenant, lambda: _question(request, principal, deployment))
     try:
         return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
     finally:
@@ -180,7 +182,7 @@ async def infer(request: Request, deployment: Deployment, asker: http.AskerDep, 
             await answer.let_go()
 
 
-async def _question(request: Request, asker: Asker, deployment: str) -> Question:
+async def _question(request: Request, principal: Principal, deployment: str) -> Question:
     asked: Inference = http.parsed(Inference, await bodies.body(request, limit=MAX_BODY))
     body: dict[str, Any] = {
         "model": deployment,
@@ -190,7 +192,7 @@ async def _question(request: Request, asker: Asker, deployment: str) -> Question
     }
     if asked.stop_sequences:
         body["stop"] = asked.stop_sequences
-    return question(asker.tenant, calls.COMPLETIONS, body)
+    return question(principal.tenant, calls.COMPLETIONS, body)
 
 
 def _text(content: bytes, status: int) -> dict[str, Any]:
@@ -208,23 +210,27 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
     "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, **http.answers(answers.Service, takes=Scale)
 )
 async def scale(
-    request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+    request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Keep another number of replicas."""
-    return await routes.scale_service(request, deployment, cluster, tenant, asker)
+    return await routes.scale_service(request, deployment, cluster, tenant, principal)
 
 
 @routes_of_llm.post(
     "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
 )
-def restart(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def restart(
+    deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
+) -> Response:
     """Replace all replicas, one after the other."""
-    return routes.restart_service(deployment, cluster, tenant, asker)
+    return routes.restart_service(deployment, cluster, tenant, principal)
 
 
 @routes_of_llm.post(
     "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
 )
-def stop(deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def stop(
+    deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
+) -> Response:
     """End all replicas until the deployment is scaled or restarted."""
-    return routes.stop_service(deployment, cluster, tenant, asker)
+    return routes.stop_service(deployment, cluster, tenant, principal)

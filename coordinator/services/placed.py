@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.artifacts.catalog import Model
 from coordinator.cluster import Cluster
 from coordinator.places import Place
@@ -29,7 +29,7 @@ def name_of(model: str, place: Place) -> str:
 
 
 def serve(
-    cluster: Cluster, model: Model, place: Place, asker: Asker, *, routed: bool = True, workflow: str = ""
+    cluster: Cluster, model: Model, place: Place, principal: Principal, *, routed: bool = True, workflow: str = ""
 ) -> str:
     """Keep a replica of a model up at a place, and return its service; that of an earlier call, if there is one.
 
@@ -38,9 +38,9 @@ def serve(
     `additions.planned`.
     """
     name = name_of(model.name, place)
-    known = cluster.store.services.one(asker.tenant, name)
+    known = cluster.store.services.one(principal.tenant, name)
     if known is None:
-        _add(cluster, _wanted(model, place), place, asker, routed=routed, workflow=workflow)
+        _add(cluster, _wanted(model, place), place, principal, routed=routed, workflow=workflow)
         return name
     asked = json.loads(known.asked)
     if asked.get("place") != str(place) or known.artifact != model.artifact.id:
@@ -50,7 +50,7 @@ def serve(
     if (routed and asked.pop("unrouted", False)) or shared:
         cluster.store.services.route(known.service_id, json.dumps(asked))
     if known.stopped:
-        cluster.store.services.restart(asker.tenant, name, asker.actor)
+        cluster.store.services.restart(principal.tenant, name, principal.actor)
     return name
 
 
@@ -85,12 +85,14 @@ def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
     return [one.name for one in there if not one.deleted and json.loads(one.asked).get("workflow") == workflow]
 
 
-def _add(cluster: Cluster, wanted: NewService, place: Place, asker: Asker, *, routed: bool, workflow: str) -> Service:
-    planned = additions.planned(cluster, wanted, asker)
+def _add(
+    cluster: Cluster, wanted: NewService, place: Place, principal: Principal, *, routed: bool, workflow: str
+) -> Service:
+    planned = additions.planned(cluster, wanted, principal)
     more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}
     noted = {**json.loads(planned.asked), "place": str(place), **more}
     service = replace(planned, asked=json.dumps(noted))
-    if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
+    if refused := additions.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused
     return service
 

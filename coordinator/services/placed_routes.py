@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import places
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from coordinator.services import placed, queries
@@ -36,7 +36,7 @@ class ModelAt(BaseModel):
 
 
 @routes.post("/v1/services", dependencies=[http.needs(Scope.RUN)], **http.answers(answers.Placed, 202, takes=ModelAt))
-async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def serve_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Serve a model at a place; what is served there already stays as it is."""
     asked = http.parsed(ModelAt, await bodies.body(request))
     try:
@@ -45,16 +45,16 @@ async def serve_model(request: Request, cluster: http.ClusterDep, asker: http.As
         raise errors.InvalidRequest(f"device: {error}", field="device") from None
 
     def work() -> Response:
-        model = cluster.models.find(asker.tenant, asked.model_name)
-        name = placed.serve(cluster, model, place, asker)
-        row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)
+        model = cluster.models.find(principal.tenant, asked.model_name)
+        name = placed.serve(cluster, model, place, principal)
+        row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
         return shown({"service_id": name, "status": row["state"]}, 202)
 
     return await run_in_threadpool(work)
 
 
 @routes.get("/v1/services/{name}/status", **http.answers(answers.PlacedStatus))
-def service_status(name: Service, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def service_status(name: Service, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show how a service is, and where it is asked."""
-    row = queries.one(cluster.store, cluster.queries.jobs, asker.tenant, name)
+    row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
     return shown({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
@@ -50,17 +50,17 @@ async def _unreached(request: Request, tenant: str) -> dict[str, str]:
 
 
 @routes.post("/services", dependencies=_RUN, **http.answers(answers.Service, 201, takes=NewService))
-async def add_service(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def add_service(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Keep replicas of an engine up, from now on."""
     asked = http.parsed(NewService, await bodies.body(request))
-    return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
+    return shown(await run_in_threadpool(_added, cluster, asked, principal), 201)
 
 
-def _added(cluster: Cluster, asked: NewService, asker: Asker) -> answers.Service:
-    service = additions.planned(cluster, asked, asker)
-    if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
+def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:
+    service = additions.planned(cluster, asked, principal)
+    if refused := additions.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused
-    return _row(cluster, asker.tenant, asked.name)
+    return _row(cluster, principal.tenant, asked.name)
 
 
 def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
@@ -75,16 +75,16 @@ async def one_service(request: Request, name: Name, cluster: http.ClusterDep, te
 
 
 @routes.delete("/services/{name}", status_code=204, dependencies=_RUN)
-def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Delete a service: its name is free at once; its replicas end when their requests are answered."""
-    if not cluster.store.services.delete(tenant, name, asker.actor):
+    if not cluster.store.services.delete(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return Response(status_code=204)
 
 
 @routes.post("/services/{name}/scale", dependencies=_RUN, **http.answers(answers.Service, takes=Scale))
 async def scale_service(
-    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Keep another number of replicas; this also starts a service that was stopped."""
     asked: Scale = http.parsed(Scale, await bodies.body(request))
@@ -93,7 +93,7 @@ async def scale_service(
         load = scaling.of(queries.found(cluster.store, tenant, name))
         if load.most:
             additions.check_between(load.least, asked.replicas, load.most)
-        if not cluster.store.services.scale(tenant, name, asked.replicas, asker.actor):
+        if not cluster.store.services.scale(tenant, name, asked.replicas, principal.actor):
             raise errors.missing("service", name, "name")
         return shown(_row(cluster, tenant, name))
 
@@ -101,36 +101,36 @@ async def scale_service(
 
 
 @routes.post("/services/{name}/access", dependencies=_RUN, **http.answers(answers.Access))
-def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
     answer = shown(access.of(cluster.store, tenant, name))
-    cluster.store.services.note_shown(tenant, name, asker.actor)
+    cluster.store.services.note_shown(tenant, name, principal.actor)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
 @routes.post("/services/{name}/open", dependencies=[http.needs(Scope.READ)], **http.answers(answers.PageLink))
 async def open_page(
-    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Make a link with which a browser looks at a service's page, such as Dask's dashboard."""
     service = await run_in_threadpool(queries.found, cluster.store, tenant, name)
     gateway: Gateway = shared_state(request).gateway
     names: PageNames = shared_state(request).page_names
-    return shown(await page_links.link(request, service, asker, gateway.routes, names))
+    return shown(await page_links.link(request, service, principal, gateway.routes, names))
 
 
 @routes.post("/services/{name}/restart", dependencies=_RUN, **http.answers(answers.Service))
-def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
-    if not cluster.store.services.restart(tenant, name, asker.actor):
+    if not cluster.store.services.restart(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return shown(_row(cluster, tenant, name))
 
 
 @routes.post("/services/{name}/stop", dependencies=_RUN, **http.answers(answers.Service))
-def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """End all replicas, and keep none until the service is scaled or restarted."""
-    if not cluster.store.services.stop(tenant, name, asker.actor):
+    if not cluster.store.services.stop(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
     return shown(_row(cluster, tenant, name))

@@ -50,7 +50,7 @@ def read_history(
 @routes.get("/stream", **http.answers(answers.Spans))
 def read_stream(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
     most: Annotated[
         int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")
@@ -60,6 +60,6 @@ def read_stream(
 
     Of other tenants' jobs the time is shown and nothing else, unless the token has the scope operate.
     """
-    tenant = asker.only_tenant
+    tenant = principal.only_tenant
     hidden = partial(cluster.queries.jobs.hidden, tenant=tenant) if tenant else None
     return shown(spans.read(cluster.queries.store, seconds, most, hidden))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.tenants import rows
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
@@ -11,20 +11,20 @@ from threads_protocol.answers import tenants as answers
 
 
 class TenantQueries:
-    """Tenants, as far as the asker sees them: an admin all, everybody else their own."""
+    """Tenants, as far as the principal sees them: an admin all, everybody else their own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def all(self, asker: Asker) -> list[answers.Tenant]:
-        """Return the tenants by name; `default` and the asker's own whether they are registered or not."""
-        names = {*self._store.tenants.names(), DEFAULT_TENANT} if asker.has(Scope.ADMIN) else set()
-        return self._rows(sorted({asker.tenant, *names}))
+    def all(self, principal: Principal) -> list[answers.Tenant]:
+        """Return the tenants by name; `default` and the principal's own whether they are registered or not."""
+        names = {*self._store.tenants.names(), DEFAULT_TENANT} if principal.has(Scope.ADMIN) else set()
+        return self._rows(sorted({principal.tenant, *names}))
 
-    def one(self, asker: Asker, name: str) -> answers.Tenant:
-        """Return one tenant. NotFound for one that is not registered, or that the asker does not see."""
-        if asker.tenant != name:
-            registered = asker.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
+    def one(self, principal: Principal, name: str) -> answers.Tenant:
+        """Return one tenant. NotFound for one that is not registered, or that the principal does not see."""
+        if principal.tenant != name:
+            registered = principal.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
             if not registered:
                 raise errors.missing("tenant", name, "tenant")
         return self._rows([name])[0]

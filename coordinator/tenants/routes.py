@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from jobs import errors
@@ -67,19 +67,21 @@ class Shares(BaseModel):
 
 
 @routes.get("/tenants", **http.answers(answers.Tenants))
-def list_tenants(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def list_tenants(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
-    return shown({"tenants": cluster.queries.tenants.all(asker)})
+    return shown({"tenants": cluster.queries.tenants.all(principal)})
 
 
 @routes.get("/tenants/{tenant}", **http.answers(answers.Tenant))
-def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def get_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """One tenant; 404 for another's, unless one is an admin."""
-    return shown(cluster.queries.tenants.one(asker, tenant))
+    return shown(cluster.queries.tenants.one(principal, tenant))
 
 
 @routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.answers(answers.Tenant, takes=Shares))
-async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def put_tenant(
+    request: Request, tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep
+) -> Response:
     """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
     for kind in asked.max_units:
@@ -94,8 +96,8 @@ async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, a
         max_stored_bytes=asked.max_stored_bytes or 0,
         requires=None if asked.requires is None else frozenset(asked.requires),
     )
-    await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
-    return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
+    await run_in_threadpool(cluster.store.tenants.put, shares, principal.actor)
+    return shown(await run_in_threadpool(cluster.queries.tenants.one, principal, tenant))
 
 
 def _require_kind(kind: str) -> None:
@@ -105,9 +107,9 @@ def _require_kind(kind: str) -> None:
 
 
 @routes.delete("/tenants/{tenant}", status_code=204, dependencies=_ADMIN)
-def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def delete_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Forget a tenant; 409 while jobs of it wait or run, tokens of it count, or it has artifacts. `default` stays."""
-    answer = cluster.store.tenants.remove(tenant, asker.actor)
+    answer = cluster.store.tenants.remove(tenant, principal.actor)
     if answer == "missing":
         raise errors.missing("tenant", tenant, "tenant")
     if answer in _KEPT:

@@ -18,9 +18,9 @@ routes = http.router(tag="tenants")
 @routes.get("/usage", **http.answers(answers.TenantUsages))
 def usage(
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant's.")] = None,
     days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
 ) -> Response:
     """Answer with usage by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
-    return shown({"usage": cluster.queries.usage.days(asker, tenant, days)})
+    return shown({"usage": cluster.queries.usage.days(principal, tenant, days)})

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import destinations
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.server.http import shown
 from coordinator.state import shared_state
@@ -54,10 +54,10 @@ def list_deliveries(
 
 
 @routes.get("/webhooks/key", dependencies=_SUBMIT, **http.answers(answers.SigningKey))
-def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
     key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
-    cluster.store.webhooks.note_shown(tenant, asker.actor)
+    cluster.store.webhooks.note_shown(tenant, principal.actor)
     answer = shown({"tenant": tenant, "key": key})
     answer.headers["Cache-Control"] = "no-store"
     return answer
@@ -119,11 +119,11 @@ def _place_of(tenant: str) -> Iterator[None]:
 
 @routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.answers(answers.Delivery))
 async def retry_delivery(
-    delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+    delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Try a delivery at once, one that was given up or delivered anew."""
     store = cluster.store.webhooks
-    how = await run_in_threadpool(store.retry, tenant, delivery_id, asker.actor)
+    how = await run_in_threadpool(store.retry, tenant, delivery_id, principal.actor)
     if how == "missing":
         raise queries.missing(delivery_id)
     if how == "full":

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.attachments import calls as attachment_calls
 from coordinator.attachments import rows
 from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
@@ -86,7 +86,7 @@ async def read(
     job: Job,
     attachment: AttachmentId,
     cluster: http.ClusterDep,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
 ) -> Response:
     """Read what was typed after a place, which lets go of what is before. ended: the shell must end."""
     asked: ReadInput = await _body(request, ReadInput)
@@ -101,7 +101,7 @@ async def read(
 
     wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, asked.wait_seconds, look, enough)
-    await cluster.credentials.require(asker)
+    await cluster.credentials.require(principal)
     row = {"state": found.state, "size": found.size, "closed": found.closed, "upto": found.upto}
     return http.shown({**row, "chunks": rows.chunks(found.chunks)})
 

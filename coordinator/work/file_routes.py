@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
 from coordinator.artifacts.routes import gives_octets, takes_octets

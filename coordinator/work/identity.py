@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from coordinator.access.asker import Asker
-from coordinator.server.http import AskerDep
+from coordinator.access.principal import Principal
+from coordinator.server.http import PrincipalDep
 from jobs import errors
 
 #: Names of workers.
@@ -16,18 +16,20 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NEXT = "make one with: cluster token create NAME --scopes worker, where NAME is the worker's"
 
 
-def named(asker: Asker) -> str:
-    """Return the worker's name. Raises Forbidden unless the asker has an API token that is named as a worker can be."""
-    if asker.session or not asker.name:
+def named(principal: Principal) -> str:
+    """Return the worker's name. Raises Forbidden unless it is the name of the principal's API token."""
+    if principal.session or not principal.name:
         raise errors.Forbidden(f"a worker needs an API token of its own; {_NEXT}", field="Authorization")
-    if not NAME.fullmatch(asker.name):
-        detail = f"the token's name {asker.name} is no name of a worker (letters, digits, dots, dashes and _); {_NEXT}"
+    if not NAME.fullmatch(principal.name):
+        detail = (
+            f"the token's name {principal.name} is no name of a worker (letters, digits, dots, dashes and _); {_NEXT}"
+        )
         raise errors.Forbidden(detail, field="Authorization")
-    return asker.name
+    return principal.name
 
 
-async def _worker(asker: AskerDep) -> str:
-    return named(asker)
+async def _worker(principal: PrincipalDep) -> str:
+    return named(principal)
 
 
 WorkerDep = Annotated[str, Depends(_worker)]

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.access.asker import Scope
+from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
 from coordinator.work import leased, schemas
 from coordinator.work.identity import WorkerDep, owned

@@ -15,7 +15,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from coordinator.work.answers import Answers, takes_replicas_alone
@@ -51,8 +51,8 @@ def _shown(call: Call, answer: Any) -> Response:
     return Response(given.model_dump_json(), media_type="application/json")
 
 
-def _answers(request: Request, worker: str, asker: Asker) -> Answers:
-    return Answers(shared_state(request).cluster.store, worker, asker.labels)
+def _answers(request: Request, worker: str, principal: Principal) -> Answers:
+    return Answers(shared_state(request).cluster.store, worker, principal.labels)
 
 
 def _told(error: ResponseError) -> Exception:
@@ -76,9 +76,9 @@ def _answered(call: Call, body: Any, answers: Answers) -> Response:
 def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
     """Return what reads the body as a call and answers it in a thread."""
 
-    async def answer(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
+    async def answer(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
         async with _read(request) as body:
-            return await run_in_threadpool(_answered, call, body, _answers(request, worker, asker))
+            return await run_in_threadpool(_answered, call, body, _answers(request, worker, principal))
 
     return answer
 
@@ -86,9 +86,9 @@ def _endpoint(call: Call) -> Callable[..., Awaitable[Response]]:
 # -- questions for work -----------------------------------------------------------------------------------------------
 
 
-async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
+async def next_work(request: Request, worker: WorkerDep, principal: http.PrincipalDep) -> Response:
     """Answer NEXT once there is work, or `wait_seconds` are over."""
-    call, answers = CALLS["next"], _answers(request, worker, asker)
+    call, answers = CALLS["next"], _answers(request, worker, principal)
     async with _read(request) as body:
         asked = await run_in_threadpool(_parsed, call, body)
     if (asked.offer is None) == (asked.device == "runner"):
@@ -100,10 +100,10 @@ async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -
         left = until - asyncio.get_running_loop().time()
         if found.how != "none" or left <= 0:
             return _shown(call, found)
-        bell = await _bell(request, shared_state(request).polls, asked, left, asker)
+        bell = await _bell(request, shared_state(request).polls, asked, left, principal)
 
 
-async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, asker: Asker) -> Bell:
+async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Bell:
     """Return the bell that the worker answers next, or none.
 
     ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
@@ -114,7 +114,7 @@ async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, aske
     try:
         if await request.is_disconnected():
             raise ClientDisconnect
-        await shared_state(request).cluster.credentials.require(asker)
+        await shared_state(request).cluster.credentials.require(principal)
     except Exception:
         await polls.put_back(bell)
         raise

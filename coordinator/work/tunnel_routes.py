@@ -15,7 +15,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import http
 from coordinator.services.gateway import relays
@@ -45,13 +45,13 @@ async def tunnel(socket: WebSocket) -> None:
         await _accepted(socket, tunnels, _relay(socket, tunnels, of))
         return
     try:
-        asker = await cluster.credentials.asker(bearer)
-        asker.require(Scope.WORKER)
-        worker = named(asker)
+        principal = await cluster.credentials.principal(bearer)
+        principal.require(Scope.WORKER)
+        worker = named(principal)
     except errors.ClusterError as error:
         await socket.send_denial_response(http.refused(error))
         return
-    await _accepted(socket, tunnels, _serve(socket, cluster, asker, worker, tunnels))
+    await _accepted(socket, tunnels, _serve(socket, cluster, principal, worker, tunnels))
 
 
 async def _accepted(socket: WebSocket, tunnels: Tunnels, serving: Coroutine[Any, Any, None]) -> None:
@@ -112,12 +112,12 @@ async def _relay(socket: WebSocket, tunnels: Tunnels, worker: str) -> None:
         made.close()
 
 
-async def _serve(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str, tunnels: Tunnels) -> None:
+async def _serve(socket: WebSocket, cluster: Cluster, principal: Principal, worker: str, tunnels: Tunnels) -> None:
     """Use the tunnel until its runner goes, says nothing or nonsense, or is not let in any more."""
     message = await _next(socket)
     made = Tunnel(_sending(socket))
     name = tunnels.add(worker, made)
-    watching = asyncio.create_task(_watch(socket, cluster, asker, worker, tunnels))
+    watching = asyncio.create_task(_watch(socket, cluster, principal, worker, tunnels))
     try:
         while not made.closed:
             made.hear(message)
@@ -130,12 +130,12 @@ async def _serve(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str,
         tunnels.remove(worker, name)
 
 
-async def _watch(socket: WebSocket, cluster: Cluster, asker: Asker, worker: str, tunnels: Tunnels) -> None:
+async def _watch(socket: WebSocket, cluster: Cluster, principal: Principal, worker: str, tunnels: Tunnels) -> None:
     """Tell other coordinators of the tunnel again and again; close it once its runner is not let in any more."""
     here = relays.end(cluster.settings, tunnels)
     while True:
         try:
-            await cluster.credentials.require(asker)
+            await cluster.credentials.require(principal)
             await run_in_threadpool(cluster.store.services.note_tunnel, worker, here)
         except errors.ClusterError as error:
             log.warning("the tunnel of %s is closed: %s", worker, error)

@@ -32,7 +32,7 @@ class PoolHost(ArtifactHost):
     """Carries out steps for the maker of one workflow."""
 
     def __init__(self, cluster: Cluster, maker: Maker, workflow: str = "") -> None:
-        super().__init__(cluster.artifacts, maker.asker.actor)
+        super().__init__(cluster.artifacts, maker.principal.actor)
         self._cluster, self._maker, self._workflow = cluster, maker, workflow
         self._models, self._artifacts = cluster.models, cluster.store.artifacts
         self._steps: dict[str, Callable[[Given], Given]] = {
@@ -134,7 +134,7 @@ class PoolHost(ArtifactHost):
         if place.kind != "gpu":
             return self._placed(given)
         name = placed.serve(
-            self._cluster, self._find(given), place, self._maker.asker, routed=False, workflow=self._workflow
+            self._cluster, self._find(given), place, self._maker.principal, routed=False, workflow=self._workflow
         )
         placed.ready(self._cluster, self._tenant, name)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
@@ -152,14 +152,14 @@ class PoolHost(ArtifactHost):
     def _serve(self, given: Given) -> Given:
         """Serve a model, and return how it is asked once a replica is ready. Unavailable until then."""
         place = places.read(given["device"], places.COMPUTES, any_host=True)
-        name = placed.serve(self._cluster, self._find(given), place, self._maker.asker, workflow=self._workflow)
+        name = placed.serve(self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow)
         placed.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
 
     def _batch(self, given: Given) -> Given:
         """Put model, prompts and program into one artifact, under a name that it has until they have run."""
         model = self._find(given)
-        files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.asker)
+        files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
         engine = registry.suited(files, 0)
         make = registry.batching(engine)
         if make is None:

@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import destinations
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http, patterns
@@ -66,7 +66,7 @@ async def submit_workflow(
     request: Request,
     cluster: http.ClusterDep,
     queries: Queries,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     place: http.PlaceDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     notify: Annotated[
@@ -76,18 +76,20 @@ async def submit_workflow(
 ) -> Response:
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
-        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "", place)
-    return shown(await run_in_threadpool(queries.row, name, asker.tenant), 202)
+        name = await run_in_threadpool(_submitted, cluster, text, principal, idempotency_key, notify or "", place)
+    return shown(await run_in_threadpool(queries.row, name, principal.tenant), 202)
 
 
-def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, notify: str, place: Place | None) -> str:
+def _submitted(
+    cluster: Cluster, text: bytes, principal: Principal, key: str | None, notify: str, place: Place | None
+) -> str:
     return submitting.submit(
         cluster.store.workflows,
         cluster.settings,
         text,
-        asker,
+        principal,
         notify=notify,
-        key=f"workflow@{asker.tenant}:{key}" if key else "",
+        key=f"workflow@{principal.tenant}:{key}" if key else "",
         place=place,
     )
 
@@ -139,48 +141,50 @@ def _described(valid: Valid) -> answers.Validation:
 @routes.get("/workflows", **http.answers(answers.Workflows))
 def list_workflows(
     queries: Queries,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List workflows, newest first."""
-    return shown(queries.page(asker.only_tenant, cursor, limit))
+    return shown(queries.page(principal.only_tenant, cursor, limit))
 
 
 @routes.get("/workflows/{workflow_id}", **http.answers(answers.Course))
-def get_workflow(workflow_id: WorkflowId, queries: Queries, asker: http.AskerDep) -> Response:
+def get_workflow(workflow_id: WorkflowId, queries: Queries, principal: http.PrincipalDep) -> Response:
     """One workflow with its actions, each after those that it waits for."""
-    return shown(queries.course(workflow_id, asker.only_tenant))
+    return shown(queries.course(workflow_id, principal.only_tenant))
 
 
 @routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.answers(answers.ActionDetail))
-def get_action(workflow_id: WorkflowId, action_id: ActionId, queries: Queries, asker: http.AskerDep) -> Response:
+def get_action(
+    workflow_id: WorkflowId, action_id: ActionId, queries: Queries, principal: http.PrincipalDep
+) -> Response:
     """One action with its parameters, and the jobs of a foreach."""
-    return shown(queries.action(workflow_id, action_id, asker.only_tenant))
+    return shown(queries.action(workflow_id, action_id, principal.only_tenant))
 
 
 @routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(answers.Workflow))
 def cancel_workflow(
-    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
     """Cancel a workflow and its jobs that have not ended. 409 naming the state of one that has."""
-    queries.one(workflow_id, asker.only_tenant)
-    _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, asker.actor))
-    return shown(queries.row(workflow_id, asker.only_tenant))
+    queries.one(workflow_id, principal.only_tenant)
+    _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, principal.actor))
+    return shown(queries.row(workflow_id, principal.only_tenant))
 
 
 @routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(answers.Retried))
 def retry_workflow(
-    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
     """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped.
 
     `notes` says which actions begin anew, since their jobs cannot go on.
     """
-    known, retry, notes = queries.retry(workflow_id, asker.only_tenant)
-    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, asker.actor)
+    known, retry, notes = queries.retry(workflow_id, principal.only_tenant)
+    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, principal.actor)
     _check(workflow_id, "retry", answer)
-    row: answers.Retried = {**queries.row(workflow_id, asker.only_tenant), "notes": notes}
+    row: answers.Retried = {**queries.row(workflow_id, principal.only_tenant), "notes": notes}
     return shown(row)
 
 
@@ -188,10 +192,14 @@ def retry_workflow(
     "/workflows/{workflow_id}/actions/{action_id}/approve", dependencies=_STEERS, **http.answers(answers.Workflow)
 )
 def approve_action(
-    workflow_id: WorkflowId, action_id: ActionId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+    workflow_id: WorkflowId,
+    action_id: ActionId,
+    cluster: http.ClusterDep,
+    queries: Queries,
+    principal: http.PrincipalDep,
 ) -> Response:
     """Let an action that waits for a person be done. 409 while it waits for other actions."""
-    whole, known, plan, _ = queries.planned(workflow_id, asker.only_tenant)
+    whole, known, plan, _ = queries.planned(workflow_id, principal.only_tenant)
     action = whole.actions.get(action_id)
     if action is None or action.type != action_types.APPROVE:
         there = ", ".join(validation.approvals(whole)) or "none"
@@ -203,20 +211,20 @@ def approve_action(
         what = f"waits for {', '.join(open_ones[:5])}" if state == planning.WAITING else f"is {state}"
         raise errors.Conflict(f"{action_id} {what}; it cannot be approved now", field="action_id")
     moment = int(cluster.store.clock.now() * 1000)
-    given = {"by": asker.name or asker.token, "at": moment}
+    given = {"by": principal.name or principal.token, "at": moment}
     record = {"state": "done", "result": given, "ended": moment}
-    answer = cluster.store.workflows.approve(workflow_id, known.attempt, action_id, record, asker.actor)
+    answer = cluster.store.workflows.approve(workflow_id, known.attempt, action_id, record, principal.actor)
     _check(workflow_id, "approve an action of", answer)
-    return shown(queries.row(workflow_id, asker.only_tenant))
+    return shown(queries.row(workflow_id, principal.only_tenant))
 
 
 @routes.delete("/workflows/{workflow_id}", status_code=204, dependencies=_STEERS)
 def delete_workflow(
-    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
     """Forget a workflow that has ended. Its jobs stay until they are deleted or expire."""
-    queries.one(workflow_id, asker.only_tenant)
-    _check(workflow_id, "delete", cluster.store.workflows.delete(workflow_id, asker.actor))
+    queries.one(workflow_id, principal.only_tenant)
+    _check(workflow_id, "delete", cluster.store.workflows.delete(workflow_id, principal.actor))
     return Response(status_code=204)
 
 

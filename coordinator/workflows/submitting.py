@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from coordinator import destinations
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
@@ -26,7 +26,7 @@ def submit(
     store: Workflows,
     settings: Settings,
     text: bytes,
-    asker: Asker,
+    principal: Principal,
     *,
     notify: str = "",
     key: str = "",
@@ -37,7 +37,7 @@ def submit(
     notify: as in the text, which it overrules. place: where in a trace its jobs are submitted; None: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
-    whole = accepted(text, asker, settings, notify)
+    whole = accepted(text, principal, settings, notify)
     new = NewWorkflow(
         key=key,
         digest=hashlib.sha256(text).hexdigest(),
@@ -45,32 +45,32 @@ def submit(
         name=whole.name,
         description=whole.description,
         total=len(whole.actions),
-        run=Maker.of(asker).runs_programs,
+        run=Maker.of(principal).runs_programs,
         notify=whole.notify,
         traceparent=place.text() if place else "",
         tracestate=place.state if place else "",
     )
-    added = store.add(new, asker.actor)
+    added = store.add(new, principal.actor)
     if isinstance(added, Over):
-        raise _over(added, asker.tenant)
+        raise _over(added, principal.tenant)
     how, what = added
-    if refusal := _refusal(how, what, asker.tenant):
+    if refusal := _refusal(how, what, principal.tenant):
         raise refusal
     return what
 
 
-def accepted(text: bytes, asker: Asker, settings: Settings, notify: str = "") -> Document:
-    """Return a workflow that this asker may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
+def accepted(text: bytes, principal: Principal, settings: Settings, notify: str = "") -> Document:
+    """Return a workflow that this principal may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
-    _check_may_run(valid.document, asker)
+    _check_may_run(valid.document, principal)
     if not (told := notify or valid.document.notify):
         return valid.document
     return replace(valid.document, notify=destinations.receiver(told, settings))
 
 
-def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...]:
+def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[str, ...]:
     """Return the artifacts that there are of those which jobs of a workflow need, as far as these are known yet."""
-    fleet, found = cluster.queries.fleet_cache.get(), References(asker, cluster.artifacts, cluster.secrets)
+    fleet, found = cluster.queries.fleet_cache.get(), References(principal, cluster.artifacts, cluster.secrets)
     needed: dict[str, None] = {}
     for action in whole.actions.values():
         if action.late or not action_types.TYPES[action.type].is_job:
@@ -78,7 +78,7 @@ def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...
         parameters = filling.filled(action.type, action.parameters, lambda _: None)
         body = {"type": action.type, "parameters": parameters, **action.options}
         try:
-            job = submissions.accept(submissions.read(body), asker, fleet, cluster.settings, found).job
+            job = submissions.accept(submissions.read(body), principal, fleet, cluster.settings, found).job
         except errors.Unavailable:
             raise
         except errors.ClusterError:
@@ -87,9 +87,9 @@ def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...
     return tuple(needed)
 
 
-def _check_may_run(whole: Document, asker: Asker) -> None:
-    """Raise Forbidden where the workflow has programs, and the asker may run none."""
-    runs = Maker.of(asker).runs_programs
+def _check_may_run(whole: Document, principal: Principal) -> None:
+    """Raise Forbidden where the workflow has programs, and the principal may run none."""
+    runs = Maker.of(principal).runs_programs
     for action in whole.actions.values():
         of = action_types.TYPES[action.type]
         if not runs and (of.runs or (of.is_job and registry.program_kind(action.type))):

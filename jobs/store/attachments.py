@@ -17,7 +17,7 @@ from jobs.store.server.functions import Part
 
 #: Attachments at once at most: of a unit, of a tenant's jobs, of the cluster.
 OF_A_UNIT, OF_A_TENANT, OF_ALL = 2, 16, 128
-#: Seconds after which one ends whose asker is not heard.
+#: Seconds after which one ends whose principal is not heard.
 SILENT_SECONDS = 30
 #: Bytes of one write at most.
 MAX_BYTES = 16 << 10
@@ -63,7 +63,7 @@ class Read:
 
 
 class Attachments(Part):
-    """Attachments on one Redis. Askers are named by their tokens, runners by their leases."""
+    """Attachments on one Redis. Principals are named by their tokens, runners by their leases."""
 
     def ask(self, attachment: str, *, tenant: str, job: str, unit: int, owner: str, about: Mapping[str, Any]) -> str:
         """Ask for one: ok, also when it is there; other: its id is somebody else's; unit, tenant, all: too many."""
@@ -114,7 +114,7 @@ class Attachments(Part):
         )
 
     def asked_by(self, attachment: str, owner: str) -> Asked | None:
-        """Return where one belongs that this asker asked for."""
+        """Return where one belongs that this principal asked for."""
         job, unit, by = self._client.hmget(keys.attachment(attachment), "job", "unit", "owner")
         return Asked(job.decode(), int(unit), attachment) if job and by == owner.encode() else None
 
@@ -123,7 +123,7 @@ class Attachments(Part):
         return bool(self._functions.run("attach_end", attachment, who, "" if code is None else code, reason))
 
     def sweep(self) -> int:
-        """End those whose askers have not been heard for SILENT_SECONDS; return how many last. The leader calls it."""
+        """End attachments whose clients were silent for SILENT_SECONDS; return how many remain. The leader calls it."""
         return int(self._functions.run("attach_sweep"))
 
     def newest_wake(self) -> str:

@@ -43,7 +43,7 @@ RESERVED = f"{PREFIX}reserved"
 SHAPES = f"{PREFIX}shapes"
 #: zset tenant/job|unit -> until when somebody follows this unit of a program.
 FOLLOWED = f"{PREFIX}followed"
-#: zset tenant/job|unit|attachment -> until when it lasts unless its asker is heard.
+#: zset tenant/job|unit|attachment -> until when it lasts unless its principal is heard.
 ATTACHMENTS = f"{PREFIX}attachments"
 #: stream of attachments of which something changed, short: coordinators read them anew.
 ATTACHMENT_WAKES = f"{PREFIX}attachment_wakes"

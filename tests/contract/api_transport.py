@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from coordinator import app
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from jobs.gathered import Gathered
 from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
@@ -96,11 +96,11 @@ class Names:
     """Credentials of a cluster without tokens in its Redis: a bearer token is the name of a worker."""
 
     @staticmethod
-    async def asker(bearer: str) -> Asker:
-        return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name=bearer)
+    async def principal(bearer: str) -> Principal:
+        return Principal(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name=bearer)
 
     @staticmethod
-    async def require(asker: Asker) -> None:
+    async def require(principal: Principal) -> None:
         """Every name counts for ever."""
 
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from coordinator import app
-from coordinator.access.asker import OWNER
+from coordinator.access.principal import OWNER
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs.settings import Settings

@@ -125,7 +125,7 @@ def test_streams_the_end_of_input_and_sizes_come_along(bench: Bench) -> None:
 # -- whose it is ------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_but_its_asker_and_its_lease_reads_writes_or_ends_it(bench: Bench) -> None:
+def test_nobody_but_its_principal_and_its_lease_reads_writes_or_ends_it(bench: Bench) -> None:
     begun(bench)
     store = bench.store.attachments
     for who in ("", "x", LEASE, "w", "w/", "v/t"):
@@ -166,7 +166,7 @@ def test_there_are_only_so_many(bench: Bench) -> None:
 # -- ends -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_asker_who_is_silent_for_30_s_ends_it_and_the_log_says_so(bench: Bench) -> None:
+def test_an_principal_who_is_silent_for_30_s_ends_it_and_the_log_says_so(bench: Bench) -> None:
     begun(bench)
     for _ in range(10):
         bench.advance(4_000)
@@ -197,7 +197,7 @@ def test_a_runner_that_is_silent_or_loses_its_lease_ends_it(bench: Bench) -> Non
 
 
 def test_an_absence_of_all_ends_nothing_at_once(bench: Bench) -> None:
-    """After it the asker may be heard before the runner is."""
+    """After it the principal may be heard before the runner is."""
     begun(bench)
     bench.advance(20_000)
     assert read(bench).state == "running"
@@ -250,7 +250,7 @@ def served(any_redis_url: str, store: Store) -> Iterator[Served]:
         yield made
 
 
-class Asker:
+class Principal:
     """Somebody with a token who asks for shells beside units of a job."""
 
     def __init__(self, served: Served, *scopes: str, name: str = "u", tenant: str = "default", job: str = "j") -> None:
@@ -277,20 +277,20 @@ class Asker:
 
 
 @pytest.fixture
-def asker(served: Served) -> Iterator[Asker]:
-    with closing((made := Asker(served, "run", "read")).http):
+def principal(served: Served) -> Iterator[Principal]:
+    with closing((made := Principal(served, "run", "read")).http):
         yield made
 
 
-def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, asker: Asker) -> None:
+def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, principal: Principal) -> None:
     runner = running(served, store)
-    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
-    assert asker.ask(terminal={"rows": 24, "columns": 80, "name": "vt100"}).json()["unit_state"] == "running"
-    assert store.attachments.asked({"j"}) == [("j", 3, asker.id)]
-    assert asker.read().json()["state"] == "asked"
+    calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
+    assert principal.ask(terminal={"rows": 24, "columns": 80, "name": "vt100"}).json()["unit_state"] == "running"
+    assert store.attachments.asked({"j"}) == [("j", 3, principal.id)]
+    assert principal.read().json()["state"] == "asked"
     about = calls.take(*place, 3)
     assert about == {"command": None, "terminal": {"rows": 24, "columns": 80, "name": "vt100"}}
-    assert asker.read().json() | {"chunks": []} == {
+    assert principal.read().json() | {"chunks": []} == {
         "state": "running",
         "exit": None,
         "reason": "",
@@ -299,25 +299,25 @@ def test_a_shell_from_its_question_to_its_end(served: Served, store: Store, aske
         "upto": 0,
         "chunks": [],
     }
-    assert asker.write(0, b"ls\r", rows=50, columns=100).json() == {"state": "running", "upto": 3}
+    assert principal.write(0, b"ls\r", rows=50, columns=100).json() == {"state": "running", "upto": 3}
     typed = calls.read(*place, 0)
     assert (typed.data, typed.upto, typed.size, typed.over) == (b"ls\r", 3, "50 100", False)
     assert calls.write(*place, 0, "o", b"file\r\n") == 6
-    assert asker.shown() == b"file\r\n" and asker.read(6).json()["chunks"] == []
+    assert principal.shown() == b"file\r\n" and principal.read(6).json()["chunks"] == []
     calls.end(*place, 7, "")
-    found = asker.read(6).json()
+    found = principal.read(6).json()
     assert (found["state"], found["exit"]) == ("ended", 7)
-    assert asker.write(3, b"x").json()["state"] == "ended" and calls.read(*place, 3).over
+    assert principal.write(3, b"x").json()["state"] == "ended" and calls.read(*place, 3).over
     assert calls.write(*place, 6, "o", b"more") is None
 
 
 def test_who_waits_is_answered_at_once(
-    served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+    served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.attachments.wakes.LOOK_SECONDS", 60.0)
     runner = running(served, store)
-    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
-    asker.ask()
+    calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
+    principal.ask()
     calls.take(*place, 3)
 
     def within(what: Any, then: Any) -> Any:
@@ -333,28 +333,29 @@ def test_who_waits_is_answered_at_once(
         assert found and time.monotonic() - began < 15, "it was looked at because time had passed"
         return found[0]
 
-    assert within(lambda: asker.shown(0, 20), lambda: calls.write(*place, 0, "o", b"x")) == b"x"
-    assert within(lambda: calls.read(*place, 0, wait_seconds=20), lambda: asker.write(0, b"y")).data == b"y"
-    resize = lambda: asker.write(1, rows=9, columns=9)  # noqa: E731
+    assert within(lambda: principal.shown(0, 20), lambda: calls.write(*place, 0, "o", b"x")) == b"x"
+    assert within(lambda: calls.read(*place, 0, wait_seconds=20), lambda: principal.write(0, b"y")).data == b"y"
+    resize = lambda: principal.write(1, rows=9, columns=9)  # noqa: E731
     assert within(lambda: calls.read(*place, 1, wait_seconds=10), resize).size == "9 9"
-    closed = lambda: asker.write(1, closed=True)  # noqa: E731
+    closed = lambda: principal.write(1, closed=True)  # noqa: E731
     assert within(lambda: calls.read(*place, 1, size="9 9", wait_seconds=10), closed).closed
     upto = 1
     while (more := calls.write(*place, upto, "o", bytes(16384))) == upto + 16384:
         upto = more
     assert more is not None and more > upto
-    done = within(lambda: calls.write(*place, more, "o", b"z", wait_seconds=10), lambda: asker.read(1000))
+    done = within(lambda: calls.write(*place, more, "o", b"z", wait_seconds=10), lambda: principal.read(1000))
     assert done == more + 1
     ended = within(
-        lambda: calls.read(*place, 1, size="9 9", closed=True, wait_seconds=10), lambda: asker.http.delete(asker.id)
+        lambda: calls.read(*place, 1, size="9 9", closed=True, wait_seconds=10),
+        lambda: principal.http.delete(principal.id),
     )
     assert ended.over
 
 
-def test_rights(served: Served, store: Store, asker: Asker) -> None:
+def test_rights(served: Served, store: Store, principal: Principal) -> None:
     store.tenants.put(Tenant(name="other"))
     running(served, store)
-    assert asker.ask().status_code == 200
+    assert principal.ask().status_code == 200
     for scopes, tenant, status in (
         (("read", "submit"), "default", 403),
         (("operate",), "default", 403),
@@ -363,38 +364,38 @@ def test_rights(served: Served, store: Store, asker: Asker) -> None:
         (("admin",), "other", 403),
         (("worker",), "default", 403),
     ):
-        foreign = Asker(served, *scopes, name="-".join(scopes), tenant=tenant)
+        foreign = Principal(served, *scopes, name="-".join(scopes), tenant=tenant)
         with closing(foreign.http):
             assert foreign.ask().status_code == status, (scopes, tenant)
-            foreign.id = asker.id
+            foreign.id = principal.id
             assert foreign.read().status_code in (403, 404)
             assert foreign.write(0, b"x").status_code in (403, 404)
-            assert foreign.http.delete(asker.id).status_code in (403, 404)
-    colleague = Asker(served, "run", name="colleague")
+            assert foreign.http.delete(principal.id).status_code in (403, 404)
+    colleague = Principal(served, "run", name="colleague")
     with closing(colleague.http):
-        assert colleague.ask(name=asker.id).status_code == 409
-        colleague.id = asker.id
+        assert colleague.ask(name=principal.id).status_code == 409
+        colleague.id = principal.id
         assert colleague.read().status_code == 404 and colleague.write(0, b"x").status_code == 404
-        assert colleague.http.delete(asker.id).status_code == 404
-    assert fetch.put(str(asker.http.base_url) + asker.id, json={"unit": 3}).status_code == 401
-    assert asker.read().json()["state"] == "asked"
+        assert colleague.http.delete(principal.id).status_code == 404
+    assert fetch.put(str(principal.http.base_url) + principal.id, json={"unit": 3}).status_code == 401
+    assert principal.read().json()["state"] == "asked"
 
 
-def test_another_worker_begins_reads_and_ends_nothing(served: Served, store: Store, asker: Asker) -> None:
+def test_another_worker_begins_reads_and_ends_nothing(served: Served, store: Store, principal: Principal) -> None:
     runner = running(served, store)
     thief = ApiAttachments(Runner(served, "thief").api.api)
-    asker.ask()
+    principal.ask()
     with pytest.raises(connection.CoordinatorRejects):
-        thief.take(asker.id, "j", runner.lease, 3)
-    ApiAttachments(runner.api.api).take(asker.id, "j", runner.lease, 3)
-    asker.write(0, b"secret")
-    assert thief.read(asker.id, "j", runner.lease, 0).data == b""
-    assert thief.write(asker.id, "j", runner.lease, 0, "o", b"lies") is None
-    thief.end(asker.id, "j", runner.lease, 0, "")
-    assert asker.read().json()["state"] == "running" and asker.shown() == b""
+        thief.take(principal.id, "j", runner.lease, 3)
+    ApiAttachments(runner.api.api).take(principal.id, "j", runner.lease, 3)
+    principal.write(0, b"secret")
+    assert thief.read(principal.id, "j", runner.lease, 0).data == b""
+    assert thief.write(principal.id, "j", runner.lease, 0, "o", b"lies") is None
+    thief.end(principal.id, "j", runner.lease, 0, "")
+    assert principal.read().json()["state"] == "running" and principal.shown() == b""
 
 
-def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, asker: Asker) -> None:
+def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, principal: Principal) -> None:
     def why(answer: httpx.Response, status: int) -> str:
         assert answer.status_code == status, answer.text
         return str(answer.json()["detail"])
@@ -404,13 +405,13 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, asker: A
         ("none", 0, 404, "no job none"),
         ("k", 0, 404, "jobs of kind sum run no programs"),
     ):
-        stranger = Asker(served, "run", name=job, job=job)
+        stranger = Principal(served, "run", name=job, job=job)
         with closing(stranger.http):
             assert words in why(stranger.ask(unit), status)
     store.jobs.cancel("k")
     submit(store, total=10, kind="command")
-    assert why(asker.ask(10), 404) == "job j has the units 0 to 9"
-    assert asker.ask(9).json()["unit_state"] == "waiting"
+    assert why(principal.ask(10), 404) == "job j has the units 0 to 9"
+    assert principal.ask(9).json()["unit_state"] == "waiting"
     terminal = {"rows": 24, "columns": 80}
     for body, field in (
         ({"unit": -1}, "unit"),
@@ -426,28 +427,30 @@ def test_what_cannot_be_asked_for_is_said(served: Served, store: Store, asker: A
         ({"unit": 0, "terminal": terminal | {"rows": 0}}, "terminal"),
         ({"unit": 0, "terminal": terminal | {"name": "a b"}}, "terminal"),
     ):
-        answer = asker.http.put(secrets.token_hex(16), json=body)
+        answer = principal.http.put(secrets.token_hex(16), json=body)
         assert field in why(answer, 422), body
-    assert why(asker.ask(name="A" * 32), 422)
+    assert why(principal.ask(name="A" * 32), 422)
     for data, status in (("no base64", 422), (base64.b64encode(bytes(16385)).decode(), 413)):
-        assert "data" in why(asker.http.post(f"{asker.id}/input", json={"offset": 0, "data": data}), status)
-    assert "leaves a gap; 0 bytes were taken" in why(asker.write(5, b"x"), 422)
+        assert "data" in why(principal.http.post(f"{principal.id}/input", json={"offset": 0, "data": data}), status)
+    assert "leaves a gap; 0 bytes were taken" in why(principal.write(5, b"x"), 422)
     store.jobs.cancel("j")
-    assert "over: its job is cancelled" in why(asker.ask(0, name=secrets.token_hex(16)), 409)
-    found = asker.read().json()
+    assert "over: its job is cancelled" in why(principal.ask(0, name=secrets.token_hex(16)), 409)
+    found = principal.read().json()
     assert (found["state"], found["reason"]) == ("ended", "program")
 
 
-def test_a_third_shell_beside_a_unit_is_refused_until_one_ends(served: Served, store: Store, asker: Asker) -> None:
+def test_a_third_shell_beside_a_unit_is_refused_until_one_ends(
+    served: Served, store: Store, principal: Principal
+) -> None:
     running(served, store)
     names = [secrets.token_hex(16) for _ in range(3)]
-    assert [asker.ask(name=name).status_code for name in names] == [200, 200, 429]
-    assert asker.http.delete(names[0]).status_code == 204
-    assert asker.ask(name=names[2]).status_code == 200
-    assert asker.http.delete(names[0]).status_code == 204, "again"
+    assert [principal.ask(name=name).status_code for name in names] == [200, 200, 429]
+    assert principal.http.delete(names[0]).status_code == 204
+    assert principal.ask(name=names[2]).status_code == 200
+    assert principal.http.delete(names[0]).status_code == 204, "again"
 
 
-def test_beats_of_a_runner_tell_it_of_its_own_alone(served: Served, store: Store, asker: Asker) -> None:
+def test_beats_of_a_runner_tell_it_of_its_own_alone(served: Served, store: Store, principal: Principal) -> None:
     from jobs.store.work.lease_store import Pulse
     from tests.contract.test_worker_api import ROW
 
@@ -455,31 +458,31 @@ def test_beats_of_a_runner_tell_it_of_its_own_alone(served: Served, store: Store
         return {**ROW, "device": "runner"}
 
     runner = running(served, store)
-    asker.ask()
+    principal.ask()
     pulse = Pulse(worker="r", born=store.fleet.birth(), row=row, leases=(("j", runner.lease, 0),))
-    assert runner.api.pulse(pulse).attach == (("j", 3, asker.id),)
+    assert runner.api.pulse(pulse).attach == (("j", 3, principal.id),)
     other = Runner(served, "other").api
     assert other.pulse(Pulse(worker="other", born=store.fleet.birth(), row=row)).attach == ()
 
 
 def test_silence_of_redis_is_said_and_nothing_is_lost(
-    any_redis_url: str, served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+    any_redis_url: str, served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.access.credentials.FRESH_SECONDS", 60.0)  # else it waits for Redis before it asks
     runner = running(served, store)
-    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
-    asker.ask()
+    calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
+    principal.ask()
     calls.take(*place, 3)
     calls.write(*place, 0, "o", b"before")
     impatient = connection.connect(any_redis_url, retries=0, timeout=0.5)
     served.app.state.coordinator.cluster.store = Store(impatient)
     store.client.execute_command("CLIENT", "PAUSE", 5000, "ALL")
-    answer = asker.read(0, 1)
+    answer = principal.read(0, 1)
     assert answer.status_code == 503 and answer.headers["Retry-After"]
-    until(lambda: asker.read().status_code == 200, every=0.2)
+    until(lambda: principal.read().status_code == 200, every=0.2)
     served.app.state.coordinator.cluster.store = store
     assert calls.write(*place, 6, "o", b"after") == 11
-    assert asker.shown() == b"beforeafter"
+    assert principal.shown() == b"beforeafter"
     impatient.close()
 
 
@@ -488,14 +491,14 @@ def test_a_thousand_shells_asked_for_at_once_are_refused_and_others_served(serve
     running(served, store)
     store.client.set("test:clock", round(store.clock.now() * 1000))
     served.app.state.coordinator.cluster.store = Store(store.client, clock=CLOCK)
-    askers = [Asker(served, "run", "read", name=f"u{number}") for number in range(8)]
-    found: list[list[int]] = [[] for _ in askers]
+    principals = [Principal(served, "run", "read", name=f"u{number}") for number in range(8)]
+    found: list[list[int]] = [[] for _ in principals]
 
     def many(number: int) -> None:
         for count in range(125):
-            found[number].append(askers[number].ask(unit=count % 100, name=secrets.token_hex(16)).status_code)
+            found[number].append(principals[number].ask(unit=count % 100, name=secrets.token_hex(16)).status_code)
 
-    threads = [threading.Thread(target=many, args=(number,)) for number in range(len(askers))]
+    threads = [threading.Thread(target=many, args=(number,)) for number in range(len(principals))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -506,44 +509,46 @@ def test_a_thousand_shells_asked_for_at_once_are_refused_and_others_served(serve
     assert len(list(store.client.scan_iter(keys.attachment("*")))) == OF_A_TENANT
     store.tenants.put(Tenant(name="other"))
     submit(store, "k", kind="command", tenant="other")
-    stranger = Asker(served, "run", name="stranger", tenant="other", job="k")
+    stranger = Principal(served, "run", name="stranger", tenant="other", job="k")
     assert stranger.ask().status_code == 200
-    for one in (*askers, stranger):
+    for one in (*principals, stranger):
         one.http.close()
 
 
-def test_calls_that_wait_are_bounded_and_those_of_askers_who_went_end(
-    served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+def test_calls_that_wait_are_bounded_and_those_of_principals_who_went_end(
+    served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.attachments.wakes.MOST_WAITING", 3)
     running(served, store)
-    asker.ask()
+    principal.ask()
     wakes = served.app.state.coordinator.wakes
-    head = f"Host: localhost\r\nAuthorization: {asker.http.headers['Authorization']}\r\n\r\n"
+    head = f"Host: localhost\r\nAuthorization: {principal.http.headers['Authorization']}\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(3):
             gone = stack.enter_context(socket.create_connection((served.place.host, served.place.port), timeout=60))
-            gone.sendall(f"GET /api/jobs/j/attachments/{asker.id}/output?wait_seconds=20 HTTP/1.1\r\n{head}".encode())
+            gone.sendall(
+                f"GET /api/jobs/j/attachments/{principal.id}/output?wait_seconds=20 HTTP/1.1\r\n{head}".encode()
+            )
         until(lambda: wakes.count == 3)
-        assert asker.read(0, 1).status_code == 429
+        assert principal.read(0, 1).status_code == 429
     until(lambda: wakes.count == 0)
-    assert asker.read(0, 0).status_code == 200
+    assert principal.read(0, 0).status_code == 200
 
 
 def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
-    served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+    served: Served, store: Store, principal: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.attachments.wakes.MOST_OF_ONE", 3)
     runner = running(served, store)
-    asker.ask()
-    assert ApiAttachments(runner.api.api).take(asker.id, "j", runner.lease, 3)
-    other = Asker(served, "run", name="other")
+    principal.ask()
+    assert ApiAttachments(runner.api.api).take(principal.id, "j", runner.lease, 3)
+    other = Principal(served, "run", name="other")
     other.ask(unit=4)
     codes: list[int] = []
 
     def one() -> None:
-        with httpx.Client(base_url=asker.http.base_url, headers=asker.http.headers, timeout=60) as client:
-            codes.append(client.get(f"{asker.id}/output", params={"wait_seconds": 20}).status_code)
+        with httpx.Client(base_url=principal.http.base_url, headers=principal.http.headers, timeout=60) as client:
+            codes.append(client.get(f"{principal.id}/output", params={"wait_seconds": 20}).status_code)
 
     threads = [threading.Thread(target=one) for _ in range(10)]
     for thread in threads:
@@ -551,21 +556,23 @@ def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
     assert other.read(0, 0.1).status_code == 200
     until(lambda: len(codes) >= 7)
     assert codes == [429] * 7
-    assert store.attachments.end(asker.id, f"r/{runner.lease}", 0, "")
+    assert store.attachments.end(principal.id, f"r/{runner.lease}", 0, "")
     for thread in threads:
         thread.join(60)
     assert sorted(codes) == [200] * 3 + [429] * 7
-    assert asker.read(0, 0).status_code == 200
+    assert principal.read(0, 0).status_code == 200
     other.http.close()
 
 
-def test_a_token_that_is_revoked_while_it_waits_hears_nothing(served: Served, store: Store, asker: Asker) -> None:
+def test_a_token_that_is_revoked_while_it_waits_hears_nothing(
+    served: Served, store: Store, principal: Principal
+) -> None:
     runner = running(served, store)
-    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
-    asker.ask()
+    calls, place = ApiAttachments(runner.api.api), (principal.id, "j", runner.lease)
+    principal.ask()
     calls.take(*place, 3)
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(asker.read(0, 20).status_code))
+    waiting = threading.Thread(target=lambda: found.append(principal.read(0, 20).status_code))
     waiting.start()
     until(lambda: served.app.state.coordinator.wakes.count == 1)
     [token] = [row.id for row in store.tokens.all() if row.name == "u"]

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from coordinator import app
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.audit.denials import Denials
 from coordinator.usage.queries import UsageQueries
 from jobs import errors
@@ -103,7 +103,7 @@ def test_usage_of_all_tenants_is_an_admins(any_redis_url: str, bench: Bench, mon
     ]
     assert [row["tenant"] for row in api.get("/api/usage?tenant=physics").json()["usage"]] == ["physics"]
     queries = UsageQueries(bench.store.usage)
-    reader = Asker(tenant="physics", token="abc", scopes=frozenset({Scope.READ}))
+    reader = Principal(tenant="physics", token="abc", scopes=frozenset({Scope.READ}))
     assert [row["tenant"] for row in queries.days(reader, None, 1)] == ["physics"]
     with pytest.raises(errors.Forbidden):
         queries.days(reader, "default", 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.access.asker import OWNER
+from coordinator.access.principal import OWNER
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs import errors

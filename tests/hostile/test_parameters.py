@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.access.asker import ANYONE
+from coordinator.access.principal import ANYONE
 from coordinator.jobs import scheduler, submissions
 from jobs import errors
 from jobs.kinds import registry

@@ -347,7 +347,7 @@ def test_a_row_of_the_page_works(program: str, user: dict[str, str], typed: str)
     assert (done.returncode, done.stdout) == (0, b"here\n"), done.stderr
 
 
-def test_a_runner_that_is_killed_leaves_nothing_and_its_asker_is_told(
+def test_a_runner_that_is_killed_leaves_nothing_and_its_principal_is_told(
     programs: Live, user: dict[str, str], place: Path
 ) -> None:
     job = started(programs, "sleep 600")

@@ -254,7 +254,7 @@ def _a_service_there_answers(here: Machine) -> None:
     serve = ["serve", "--engine", "http", "--name", "far", "--host", "attic", "--wait", "--", *program]
     served = here.run(*here.checkout.client("--url", url, *serve), seconds=300)
     assert served.returncode == 0, served.stderr
-    token = here.asked("token", "create", "asker", "--scopes", "infer")["token"]
+    token = here.asked("token", "create", "principal", "--scopes", "infer")["token"]
     answer = here.run(
         "curl",
         "-sS",

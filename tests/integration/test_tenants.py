@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.jobs import submissions
 from coordinator.jobs.scheduler import Fleet
 from jobs.settings import Settings
@@ -45,10 +45,10 @@ def store(cluster: Live) -> Iterator[Store]:
 
 
 def submit(store: Store, tenant: str, copies: int = 1) -> list[str]:
-    """Submits small jobs of a tenant as the coordinator does for an asker of it."""
-    asker = Asker(tenant=tenant, token="t", scopes=frozenset({Scope.SUBMIT}))
+    """Submits small jobs of a tenant as the coordinator does for a principal of it."""
+    principal = Principal(tenant=tenant, token="t", scopes=frozenset({Scope.SUBMIT}))
     asked = submissions.read({"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}})
-    jobs = [submissions.accept(asked, asker, Fleet(), Settings()).job for _ in range(copies)]
+    jobs = [submissions.accept(asked, principal, Fleet(), Settings()).job for _ in range(copies)]
     return [answer[1] for answer in store.jobs.submit(jobs) if isinstance(answer, tuple)]
 
 

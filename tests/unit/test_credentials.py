@@ -64,7 +64,7 @@ def test_all_who_wait_for_a_redis_that_is_away_hear_of_it_at_once() -> None:
 
     async def go() -> list[object]:
         known = credentials(stored)
-        asking = [asyncio.create_task(known.asker(GIVEN.text)) for _ in range(50)]
+        asking = [asyncio.create_task(known.principal(GIVEN.text)) for _ in range(50)]
         assert await asyncio.to_thread(stored.asked.wait, 30)
         stored.answers.set()
         return await asyncio.gather(*asking, return_exceptions=True)
@@ -81,9 +81,9 @@ def test_a_request_after_an_outage_asks_anew() -> None:
         known = credentials(stored)
         stored.error = Silent("redis has been silent")
         with pytest.raises(Silent):
-            await known.asker(GIVEN.text)
+            await known.principal(GIVEN.text)
         stored.error = None
-        return (await known.asker(GIVEN.text)).tenant
+        return (await known.principal(GIVEN.text)).tenant
 
     assert asyncio.run(go()) == "a"
 
@@ -95,7 +95,7 @@ def test_a_change_counts_although_a_read_from_before_ends_after_it() -> None:
 
     async def go() -> bool:
         known = credentials(stored)
-        asking = asyncio.create_task(known.asker(GIVEN.text))
+        asking = asyncio.create_task(known.principal(GIVEN.text))
         assert await asyncio.to_thread(stored.asked.wait, 30)
         stored.tokens.clear()
         known.forget()
@@ -112,8 +112,8 @@ def test_a_login_with_one_cluster_token_ends_with_that_one() -> None:
 
     async def go() -> list[bool]:
         both, new = (credentials(stored, cluster_token=text) for text in ("new,old", "new"))
-        askers = [await both.asker(bearer) for bearer in ("old", "new")]
-        return [await new.bearer(asker.token, asker.bootstrap) is not None for asker in askers]
+        principals = [await both.principal(bearer) for bearer in ("old", "new")]
+        return [await new.bearer(principal.token, principal.bootstrap) is not None for principal in principals]
 
     assert asyncio.run(go()) == [False, True]
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from coordinator import app
-from coordinator.access.asker import OWNER, Asker, Scope
+from coordinator.access.principal import OWNER, Principal, Scope
 from coordinator.server import direct, http
 from coordinator.server.direct import Direct
 from coordinator.server.http import shown
@@ -74,20 +74,20 @@ ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
 
 
 class Known:
-    """A cluster that knows one asker by any token, and nobody without."""
+    """A cluster that knows one principal by any token, and nobody without."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
-        async def known(bearer: str) -> Asker:
+        async def known(bearer: str) -> Principal:
             if not bearer:
                 raise errors.Unauthorized("no token was sent")
-            return Asker(tenant="default", token="t1", scopes=frozenset(scopes))
+            return Principal(tenant="default", token="t1", scopes=frozenset(scopes))
 
-        self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+        self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
 
 
 async def tried(
     request: Request,
-    asker: http.AskerDep,
+    principal: http.PrincipalDep,
     place: http.PlaceDep,
     a_key: Annotated[str | None, Header(max_length=5)] = None,
     seconds: Annotated[float, Query(ge=0, le=30)] = 0,
@@ -95,7 +95,7 @@ async def tried(
 ) -> Response:
     """Answer with all that was given."""
     body = (await request.body()).decode()
-    return shown([asker.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202)
+    return shown([principal.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202)
 
 
 def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plain: bool = False) -> FastAPI:
@@ -220,20 +220,20 @@ def test_a_dependency_is_called_once_and_before_the_route() -> None:
 
     class Counting(Known):
         def __init__(self) -> None:
-            async def known(_bearer: str) -> Asker:
-                called.append("asker")
+            async def known(_bearer: str) -> Principal:
+                called.append("principal")
                 return OWNER
 
-            self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+            self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
 
-    async def answer(_request: Request, asker: http.AskerDep, place: http.PlaceDep) -> Response:
+    async def answer(_request: Request, principal: http.PrincipalDep, place: http.PlaceDep) -> Response:
         called.append("route")
         return shown({})
 
     api = application(answer)
     api.state.coordinator = replace(api.state.coordinator, cluster=Counting())
     assert answers(api, ASKED[:1])[0][0] == 200
-    assert called == ["asker", "route"]
+    assert called == ["principal", "route"]
 
 
 async def in_the_background(_request: Request, tasks: BackgroundTasks) -> Response:

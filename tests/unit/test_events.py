@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.access.asker import ANYONE
+from coordinator.access.principal import ANYONE
 from coordinator.events import ends, frames, history, hub, reader, subscription
 from coordinator.events import event as events
 from coordinator.events import routes as event_routes

@@ -418,13 +418,13 @@ def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypa
         state = shown.api.app.state.coordinator
         layer = page_layer.PageLayer(shown.api.app, state.page_names, state.gateway, state.cluster)
         page = await state.gateway.routes.page(shown.service.service_id)
-        asker = await state.cluster.credentials.asker(secret)
-        ticket = tickets.issue(page_layer.place(page, page.leader), tickets.Use.COOKIE, asker, 600)
-        let = page_layer.Admission(asker=asker, page=page, replica=page.leader, ticket=ticket)
+        principal = await state.cluster.credentials.principal(secret)
+        ticket = tickets.issue(page_layer.place(page, page.leader), tickets.Use.COOKIE, principal, 600)
+        let = page_layer.Admission(principal=principal, page=page, replica=page.leader, ticket=ticket)
         watching = asyncio.ensure_future(layer.watch(let))
         await asyncio.sleep(0.1)
         assert not watching.done()
-        state.cluster.store.tokens.revoke(asker.token, asker.actor)
+        state.cluster.store.tokens.revoke(principal.token, principal.actor)
         await asyncio.wait_for(watching, 30)
 
     shown.run(work)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.schedules import routes, times
 from coordinator.schedules.runs import AT_ONCE, Runs
 from coordinator.schedules.times import Times
@@ -232,15 +232,15 @@ def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may()
             workflow=workflow,
         )
 
-    some = Asker(tenant="default", token="s", scopes=frozenset({Scope.SUBMIT}))
-    for asker in (some, Asker(tenant="default", token="", scopes=frozenset({Scope.SUBMIT, Scope.RUN}))):
+    some = Principal(tenant="default", token="s", scopes=frozenset({Scope.SUBMIT}))
+    for principal in (some, Principal(tenant="default", token="", scopes=frozenset({Scope.SUBMIT, Scope.RUN}))):
         for each in ({"job": "command"}, {"workflow": "name: w"}):
             with pytest.raises(errors.Forbidden, match="scope run"):
-                routes.check_may_start(schedule(maker_may=True, **each), asker)
+                routes.check_may_start(schedule(maker_may=True, **each), principal)
     routes.check_may_start(schedule(maker_may=True, job="collatz"), some)
     routes.check_may_start(schedule(maker_may=False, workflow="name: w"), some)
     routes.check_may_start(
-        schedule(maker_may=True, job="command"), Asker(tenant="default", token="r", scopes=frozenset({Scope.RUN}))
+        schedule(maker_may=True, job="command"), Principal(tenant="default", token="r", scopes=frozenset({Scope.RUN}))
     )
 
 

@@ -20,8 +20,8 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from coordinator import app
-from coordinator.access.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.access.credentials import Credentials
+from coordinator.access.principal import ANYONE, OWNER, Principal, Scope
 from coordinator.server import http
 from jobs import errors
 from jobs.settings import Settings
@@ -53,23 +53,23 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Known:
-    """A cluster that knows one asker; whatever else a route does with it is a 409."""
+    """A cluster that knows one principal; whatever else a route does with it is a 409."""
 
-    def __init__(self, asker: Asker | None) -> None:
-        async def known(_bearer: str) -> Asker:
-            if asker is None:
+    def __init__(self, principal: Principal | None) -> None:
+        async def known(_bearer: str) -> Principal:
+            if principal is None:
                 raise errors.Unauthorized
-            return asker
+            return principal
 
-        self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+        self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
 
     def __getattr__(self, name: str) -> Any:
         raise errors.Conflict(f"reached {name}")
 
 
-def application(asker: Asker | None) -> FastAPI:
+def application(principal: Principal | None) -> FastAPI:
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    api.state.coordinator = replace(api.state.coordinator, cluster=Known(asker))
+    api.state.coordinator = replace(api.state.coordinator, cluster=Known(principal))
     return api
 
 
@@ -99,8 +99,8 @@ def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str],
     return asyncio.run(go())
 
 
-def asker(*scopes: Scope) -> Asker:
-    return Asker(tenant="default", token="t1", scopes=frozenset(scopes), name="w1")
+def principal(*scopes: Scope) -> Principal:
+    return Principal(tenant="default", token="t1", scopes=frozenset(scopes), name="w1")
 
 
 def test_without_a_token_everything_is_a_401_but_for_the_list() -> None:
@@ -124,9 +124,9 @@ def test_no_method_of_any_path_is_let_in_without_a_token() -> None:
 
 @pytest.mark.parametrize("scope", [None, *Scope])
 def test_a_tunnel_is_for_workers_alone(scope: Scope | None) -> None:
-    api = application(asker(scope) if scope else None)
+    api = application(principal(scope) if scope else None)
     sockets = [one.path for one in api.router.routes if isinstance(one, WebSocketRoute)]
-    assert sockets == ["/api/worker/tunnel"], "each such route must look at its asker by itself"
+    assert sockets == ["/api/worker/tunnel"], "each such route must look at its principal by itself"
     client = TestClient(api)
     if scope in (Scope.WORKER, Scope.ADMIN):
         with client.websocket_connect(sockets[0]) as socket:
@@ -142,7 +142,7 @@ def test_a_tunnel_is_for_workers_alone(scope: Scope | None) -> None:
 
 @pytest.mark.parametrize("scope", list(Scope))
 def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
-    api = application(asker(scope))
+    api = application(principal(scope))
     guarded = {(method, path): route for method, path, route in routes(api) if (method, path) not in OPEN}
     opened = set()
     for (method, path), status in answers(api, list(guarded)).items():
@@ -164,7 +164,7 @@ OWN = {("GET", "/api/session"), ("POST", "/api/logout"), ("DELETE", "/api/tokens
 
 @pytest.mark.parametrize("scope", [Scope.WORKER, Scope.INFER, Scope.JOIN])
 def test_a_token_of_a_machine_opens_its_own_calls_alone(scope: Scope) -> None:
-    api = application(asker(scope))
+    api = application(principal(scope))
     every = {(method, path) for method, path, _ in routes(api)} - OPEN | OWN
     opened = {one for one, status in answers(api, sorted(every)).items() if status != 403}
     places = {Scope.WORKER: ("/api/worker/",), Scope.INFER: ("/v1/", "/api/llm/"), Scope.JOIN: ("/api/join",)}
@@ -203,7 +203,7 @@ def test_every_path_of_a_job_hides_the_jobs_of_other_tenants() -> None:
 
 def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:
     async def go() -> httpx.Response:
-        api = application(asker(Scope.READ, Scope.OPERATE))
+        api = application(principal(Scope.READ, Scope.OPERATE))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url="http://127.0.0.1") as client:
             return await client.post("/api/submit", json={})
 
@@ -231,8 +231,8 @@ def test_the_page_on_access_lists_every_scope_and_what_is_open() -> None:
         assert any(path == named or path.startswith(f"{named}/") for named in re.findall(r"`[A-Z ]*(/[^`]+)`", opened))
 
 
-def found(bearer: str = "", **chosen: str) -> Asker:
-    return asyncio.run(Credentials(Settings.model_validate(chosen), STORE).asker(bearer))
+def found(bearer: str = "", **chosen: str) -> Principal:
+    return asyncio.run(Credentials(Settings.model_validate(chosen), STORE).principal(bearer))
 
 
 def test_without_a_token_anybody_may_do_all_but_administer_where_none_is_needed() -> None:
@@ -257,8 +257,8 @@ def test_two_cluster_tokens_count_while_one_replaces_the_other() -> None:
 
 
 def test_who_has_neither_operate_nor_admin_sees_its_own_tenant_alone() -> None:
-    assert asker(Scope.READ, Scope.SUBMIT).only_tenant == "default"
-    assert asker(Scope.OPERATE).only_tenant is asker(Scope.ADMIN).only_tenant is None
+    assert principal(Scope.READ, Scope.SUBMIT).only_tenant == "default"
+    assert principal(Scope.OPERATE).only_tenant is principal(Scope.ADMIN).only_tenant is None
 
 
 class Hanging:
@@ -279,8 +279,8 @@ def test_requests_that_wait_for_a_hanging_redis_fail_with_the_first() -> None:
 
     async def ask() -> list[Any]:
         bearer = tokens.mint().text
-        first = await asyncio.gather(*(credentials.asker(bearer) for _ in range(20)), return_exceptions=True)
-        return [*first, *await asyncio.gather(credentials.asker(bearer), return_exceptions=True)]
+        first = await asyncio.gather(*(credentials.principal(bearer) for _ in range(20)), return_exceptions=True)
+        return [*first, *await asyncio.gather(credentials.principal(bearer), return_exceptions=True)]
 
     answers = asyncio.run(ask())
     assert all(isinstance(answer, connection.SilenceError) for answer in answers)

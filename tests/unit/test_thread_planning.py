@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.access.asker import ANYONE
+from coordinator.access.principal import ANYONE
 from coordinator.jobs import scheduler, submissions
 from jobs.kinds.thread import parameters, tables, tables_pareto
 from jobs.settings import Settings

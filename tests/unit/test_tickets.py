@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from coordinator.access.asker import ANYONE, OWNER, Asker, Scope
+from coordinator.access.principal import ANYONE, OWNER, Principal, Scope
 from coordinator.services.pages import tickets
 from coordinator.services.pages.tickets import Place, Use
 from jobs.store.tenancy.tokens import digest
 
 PLACE = Place(service_id="0123456789ab", key="k" * 32)
-ANNA = Asker(tenant="a", token="t123456789", scopes=frozenset({Scope.READ}))
+ANNA = Principal(tenant="a", token="t123456789", scopes=frozenset({Scope.READ}))
 
 
 class Known:
     """Credentials as they are: tokens and logins that count."""
 
     def __init__(
-        self, *tokens: Asker, logins: tuple[str, ...] = (), bootstraps: tuple[str, ...] = ("old", "new")
+        self, *tokens: Principal, logins: tuple[str, ...] = (), bootstraps: tuple[str, ...] = ("old", "new")
     ) -> None:
         self._tokens = {one.token: one for one in tokens}
         self._logins, self._bootstraps = logins, [digest(one) for one in bootstraps]
@@ -30,16 +30,16 @@ class Known:
     def bootstraps(self) -> list[str]:
         return self._bootstraps
 
-    async def bearer(self, token: str, bootstrap: str) -> Asker | None:
+    async def bearer(self, token: str, bootstrap: str) -> Principal | None:
         if token == OWNER.token:
             return replace(OWNER, bootstrap=bootstrap) if bootstrap in self._bootstraps else None
         return self._tokens.get(token)
 
-    async def holds(self, asker: Asker) -> bool:
-        return not asker.session or asker.session in self._logins
+    async def holds(self, principal: Principal) -> bool:
+        return not principal.session or principal.session in self._logins
 
 
-def holder(text: str, known: Any, place: Place = PLACE, use: Use = Use.COOKIE) -> Asker | None:
+def holder(text: str, known: Any, place: Place = PLACE, use: Use = Use.COOKIE) -> Principal | None:
     return asyncio.run(tickets.holder(text, place, use, known))
 
 

@@ -14,7 +14,7 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coordinator.__main__ import is_event
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.services.gateway.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
 from jobs.worker.api.api_calls import Api
@@ -104,7 +104,7 @@ class Left:
     headers: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        cluster = SimpleNamespace(credentials=SimpleNamespace(asker=asker))
+        cluster = SimpleNamespace(credentials=SimpleNamespace(principal=principal))
         coordinator = SimpleNamespace(cluster=cluster, tunnels=Coordinators())
         self.app = SimpleNamespace(state=SimpleNamespace(coordinator=coordinator))
 
@@ -121,8 +121,8 @@ class Left:
         raise WebSocketDisconnect(1006)
 
 
-async def asker(_bearer: str) -> Asker:
-    return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
+async def principal(_bearer: str) -> Principal:
+    return Principal(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
 
 
 def test_a_runner_that_leaves_a_coordinator_that_it_knows_is_no_fault() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator.access.asker import Asker, Scope
+from coordinator.access.principal import Principal, Scope
 from coordinator.services.gateway.tunnels import Tunnels
 from coordinator.work import tunnel_routes
 from jobs.network.tunnel import PIECE, WINDOW, Kind
@@ -62,7 +62,7 @@ def served(socket: Socket) -> Tunnels:
     """Serve a tunnel to its end; return what there is then."""
     tunnels = Tunnels()
     cluster: Any = SimpleNamespace(
-        credentials=SimpleNamespace(asker=_asker, require=_nothing),
+        credentials=SimpleNamespace(principal=_principal, require=_nothing),
         settings=_SETTINGS,
         store=SimpleNamespace(services=SimpleNamespace(note_tunnel=lambda *_: None)),
     )
@@ -73,14 +73,14 @@ def served(socket: Socket) -> Tunnels:
     return tunnels
 
 
-async def _asker(_bearer: str) -> Asker:
-    return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
+async def _principal(_bearer: str) -> Principal:
+    return Principal(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name="runner-1")
 
 
 _SETTINGS = SimpleNamespace(tls_certificate="", bind="127.0.0.1", coordinator_port=1, host_name=lambda: "here")
 
 
-async def _nothing(_asker: object) -> None:
+async def _nothing(_principal: object) -> None:
     pass
 
 

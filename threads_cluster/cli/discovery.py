@@ -71,7 +71,7 @@ def clusters(seconds: float = 3.0, interfaces: Sequence[str] = ()) -> list[Json]
         raise ClientError(f"clusters cannot be looked for: {error}") from None
     try:
         heard = Listener()
-        # An answer to one asker alone would reach any of the programs of this machine that listen at this port.
+        # An answer to one principal alone would reach any of the programs of this machine that listen at this port.
         ServiceBrowser(network, TYPE, handlers=[heard.change], question_type=DNSQuestionType.QM)
         time.sleep(seconds)
         until = time.monotonic() + _REST_SECONDS

@@ -21,8 +21,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from coordinator.access.asker import Asker
-from coordinator.access.asker import Scope as Right
+from coordinator.access.principal import Principal
+from coordinator.access.principal import Scope as Right
 from coordinator.cluster import Cluster
 from coordinator.server import browsers, pages
 from coordinator.services.gateway import error_forms
@@ -81,7 +81,7 @@ _POLICY_VIOLATED = 1008
 class Admission:
     """Browser that was let in: who it is, to which page, and the replica that answers."""
 
-    asker: Asker
+    principal: Principal
     page: Page
     replica: Replica
     #: Its ticket; empty where none is needed.
@@ -120,7 +120,7 @@ class PageLayer:
             return
         connection = HTTPConnection(scope)
         try:
-            _check_asker(connection)
+            _check_principal(connection)
             if scope["type"] == "http":
                 await self._answer(service_id, Request(scope, receive), receive, send)
             else:
@@ -144,15 +144,15 @@ class PageLayer:
         if page.leader is None:
             why = f"no replica of {name} answers for its page now: {page.because}"
             raise errors.Unavailable(f"{why}; see: cluster service show {name}")
-        asker = await tickets.holder(given, place(page, page.leader), use, credentials) if given else None
-        if asker is None and credentials.needed:
+        principal = await tickets.holder(given, place(page, page.leader), use, credentials) if given else None
+        if principal is None and credentials.needed:
             why = "it is too old, its token or login has ended, or another replica leads"
             raise errors.Unauthorized(f"what let this browser in counts no more ({why}): cluster service open {name}")
-        seen = asker or await credentials.asker("")
+        seen = principal or await credentials.principal("")
         seen.require(Right.READ)
         if seen.only_tenant not in (None, page.service.tenant):
             raise errors.NotFound("there is no such service; see: cluster services")
-        return Admission(asker=seen, page=page, replica=page.leader, ticket=given if asker else "")
+        return Admission(principal=seen, page=page, replica=page.leader, ticket=given if principal else "")
 
     async def watch(self, let: Admission) -> None:
         """Return when who looks is let in no more."""
@@ -193,7 +193,7 @@ class PageLayer:
         let = await self._let_in(service_id, request, given, Use.LINK)
         answer = RedirectResponse(registry.page(let.page.service.engine), 303, HEADERS | {"Cache-Control": "no-store"})
         if let.ticket:
-            text = tickets.issue(let.place, Use.COOKIE, let.asker, tickets.LOOK_SECONDS)
+            text = tickets.issue(let.place, Use.COOKIE, let.principal, tickets.LOOK_SECONDS)
             answer.set_cookie(
                 _cookie(request),
                 text,
@@ -275,7 +275,7 @@ def _cookie(connection: HTTPConnection) -> str:
     return browsers.cookie_name(connection, "service_page")
 
 
-def _check_asker(connection: HTTPConnection) -> None:
+def _check_principal(connection: HTTPConnection) -> None:
     """Raise Forbidden for pages of other origins, but for a link that somebody followed; and without TLS."""
     check_transport(connection)
     browsers.check_origin(connection)

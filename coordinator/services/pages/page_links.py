@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from coordinator.access.asker import Asker
+from coordinator.access.principal import Principal
 from coordinator.server import browsers
 from coordinator.services.gateway.routing import Routes
 from coordinator.services.pages import page_layer, tickets
@@ -16,7 +16,9 @@ from jobs.store.services import Service
 from threads_protocol.answers import services as answers
 
 
-async def link(request: Request, service: Service, asker: Asker, routes: Routes, names: PageNames) -> answers.PageLink:
+async def link(
+    request: Request, service: Service, principal: Principal, routes: Routes, names: PageNames
+) -> answers.PageLink:
     """Return a link to a service's page; without a token the address alone, which needs none there.
 
     Conflict where the engine shows nothing; Forbidden without TLS; Unavailable while no replica answers for it.
@@ -33,7 +35,7 @@ async def link(request: Request, service: Service, asker: Asker, routes: Routes,
         detail = f"no replica of {service.name} answers for its page yet: {why}; see: cluster service show"
         raise errors.Unavailable(f"{detail} {service.name}")
     at = f"{'https' if browsers.is_tls(request) else 'http'}://{authority}"
-    if not asker.token:
+    if not principal.token:
         return {"url": f"{at}{path}", "seconds": None}
-    ticket = tickets.issue(page_layer.place(page, page.leader), Use.LINK, asker, tickets.LINK_SECONDS)
+    ticket = tickets.issue(page_layer.place(page, page.leader), Use.LINK, principal, tickets.LINK_SECONDS)
     return {"url": f"{at}{page_layer.LINK}?ticket={ticket}", "seconds": tickets.LINK_SECONDS}

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from coordinator.access.asker import BOOTSTRAP, Asker
 from coordinator.access.credentials import Credentials
+from coordinator.access.principal import BOOTSTRAP, Principal
 
 #: Seconds for which a link can be followed, and for which a browser may look then.
 LINK_SECONDS, LOOK_SECONDS = 600, 12 * 3600
@@ -43,21 +43,21 @@ class Place:
     key: str
 
 
-def issue(place: Place, use: Use, asker: Asker, seconds: int) -> str:
-    """Return a ticket with which this asker looks at a page for so long. It needs a token to be named."""
-    said = f"{int(time.time()) + seconds}.{asker.token}.{asker.session}"
-    return f"{said}.{_signature(place, use, said, asker.bootstrap)}"
+def issue(place: Place, use: Use, principal: Principal, seconds: int) -> str:
+    """Return a ticket with which this principal looks at a page for so long. It needs a token to be named."""
+    said = f"{int(time.time()) + seconds}.{principal.token}.{principal.session}"
+    return f"{said}.{_signature(place, use, said, principal.bootstrap)}"
 
 
-async def holder(text: str, place: Place, use: Use, credentials: Credentials) -> Asker | None:
+async def holder(text: str, place: Place, use: Use, credentials: Credentials) -> Principal | None:
     """Return whose ticket this is; None for one that is forged, too old, for something else, or of a revoked token."""
     if not (parts := _TICKET.fullmatch(text)) or int(parts["until"]) <= time.time():
         return None
     for bootstrap in _bootstraps(parts["token"], credentials):
         if hmac.compare_digest(parts["signature"], _signature(place, use, parts["said"], bootstrap)):
-            asker = await credentials.bearer(parts["token"], bootstrap)
-            asker = asker and replace(asker, session=parts["session"])
-            return asker if asker and await credentials.holds(asker) else None
+            principal = await credentials.bearer(parts["token"], bootstrap)
+            principal = principal and replace(principal, session=parts["session"])
+            return principal if principal and await credentials.holds(principal) else None
     return None
 
 

@@ -2,7 +2,7 @@
 -- entries are named by the place of the byte behind them: written twice it is there once, and what was read on the
 -- other side is dropped.
 
---- Milliseconds for which one lasts unless its asker is heard; for which an ended one, and one that runs, is kept.
+--- Milliseconds for which one lasts unless its principal is heard; for which an ended one, and one that runs, is kept.
 local ATTACHED_MS, ENDED_MS, RUNNING_MS = 30000, 60000, 2592000000
 --- Bytes, by side, and entries of a stream that was not read yet.
 local BYTES, ENTRIES = { ['in'] = 32768, out = 131072 }, 256
@@ -25,7 +25,7 @@ end
 
 local function notify_attached(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
 
--- Its asker was heard now; without that it ends.
+-- Its principal was heard now; without that it ends.
 local function keep_alive(attachment, now_ms)
   call('ZADD', PREFIX .. 'attachments', decimal(now_ms + ATTACHED_MS), member_of(attachment))
   -- One that runs outlasts an absence of Redis or of all coordinators: the end of what the audit log has is logged,
@@ -53,7 +53,7 @@ local function finish_attachment(attachment, now_ms, exit, reason)
   notify_attached(attachment.id)
 end
 
--- Ends those whose askers have not been heard for too long.
+-- Ends those whose principals have not been heard for too long.
 local function end_silent(now_ms)
   cap_scores(PREFIX .. 'attachments', now_ms, ATTACHED_MS)
   for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'attachments', '-inf', decimal(now_ms), 'LIMIT', 0, 100)) do
@@ -108,7 +108,7 @@ local function attach_take(args)
 end
 
 -- ATTACH_WRITE id in|out who offset data stream closed size -> {state, upto} | {}: no such attachment of theirs. Adds
--- what the asker typed, or what the shell wrote, from a place on; as much as there is room for, up to `upto`. closed
+-- what the principal typed, or what the shell wrote, from a place on; as much as there is room for, up to `upto`. closed
 -- 1: no more comes. size: of the terminal, '' for as it was.
 local function attach_write(args)
   local id, side, who, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
@@ -138,7 +138,7 @@ end
 
 -- ATTACH_READ id in|out who after -> {state, exit, reason, size, closed, worker, upto, stream, data, ...} | {}: no
 -- such attachment of theirs. What the other side wrote after a place; what is before it is dropped. Who reads is
--- alive: an asker that is not heard for 30 s, or a runner for 15 s, ends it, as does the end of the lease.
+-- alive: a principal that is not heard for 30 s, or a runner for 15 s, ends it, as does the end of the lease.
 local function attach_read(args)
   local id, side, who, after = args[1], args[2], args[3], tonumber(args[4])
   local attachment, now_ms = read_attachment(id), now()
@@ -181,7 +181,7 @@ local function attach_read(args)
   return reply
 end
 
--- ATTACH_END id who exit reason -> 1 | 0: no such attachment of theirs. Its asker leaves, or its shell has ended.
+-- ATTACH_END id who exit reason -> 1 | 0: no such attachment of theirs. Its principal leaves, or its shell has ended.
 local function attach_end(args)
   local attachment = read_attachment(args[1])
   if not attachment or (args[2] ~= attachment.owner and args[2] ~= attachment.lease) then return 0 end
@@ -189,7 +189,7 @@ local function attach_end(args)
   return 1
 end
 
--- ATTACH_SWEEP -> how many last. The leader, each second: ends attachments whose askers have not been heard for 30 s.
+-- ATTACH_SWEEP -> how many last. The leader, each second: ends attachments whose principals have not been heard for 30 s.
 local function attach_sweep()
   local now_ms = now()
   end_silent(now_ms)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
-#: Stands for an id where the asker has CLUSTER_TOKEN; no id of an API token has a dash.
+#: Stands for an id where the principal has CLUSTER_TOKEN; no id of an API token has a dash.
 BOOTSTRAP = "cluster-token"
 
 
@@ -34,7 +34,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asker:
+class Principal:
     """Who asks."""
 
     tenant: str
@@ -51,11 +51,11 @@ class Asker:
     bootstrap: str = field(default="", compare=False)
 
     def has(self, *scopes: Scope) -> bool:
-        """Return True when the asker has one of these scopes, or admin; or when none is named."""
+        """Return True when the principal has one of these scopes, or admin; or when none is named."""
         return not scopes or not self.scopes.isdisjoint((*scopes, Scope.ADMIN))
 
     def require(self, *scopes: Scope) -> None:
-        """Raise Forbidden, naming what is needed and what there is, unless the asker has one of these scopes."""
+        """Raise Forbidden, naming what is needed and what there is, unless the principal has one of these scopes."""
         if not self.has(*scopes):
             needed = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"
@@ -69,11 +69,11 @@ class Asker:
 
     @property
     def only_tenant(self) -> str | None:
-        """The tenant whose jobs alone the asker sees and steers; None: it sees those of all."""
+        """The tenant whose jobs alone the principal sees and steers; None: it sees those of all."""
         return None if self.has(Scope.OPERATE) else self.tenant
 
 
 #: Who asks without a token where none is needed.
-ANYONE = Asker(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
+ANYONE = Principal(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
 #: Who asks with CLUSTER_TOKEN.
-OWNER = Asker(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))
+OWNER = Principal(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))
