@@ -1,4 +1,4 @@
-"""The only module that reads the environment. Names are those of the README's table; a test compares them."""
+"""The only module that reads the environment. A test compares it with docs/settings.md."""
 
 from __future__ import annotations
 

@@ -215,19 +215,22 @@ def test_help_documents_the_exit_codes(run: Run) -> None:
     assert all(f"  {code}  " in text for code in EXIT_CODES)
 
 
-def test_the_readme_has_the_same_exit_codes_as_the_help(run: Run) -> None:
-    readme = (Path(cli.__file__).parents[2] / "README.md").read_text()
+COMMANDS_PAGE = Path(cli.__file__).parents[2] / "docs" / "commands.md"
+
+
+def test_the_page_of_commands_has_the_same_exit_codes_as_the_help(run: Run) -> None:
+    page = COMMANDS_PAGE.read_text()
     for code in EXIT_CODES:
         meaning = re.search(rf"^ +{code} +(.+)$", run("--help").out, re.MULTILINE)
         assert meaning, code
-        assert f"| {code} | {meaning[1]} |".replace("cluster jobs | head -1", "`cluster jobs \\| head -1`") in readme
+        assert f"| {code} | {meaning[1]} |".replace("cluster jobs | head -1", "`cluster jobs \\| head -1`") in page
 
 
-def test_the_readme_has_the_same_commands_as_the_help(run: Run) -> None:
+def test_the_page_of_commands_has_the_same_commands_as_the_help(run: Run) -> None:
     listed = re.findall(
         r"^ {2}(\w+) {2,}", run("--help").out.partition("Commands:")[2].partition("Exit codes")[0], re.MULTILINE
     )
-    rows = (Path(cli.__file__).parents[2] / "README.md").read_text().partition("| command |")[2].partition("\n\n")[0]
+    rows = COMMANDS_PAGE.read_text().partition("| command |")[2].partition("\n\n")[0]
     cells = [row.split(" | ")[0] for row in rows.splitlines() if row.startswith("| `")]
     assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(listed)
 

@@ -399,18 +399,19 @@ def test_services_select_pods_and_ports_that_are_there(everything: list[Object])
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= named, name
 
 
-def test_ports_are_those_of_the_readme(everything: list[Object]) -> None:
+def test_ports_are_documented_in_the_settings(everything: list[Object]) -> None:
     services = of_kind(everything, "Service")
     settings = Settings()
     front = {port["name"]: port["port"] for port in services["load-balancer-service"]["spec"]["ports"]}
-    assert front == {"http": int(readme_default("HTTP_PORT"))}
+    assert front == {"http": int(documented_default("HTTP_PORT"))}
     api = {port["name"]: port["port"] for port in services["coordinator-service"]["spec"]["ports"]}
     assert api == {"http": settings.coordinator_port, "metrics": settings.metrics_port}
-    assert api == {"http": int(readme_default("COORDINATOR_PORT")), "metrics": int(readme_default("METRICS_PORT"))}
+    documented = {"http": "COORDINATOR_PORT", "metrics": "METRICS_PORT"}
+    assert api == {name: int(documented_default(setting)) for name, setting in documented.items()}
 
 
-def readme_default(name: str) -> str:
-    row = re.search(rf"^\| `{name}` \| `(\d+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+def documented_default(name: str) -> str:
+    row = re.search(rf"^\| `{name}` \| `(\d+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
     assert row, name
     return row[1]
 

@@ -1,4 +1,4 @@
-"""Every setting, of ours and of docker-compose.yml, stands in .env.example and the README; nothing else does."""
+"""docs/settings.md and .env.example list every setting of the processes and of docker-compose.yml, and no other."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def in_example() -> dict[str, str]:
     return dict(re.findall(r"^#?([A-Z][A-Z0-9_]*)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
 
 
-def in_readme() -> dict[str, str]:
+def in_page() -> dict[str, str]:
     """First word of the default's cell, by the name in the first cell of a row: | `NAME` | default | meaning |"""
-    rows = re.findall(r"^\| *`([A-Z][A-Z0-9_]+)` *\|([^|\n]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| *`([A-Z][A-Z0-9_]+)` *\|([^|\n]*)\|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
     return {name: next(iter(cell.replace("`", " ").split()), "") for name, cell in rows}
 
 
@@ -84,5 +84,5 @@ def test_the_example_holds_every_setting_with_its_default() -> None:
     assert all(in_example()[name] == default for name, default in DEFAULTS.items())
 
 
-def test_the_readme_holds_every_setting_with_its_default() -> None:
-    check(in_readme(), "README.md")
+def test_the_page_of_settings_lists_every_setting_with_its_default() -> None:
+    check(in_page(), "docs/settings.md")
