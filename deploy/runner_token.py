@@ -25,7 +25,7 @@ def ask(method: str, path: str, body: Any = None) -> Any:
     return answer.json() if answer.content else None
 
 
-def renewed(name: str, kept: str, labels: str = "") -> str:
+def renew(name: str, kept: str, labels: str = "") -> str:
     """Return a new token of that name with these labels; empty where the one that is kept counts and has them."""
     wanted = sorted(set(labels.replace(",", " ").split()))
     same = [row for row in ask("GET", "/tokens")["tokens"] if row["name"] == name and row["scopes"] == ["worker"]]
@@ -38,7 +38,7 @@ def renewed(name: str, kept: str, labels: str = "") -> str:
 
 def main(arguments: list[str]) -> int:
     try:
-        token = renewed(*arguments)
+        token = renew(*arguments)
     except httpx.HTTPStatusError as error:
         answer = error.response
         said = f"HTTP Error {answer.status_code}: {answer.reason_phrase}: {answer.text[:500]}"

@@ -69,7 +69,7 @@ class Follower:
         seen = self._pool.containers()
         self._running = seen.running
         total, workers = autoscale.total_of(self._cluster.status()), self._cluster.workers()
-        chosen = autoscale.plan(autoscale.needed_of(seen.running, total, workers), seen.running, workers)
+        chosen = autoscale.plan(autoscale.count_needed(seen.running, total, workers), seen.running, workers)
         for name in chosen.drain:
             _say(f"{total} needed: {name} takes nothing new")
             self._cluster.drain(name, True)

@@ -40,7 +40,7 @@ _MORE = ("Transfer-Encoding", "Upgrade", "Expect", "Trailer", "HTTP2-Settings")
 Answer = tuple[int, Any]
 
 
-class Refused(Exception):
+class ForbiddenRequest(Exception):
     """The request is none of those that are let through; the message says why."""
 
 
@@ -106,7 +106,7 @@ class OwnContainers:
     def act(self, container: str, verb: str) -> Answer:
         """Start or stop one of them; Refused for any other."""
         if container not in [each["Id"] for each in self.containers()]:
-            raise Refused(f"the container is not of {POOL}")
+            raise ForbiddenRequest(f"the container is not of {POOL}")
         status, body = self._engine.ask("POST", f"/containers/{container}/{verb}")
         return status, {"message": _message(body)} if status >= 400 else None
 
@@ -119,15 +119,15 @@ def _message(body: bytes) -> str:
         return ""
 
 
-def answered(pool: OwnContainers, line: str, headers: Message) -> Answer:
+def answer_request(pool: OwnContainers, line: str, headers: Message) -> Answer:
     """Return the answer to a request by its first line; Refused unless it is one of three."""
     if any(name in headers for name in _MORE) or any(length != "0" for length in headers.get_all("Content-Length", [])):
-        raise Refused("it has a body, or asks for another protocol")
+        raise ForbiddenRequest("it has a body, or asks for another protocol")
     if _LIST.fullmatch(line):
         return 200, pool.containers()
     if act := _ACT.fullmatch(line):
         return pool.act(act[1], act[2])
-    raise Refused("it is no request of the autoscaler")
+    raise ForbiddenRequest("it is no request of the autoscaler")
 
 
 class Proxy(socketserver.TCPServer):
@@ -152,8 +152,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            status, body = answered(self.server.pool, self.requestline, self.headers)
-        except Refused as refused:
+            status, body = answer_request(self.server.pool, self.requestline, self.headers)
+        except ForbiddenRequest as refused:
             self._refuse(str(refused))
             return
         except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 _PIECE = 1 << 20
 
 
-def whole(path: Path) -> int:
+def complete_size(path: Path) -> int:
     """Return the bytes of a file up to the end of its last whole line; 0 where there is no file."""
     if not path.exists():
         return 0
@@ -35,7 +35,7 @@ def whole(path: Path) -> int:
 
 def dump(path: Path) -> str:
     """Write the whole lines to stdout; a coordinator appends meanwhile."""
-    left = whole(path)
+    left = complete_size(path)
     if left:
         with path.open("rb") as file:
             while left > 0:
@@ -54,8 +54,8 @@ def load(path: Path) -> str:
         file.flush()
         os.fsync(file.fileno())
     new.chmod(0o600)
-    present, restored = whole(path), new.stat().st_size
-    if whole(new) != restored:
+    present, restored = complete_size(path), new.stat().st_size
+    if complete_size(new) != restored:
         new.unlink()
         sys.exit("stdin ended within a line; nothing was changed")
     answer = "put back"

@@ -85,7 +85,7 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
     )
 
 
-def needed_of(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
+def count_needed(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
     """Return how many of the `need` workers are left for these containers, where others live beside them."""
     ours = [row["id"] for container in containers if (row := _worker_of(container, workers))]
     takers = [row for row in workers if row["live"] and row["device"] == "cpu" and not row["draining"]]

@@ -56,7 +56,7 @@ def _api_quantile(quantile: float) -> str:
     return f"histogram_quantile({quantile}, sum by (le) (rate({buckets}[15m]))) >= 0"
 
 
-def _recorded(title: str, rule: str) -> list[Figure]:
+def find_recording_rule(title: str, rule: str) -> list[Figure]:
     return [Figure(f"{title} {name}", f"{rule}:{name}_5m", seconds) for name, _ in QUANTILES]
 
 
@@ -75,8 +75,8 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
         "Latency",
         (
             *(Figure(f"API {name}", _api_quantile(quantile), seconds) for name, quantile in QUANTILES),
-            *_recorded("queue wait", "queue:cluster_queue_wait_seconds"),
-            *_recorded("job", "kind:cluster_job_duration_seconds"),
+            *find_recording_rule("queue wait", "queue:cluster_queue_wait_seconds"),
+            *find_recording_rule("job", "kind:cluster_job_duration_seconds"),
         ),
     ),
     (
@@ -112,7 +112,7 @@ def _labels(labels: dict[str, str]) -> str:
     return " ".join(value for name, value in sorted(labels.items()) if name != "__name__")
 
 
-def figures() -> Iterator[str]:
+def format_measurements() -> Iterator[str]:
     for title, shown in SECTIONS:
         yield f"\n## {title}"
         shown_any = False
@@ -147,7 +147,7 @@ def cluster(token: str) -> Iterator[str]:
 def main() -> None:
     # Two while one replaces the other.
     token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
-    for what, lines in (("The API", cluster(token)), ("Prometheus", figures()), ("Prometheus", alerts())):
+    for what, lines in (("The API", cluster(token)), ("Prometheus", format_measurements()), ("Prometheus", alerts())):
         try:
             for line in lines:
                 print(line)

@@ -21,29 +21,31 @@ def ask(url: str, token: str) -> Any:
     return answer.json()
 
 
-def counted(counts: Mapping[str, int]) -> str:
+def format_counts(counts: Mapping[str, int]) -> str:
     """`2 idle, 1 busy`; what is zero is left out."""
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
-def scaled(number: float) -> str:
+def format_scaled(number: float) -> str:
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g} {letter}"
     return f"{number:.3g}"
 
 
-def lines(status: Mapping[str, Any]) -> list[str]:
+def format_lines(status: Mapping[str, Any]) -> list[str]:
     workers, wanted = status["workers"], status["cluster_size"]
-    devices = [f"{device}: {counted(workers[device])}" for device in ("cpu", "gpu", "runner") if workers.get(device)]
-    speeds = [f"{kind} {scaled(rate)} units/s" for kind, rate in status["units_per_second"].items()]
+    devices = [
+        f"{device}: {format_counts(workers[device])}" for device in ("cpu", "gpu", "runner") if workers.get(device)
+    ]
+    speeds = [f"{kind} {format_scaled(rate)} units/s" for kind, rate in status["units_per_second"].items()]
     waiting = ", ".join(f"{name} {jobs}" for name, jobs in status["queues"].items())
     desired = ", ".join(f"{count} {device}" for device, count in status.get("desired_workers", {}).items())
     return [
         f"workers    {workers['live']} live{f' of {wanted} wanted' if wanted else ''}; {'; '.join(devices) or 'none'}",
         *([f"desired    {desired}"] if desired else []),
         f"lanes      {status['lanes']}",
-        f"jobs       {counted(status['jobs'])}",
+        f"jobs       {format_counts(status['jobs'])}",
         f"queues     {waiting or 'empty'}; oldest wait {status['oldest_wait_seconds']:.0f} s",
         f"speed      {', '.join(speeds) or 'nothing runs'}",
         f"version    {status['version']}",
@@ -58,7 +60,7 @@ def main() -> int:
     except (httpx.HTTPError, OSError, ValueError) as error:
         print(f"the API does not answer: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(status, separators=(",", ":")) if sys.argv[1:] == ["json"] else "\n".join(lines(status)))
+    print(json.dumps(status, separators=(",", ":")) if sys.argv[1:] == ["json"] else "\n".join(format_lines(status)))
     return 0
 
 

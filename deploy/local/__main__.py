@@ -8,19 +8,19 @@ import argparse
 import sys
 
 from deploy.local import commands
-from deploy.local.outcome import Trouble, of_file, say
+from deploy.local.outcome import CommandError, of_file, say
 
 
 def main() -> int:
     try:
-        return _called(_parser().parse_args())
-    except Trouble as trouble:
-        return _told(trouble)
+        return run_command(_parser().parse_args())
+    except CommandError as trouble:
+        return report_error(trouble)
     except OSError as error:
-        return _told(of_file(error))
+        return report_error(of_file(error))
 
 
-def _told(trouble: Trouble) -> int:
+def report_error(trouble: CommandError) -> int:
     say(f"error: {trouble}")
     return trouble.code
 
@@ -56,9 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _called(given: argparse.Namespace) -> int:
+def run_command(given: argparse.Namespace) -> int:
     if given.command == "run":
-        wanted = commands.Wanted(
+        wanted = commands.ClusterOptions(
             port=given.port,
             workers=given.workers,
             runner=given.runner,
@@ -70,11 +70,11 @@ def _called(given: argparse.Namespace) -> int:
     if given.command in ("stop", "status"):
         return commands.stop() if given.command == "stop" else commands.status()
     if given.command in ("state", "join-detached"):
-        return _detached(given)
+        return start_detached(given)
     return _about_hosts(given)
 
 
-def _detached(given: argparse.Namespace) -> int:
+def start_detached(given: argparse.Namespace) -> int:
     from deploy.local.joining import detached
 
     return detached.state() if given.command == "state" else detached.join(given.options)
@@ -87,7 +87,7 @@ def _about_hosts(given: argparse.Namespace) -> int:
     if given.command == "invite" and given.close is not None:
         return inviting.close(given.close)
     if given.command == "invite":
-        asked = inviting.Asked(
+        asked = inviting.InvitationOptions(
             address=given.address,
             port=given.port,
             ttl=given.ttl,
@@ -99,7 +99,7 @@ def _about_hosts(given: argparse.Namespace) -> int:
     if given.command == "leave":
         return joining.leave(anyway=given.anyway)
     return joining.join(
-        joining.Asked(
+        joining.JoinOptions(
             invitation=given.invitation,
             name=given.name,
             workers=given.workers,

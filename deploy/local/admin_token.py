@@ -18,10 +18,10 @@ _NAME = "local"
 def ensure(redis_url: str) -> str:
     """Return the token; make it at the first start, and when Redis does not know it. Raises connection.Unreachable."""
     store = private_files.tokens_of(redis_url)
-    return _kept(store) or private_files.renew_token(store, FILE, _NAME, "admin")
+    return read_valid_token(store) or private_files.renew_token(store, FILE, _NAME, "admin")
 
 
-def _kept(store: Tokens) -> str:
+def read_valid_token(store: Tokens) -> str:
     """Return the token of the file, if Redis knows it; else nothing."""
     with suppress(OSError):
         given = tokens.parsed(FILE.read_text().strip())

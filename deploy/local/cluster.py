@@ -12,7 +12,7 @@ from typing import NoReturn
 from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision
 from deploy.local.api import Api
 from deploy.local.listeners import HandOver
-from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
+from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, CommandError, say
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs.network import exposure
@@ -81,13 +81,18 @@ class LocalCluster:
     # -- readiness ----------------------------------------------------------------------------------------------------
 
     def wait_ready(self) -> None:
-        """Wait until the API answers and every worker is ready. Raises Trouble with the log of what does not come."""
+        """Wait until the API answers and every worker is ready.
+
+        Raises CommandError with the log of what does not come.
+        """
         started = said_at = time.monotonic()
         said = ""
         while (missing := self._missing()) is not None:
             now = time.monotonic()
             if now - started > READY_SECONDS:
-                raise Trouble(NOT_READY, f"not ready after {READY_SECONDS:.0f} s: {missing}.\n{program_logs.tails()}")
+                raise CommandError(
+                    NOT_READY, f"not ready after {READY_SECONDS:.0f} s: {missing}.\n{program_logs.tails()}"
+                )
             if missing != said or now - said_at > SAY_AGAIN_SECONDS:
                 say(f"  {now - started:4.0f} s  {missing}")
                 said, said_at = missing, now
@@ -114,15 +119,17 @@ class LocalCluster:
         return None if ready >= wanted else f"{ready} of {wanted} workers ready; the first start compiles the kernels"
 
     def _check_programs(self) -> None:
-        """Report programs that ended. Raises Trouble when supervisord did, or one of them again and again."""
+        """Report programs that ended. Raises CommandError when supervisord did, or one of them again and again."""
         if self._supervisor is None or self._supervisor.poll() is not None:
-            tail = program_logs.tail(program_logs.SUPERVISOR)
-            raise Trouble(FAILED, f"supervisord ended before the cluster was ready.\n{tail}")
+            tail = program_logs.read_tail(program_logs.SUPERVISOR)
+            raise CommandError(FAILED, f"supervisord ended before the cluster was ready.\n{tail}")
         for name, times in program_logs.exits(self._log_start).items():
             # Without its door, which others use, the cluster works.
             if times >= GIVE_UP_AFTER and name != "door" and (self._gpus_needed or not name.startswith("gpu-worker")):
                 log = program_logs.FOLDER / f"{name}.log"
-                raise Trouble(FAILED, f"{name} ended {times} times before it was ready.\n{program_logs.tail(log)}")
+                raise CommandError(
+                    FAILED, f"{name} ended {times} times before it was ready.\n{program_logs.read_tail(log)}"
+                )
         self._say_exits()
 
     def _say_exits(self) -> None:
@@ -130,13 +137,13 @@ class LocalCluster:
         for name, times in program_logs.exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
-                log = program_logs.shown(program_logs.FOLDER / f"{name}.log")
+                log = program_logs.relative_path(program_logs.FOLDER / f"{name}.log")
                 say(f"  {datetime.now():%H:%M:%S}  {name} ended; it is started again. Its log: {log}")
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
     def stay(self) -> NoReturn:
-        """Stay until a signal raises Stopped, or until supervisord is gone: then raise Trouble."""
+        """Stay until a signal raises StopRequested, or until supervisord is gone: then raise CommandError."""
         url = self.api.url
         say(f"""
 The cluster is up: {url}   (API description: {url}/api/docs)
@@ -149,8 +156,8 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
         while (code := self._supervisor.poll()) is None:
             self._say_exits()
             time.sleep(LOOK_SECONDS)
-        tail = program_logs.tail(program_logs.SUPERVISOR)
-        raise Trouble(FAILED, f"supervisord ended by itself with {code}.\n{tail}")
+        tail = program_logs.read_tail(program_logs.SUPERVISOR)
+        raise CommandError(FAILED, f"supervisord ended by itself with {code}.\n{tail}")
 
     def _first_program(self) -> str:
         return "\n  .venv/bin/cluster run -- echo hello" if self.shape.runner else ""

@@ -23,8 +23,8 @@ from deploy.local.outcome import (
     OK,
     RUNNING,
     USAGE,
-    Stopped,
-    Trouble,
+    CommandError,
+    StopRequested,
     raise_stopped_on_signals,
     say,
 )
@@ -35,17 +35,17 @@ from jobs.settings import LOCAL_FOLDER, Settings, load
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse settings under which the coordinator would end at once, before anything starts. Raises Trouble."""
+    """Refuse settings under which the coordinator would end at once, before anything starts. Raises CommandError."""
     try:
         exposure.check(settings)
         keys.check(settings)
         client_address.check(settings)
     except (exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies) as error:
-        raise Trouble(USAGE, str(error)) from error
+        raise CommandError(USAGE, str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ClusterOptions:
     """Cluster that a user asks for."""
 
     #: None: the next free one.
@@ -58,7 +58,7 @@ class Wanted:
     as_json: bool = False
 
 
-def run(wanted: Wanted) -> int:
+def run(wanted: ClusterOptions) -> int:
     """Start a cluster, compute the samples, and stay until a signal; with `once`, stop then. Returns the exit code."""
     raise_stopped_on_signals()
     settings = load()
@@ -73,15 +73,15 @@ def run(wanted: Wanted) -> int:
                 return OK if done else FAILED
             up = True
             cluster.stay()
-    except Stopped:
+    except StopRequested:
         return OK if up else INTERRUPTED
 
 
-def _plan(settings: Settings, wanted: Wanted) -> shape.Shape:
+def _plan(settings: Settings, wanted: ClusterOptions) -> shape.Shape:
     return shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
 
 
-def _compute_samples(cluster: LocalCluster, wanted: Wanted) -> bool:
+def _compute_samples(cluster: LocalCluster, wanted: ClusterOptions) -> bool:
     """Compute the samples, if they are wanted; True unless one of them is not done."""
     began = time.monotonic()
     as_json = wanted.once and (wanted.as_json or not sys.stdout.isatty())
@@ -102,12 +102,15 @@ def _announce(parts: shape.Shape) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the checkout's lock, and end first what a killed run left. Raises Trouble when a cluster runs already."""
+    """Hold the checkout's lock, and end first what a killed run left.
+
+    Raises CommandError when a cluster runs already.
+    """
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
     LOCAL_FOLDER.chmod(0o700)
     lock = processes.lock(LOCAL_FOLDER)
     if lock is None:
-        raise Trouble(
+        raise CommandError(
             RUNNING, f"a local cluster of this checkout runs already: {_address()}\n  Stop it: ./deploy-cluster.sh stop"
         )
     _sweep()
@@ -130,7 +133,7 @@ def _sweep() -> int:
 
 def _address() -> str:
     if serves("join"):
-        return _joined()
+        return describe_membership()
     return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is starting or stopping"
 
 
@@ -168,35 +171,35 @@ def stop() -> int:
         return OK
     starter = _starter()
     if starter is None:
-        raise Trouble(
+        raise CommandError(
             FAILED, "the process that runs the cluster was not found; look at its terminal and press Ctrl-C there."
         )
     starter.terminate()
     lock = processes.lock(LOCAL_FOLDER, patience=STOP_SECONDS + 20)
     if lock is None:
-        raise Trouble(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.")
+        raise CommandError(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.")
     os.close(lock)
     say("Stopped.")
     return OK
 
 
-def _joined() -> str:
+def describe_membership() -> str:
     """Say for which cluster this machine works; empty: for none."""
     from deploy.local.joining import membership  # loads what a cluster on one machine does not need
 
-    joined = membership.kept()
+    joined = membership.load()
     return f"This checkout has joined {joined.url} with {', '.join(joined.workers)}" if joined else ""
 
 
 def status() -> int:
     """Say whether a cluster of this checkout runs, and show its status. Returns the exit code."""
     if not running():
-        if joined := _joined():
+        if joined := describe_membership():
             say(f"{joined}; they do not run. Start them: ./deploy-cluster.sh join")
         else:
             say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
         return FAILED
-    if serves("join") and (joined := _joined()):
+    if serves("join") and (joined := describe_membership()):
         say(f"{joined}; they run")
         return OK
     say(f"A local cluster of this checkout runs: {_address()}")

@@ -14,7 +14,7 @@ class NoGpus(Exception):
     """GPU_ENABLED=true, and no GPU worker can start here: what is missing and what to do."""
 
 
-def listed() -> int:
+def count_listed() -> int:
     """Count the GPUs that the driver knows; 0 without a driver."""
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
@@ -23,10 +23,10 @@ def listed() -> int:
     return sum(line.startswith("GPU ") for line in listing.splitlines())
 
 
-def _allowed(settings: Settings) -> int:
+def count_allowed(settings: Settings) -> int:
     """Count the GPUs that CUDA_VISIBLE_DEVICES leaves; a worker looks closer."""
     wanted = [name for name in settings.cuda_visible_devices.split(",") if name.strip()]
-    return min(listed(), len(wanted)) if wanted else listed()
+    return min(count_listed(), len(wanted)) if wanted else count_listed()
 
 
 def _missing(count: int) -> str | None:
@@ -44,7 +44,7 @@ def usable(settings: Settings) -> tuple[int, str]:
     """
     if settings.gpu_enabled == "false":
         return 0, ""
-    count = _allowed(settings)
+    count = count_allowed(settings)
     missing = _missing(count)
     if missing is None:
         return count, ""

@@ -32,7 +32,7 @@ class Listeners:
 
     @classmethod
     def take(cls, settings: Settings, requested: int | None) -> Listeners:
-        """Take the ports. Raises Trouble if a requested port is taken."""
+        """Take the ports. Raises CommandError if a requested port is taken."""
         api = ports.api_listeners(settings, requested)
         redis_port, reservation = ports.reserve()
         return cls(api=api, metrics=_metrics(settings), redis_port=redis_port, reservation=reservation)

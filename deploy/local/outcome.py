@@ -14,7 +14,7 @@ OK, FAILED, USAGE, MISSING, NOT_READY, RUNNING, PORT_TAKEN, INTERRUPTED = 0, 1, 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Trouble(Exception):
+class CommandError(Exception):
     """An error for the user: what happened, why, and the next command to run; with the exit code."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -22,21 +22,23 @@ class Trouble(Exception):
         self.code = code
 
 
-def of_file(error: OSError) -> Trouble:
+def of_file(error: OSError) -> CommandError:
     """Return the trouble that an error of a file or a disk is."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Trouble(FAILED, f"the disk is full: {what}\n  Make room, see df -h, then run the same command again.")
+        return CommandError(
+            FAILED, f"the disk is full: {what}\n  Make room, see df -h, then run the same command again."
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Trouble(
+        return CommandError(
             FAILED,
             f"this user may not use the folder of this checkout: {what}\n"
             "  Run it as the user who owns the folder, or clone the project into a folder of yours.",
         )
-    return Trouble(FAILED, f"this machine refuses: {what}\n  Logs, if there are any: .cluster/logs")
+    return CommandError(FAILED, f"this machine refuses: {what}\n  Logs, if there are any: .cluster/logs")
 
 
-class Stopped(BaseException):
+class StopRequested(BaseException):
     """A signal asked to stop. Not an Exception, so that nothing swallows it."""
 
 
@@ -50,7 +52,7 @@ def _stop(*_: object) -> NoReturn:
     # A closed terminal sends its signal twice: the second must not break off the stopping.
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    raise Stopped
+    raise StopRequested
 
 
 def raise_stopped_on_signals() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TypeVar
 
-from deploy.local.outcome import PORT_TAKEN, Trouble, say
+from deploy.local.outcome import PORT_TAKEN, CommandError, say
 from jobs.settings import Settings
 
 #: Ports that are tried, one after the other.
@@ -17,7 +17,7 @@ TRIED = 100
 _Taken = TypeVar("_Taken")
 
 
-def free(host: str, port: int) -> bool:
+def is_free(host: str, port: int) -> bool:
     """Tell whether a server could listen on this port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -30,10 +30,10 @@ def free(host: str, port: int) -> bool:
 
 
 def next_free(host: str, wanted: int, what: str) -> int:
-    """Return `wanted`, or the next port that is free; then say so. Raises Trouble when none is."""
+    """Return `wanted`, or the next port that is free; then say so. Raises CommandError when none is."""
 
     def probe(port: int) -> int:
-        if not free(host, port):
+        if not is_free(host, port):
             raise OSError(errno.EADDRINUSE, "taken")
         return port
 
@@ -41,7 +41,7 @@ def next_free(host: str, wanted: int, what: str) -> int:
 
 
 def next_listeners(host: str, wanted: int, what: str) -> list[socket.socket]:
-    """Listen on `wanted`, or on the next port that is free; then say so. Raises Trouble when none is."""
+    """Listen on `wanted`, or on the next port that is free; then say so. Raises CommandError when none is."""
     return _take_first(lambda port: _listen(host, port), wanted, what)
 
 
@@ -53,7 +53,7 @@ def _take_first(take: Callable[[int], _Taken], wanted: int, what: str) -> _Taken
             if port != wanted:
                 say(f"Port {wanted} is taken; {what} uses {port}.")
             return taken
-    raise Trouble(PORT_TAKEN, f"no port from {wanted} to {last} is free for {what}; choose one with --port.")
+    raise CommandError(PORT_TAKEN, f"no port from {wanted} to {last} is free for {what}; choose one with --port.")
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
@@ -86,7 +86,7 @@ def _listener(family: int, address: str, port: int) -> socket.socket:
 
 
 def api_listeners(settings: Settings, requested: int | None) -> list[socket.socket]:
-    """Listen on the API's port. Raises Trouble if a port was requested, here or in the settings, and is taken."""
+    """Listen on the API's port. Raises CommandError if a port was requested, here or in the settings, and is taken."""
     if requested is None and "coordinator_port" in settings.model_fields_set:
         requested = settings.coordinator_port
     if requested is None:
@@ -94,7 +94,7 @@ def api_listeners(settings: Settings, requested: int | None) -> list[socket.sock
     try:
         return _listen(settings.bind, requested)
     except OSError:
-        raise Trouble(
+        raise CommandError(
             PORT_TAKEN,
             f"port {requested} is taken by another program or may not be used."
             f" Choose another: ./deploy-cluster.sh local --port {requested + 1}; or leave --port away for a free one.",

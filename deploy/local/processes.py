@@ -71,7 +71,7 @@ def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
     return file
 
 
-def marked(mark: str) -> list[psutil.Process]:
+def find_marked(mark: str) -> list[psutil.Process]:
     """Return the processes whose mark ends with `mark`."""
     ours = []
     for process in psutil.process_iter():
@@ -88,7 +88,7 @@ def sweep(mark: str, grace: float = 10.0) -> int:
     own = os.getpid()
     count = 0
     for patience in (grace, 0.0, 0.0):
-        ours = [process for process in marked(mark) if process.pid != own]
+        ours = [process for process in find_marked(mark) if process.pid != own]
         count = max(count, len(ours))
         for process in ours:
             try:

@@ -12,22 +12,22 @@ FOLDER = LOCAL_FOLDER / "logs"
 SUPERVISOR = FOLDER / "supervisord.log"
 
 
-def shown(log: Path) -> str:
+def relative_path(log: Path) -> str:
     """Return the log's path as the user names it."""
     return str(log.relative_to(LOCAL_FOLDER.parent))
 
 
-def tail(log: Path, lines: int = 20) -> str:
+def read_tail(log: Path, lines: int = 20) -> str:
     """Return the end of a log under a line that says where it is."""
     if not log.exists():
-        return f"There is no {shown(log)} yet."
+        return f"There is no {relative_path(log)} yet."
     text = log.read_text(errors="replace").splitlines()[-lines:]
-    return "\n".join([f"The end of {shown(log)}:", *(f"  {line}" for line in text)])
+    return "\n".join([f"The end of {relative_path(log)}:", *(f"  {line}" for line in text)])
 
 
 def tails() -> str:
     """Return the ends of all logs but the guard's."""
-    return "\n".join(tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
+    return "\n".join(read_tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
 
 
 def size() -> int:

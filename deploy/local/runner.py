@@ -12,7 +12,7 @@ from runner.programs import processes
 
 def main() -> int:
     processes.hide()
-    give_worker_token(runner_token.awaited())
+    give_worker_token(runner_token.wait_for_token())
     return runner.main()
 
 

@@ -28,7 +28,7 @@ def ensure(redis_url: str) -> None:
     private_files.renew_token(store, FILE, NAME, "worker", load().host_labels())
 
 
-def awaited() -> str:
+def wait_for_token() -> str:
     """Return the token once the starter has made it."""
     while True:
         with contextlib.suppress(FileNotFoundError):  # the starter may forget an earlier one at any moment

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from deploy.local.outcome import Stopped, say
+from deploy.local.outcome import StopRequested, say
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT
 from threads_cluster.cli import show
@@ -73,7 +73,7 @@ def call(command: list[str]) -> tuple[int, str]:
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         try:
             answer, _ = process.communicate()
-        except Stopped:
+        except StopRequested:
             process.terminate()
             raise
     return process.returncode, answer

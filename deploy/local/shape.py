@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deploy.local import gpus, redis_server
 from deploy.local.listeners import Listeners
-from deploy.local.outcome import FAILED, MISSING, USAGE, Trouble, say
+from deploy.local.outcome import FAILED, MISSING, USAGE, CommandError, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
@@ -47,7 +47,7 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 
 
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
-    """Decide what runs, and take its ports. Raises Trouble when something is missing or a port is taken."""
+    """Decide what runs, and take its ports. Raises CommandError when something is missing or a port is taken."""
     check_folder(settings, runner)
     check_room(LOCAL_FOLDER)
     server, gpu_workers = _redis_server(), _gpu_workers(settings)
@@ -67,9 +67,9 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
 
 
 def check_folder(settings: Settings, runner: bool) -> None:
-    """Raise Trouble where programs could not enter the folder in which they are to run."""
+    """Raise CommandError where programs could not enter the folder in which they are to run."""
     if runner and settings.program_uids() and not settings.runner_dir:
-        raise Trouble(
+        raise CommandError(
             USAGE,
             f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
             " or another folder that every user may pass through",
@@ -77,10 +77,10 @@ def check_folder(settings: Settings, runner: bool) -> None:
 
 
 def check_room(folder: Path) -> None:
-    """Raise Trouble where the disk of a folder has too little room for what a cluster writes."""
+    """Raise CommandError where the disk of a folder has too little room for what a cluster writes."""
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE:
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"the disk of {folder} has {free >> 20} MiB left, and a cluster needs {LEAST_FREE >> 20} for its"
             " jobs, logs and compiled kernels.\n  Make room, see df -h, then run the same command again.",
@@ -91,21 +91,21 @@ def _redis_server() -> str:
     try:
         return redis_server.find(LOCAL_FOLDER / "redis")
     except redis_server.NoRedis as error:
-        raise Trouble(
+        raise CommandError(
             MISSING,
             f"no Redis server: {error}.\n  Install version 7 or later (Debian 12, Ubuntu 24.04: sudo apt install"
             " redis-server; Fedora: sudo dnf install valkey; macOS: brew install redis), then run the same command"
             " again.",
         ) from error
     except redis_server.NewerData as error:
-        raise Trouble(MISSING, f"{error}, then run the same command again. Nothing was changed.") from error
+        raise CommandError(MISSING, f"{error}, then run the same command again. Nothing was changed.") from error
 
 
 def _gpu_workers(settings: Settings) -> int:
     try:
         count, advice = gpus.usable(settings)
     except gpus.NoGpus as error:
-        raise Trouble(MISSING, str(error)) from error
+        raise CommandError(MISSING, str(error)) from error
     if advice:
         say(advice)
     return count

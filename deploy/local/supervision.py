@@ -83,7 +83,7 @@ class Program:
     priority: int
 
 
-def _quoted(text: str) -> str:
+def quote_percents(text: str) -> str:
     """Quote for supervisord's files, which expand percent signs."""
     return text.replace("%", "%%")
 
@@ -150,7 +150,7 @@ def _runner(shape: Shape, settings: Settings) -> Program:
     )
 
 
-def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
+def redis_environment(shape: Shape, role: str, password: str) -> dict[str, str]:
     """Return the environment of a process that uses Redis in a role."""
     return {
         "REDIS_URL": redis_url(shape, role, password),
@@ -180,9 +180,9 @@ def _door(shape: Shape) -> Program:
 
 def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
     """List what supervisord runs, the guard first; `passwords` of Redis' users."""
-    coordinating = _shared(shape, "coordinator", passwords["coordinator"])
+    coordinating = redis_environment(shape, "coordinator", passwords["coordinator"])
     # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
-    working = _shared(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
+    working = redis_environment(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator", "--sockets", f"{LOCAL_FOLDER.name}/{listeners.FILE.name}")
     door = _door(shape)
@@ -212,8 +212,8 @@ def _section(program: Program, folder: str) -> str:
         folder=folder,
         again="true" if program.last_code is None else "unexpected",
         ended=program.last_code or 0,
-        command=_quoted(shlex.join(program.command)),
-        environment=_quoted(",".join(f'{name}="{value}"' for name, value in program.environment.items())),
+        command=quote_percents(shlex.join(program.command)),
+        environment=quote_percents(",".join(f'{name}="{value}"' for name, value in program.environment.items())),
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 from deploy.local.joining import authority, invitation, inviting, joining, membership
 from deploy.local.joining.invitation import Invitation
 from deploy.local.joining.membership import Membership
-from deploy.local.outcome import Trouble
+from deploy.local.outcome import CommandError
 from tests import fetch
 from tests.integration.live import Live, until
 from tests.ports import free_port
@@ -137,7 +137,7 @@ def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
 
 def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
     joined = join(door.invited(), "attic", "cpu-1", "cpu-2")
-    assert membership.kept() == joined and joined.workers == ["attic-cpu-1", "attic-cpu-2"]
+    assert membership.load() == joined and joined.workers == ["attic-cpu-1", "attic-cpu-2"]
     assert {path.stat().st_mode & 0o777 for path in (here / "tokens").iterdir()} == {0o600}
     worker_of(door, joined, "worker-attic")
     door.live.wait_ready(1)
@@ -184,10 +184,10 @@ def refused(invited: Invitation, *words: str) -> None:
 
 
 def refused_as(invited: Invitation, name: str, *words: str) -> None:
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(CommandError) as trouble:
         join(invited, name)
     assert all(word in str(trouble.value) for word in words), trouble.value
-    assert membership.kept() is None
+    assert membership.load() is None
 
 
 @pytest.mark.usefixtures("here")
@@ -203,13 +203,15 @@ def test_an_invitation_is_closed_before_its_time(
     refused(by_text, "was used, or has expired")
     join(other, "open")
     for closed in ids:
-        with pytest.raises(Trouble, match=f"there is no invitation {closed}: it was used, has expired or was closed"):
+        with pytest.raises(
+            CommandError, match=f"there is no invitation {closed}: it was used, has expired or was closed"
+        ):
             inviting.close(closed, door.live.url())
     [worker] = [row["id"] for row in door.live.get("/api/tokens")["tokens"] if row["name"].startswith("open-")]
-    with pytest.raises(Trouble, match=f"another sort, which goes on. To end it: cluster token revoke {worker}"):
+    with pytest.raises(CommandError, match=f"another sort, which goes on. To end it: cluster token revoke {worker}"):
         inviting.close(worker, door.live.url())
     for bad in ("", "x", "a" * 11, "../tokens", "abcdefghi!", "tc_abcdefghij"):
-        with pytest.raises(Trouble, match="--close needs an invitation, or its id"):
+        with pytest.raises(CommandError, match="--close needs an invitation, or its id"):
             inviting.close(bad, door.live.url())
 
 
@@ -286,8 +288,8 @@ def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
     known = fetch.get(f"{invited.url}/api/authority", verify=False).content
     both = known + (folder / "authority.pem").read_bytes()
     with monkeypatch.context() as between:
-        between.setattr(membership, "read_authority", lambda *_: both)
-        pinned = membership.pinned_authority(invited)
+        between.setattr(membership, "fetch_authority", lambda *_: both)
+        pinned = membership.fetch_pinned_authority(invited)
     assert pinned.count(b"BEGIN CERTIFICATE") == 1
     (tmp_path / "pinned.pem").write_bytes(pinned)
     serve(door.live, "between", folder, port)
@@ -356,7 +358,7 @@ def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) ->
 def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
     url = f"{join(door.invited(), 'cellar').url}/api/tokens"
     own, invited = membership.token("cellar-cpu-1"), door.invited()
-    with pytest.raises(Trouble, match="cellar-cpu-1 has joined before"):  # another machine of that name
+    with pytest.raises(CommandError, match="cellar-cpu-1 has joined before"):  # another machine of that name
         membership.join(invited, "cellar", ["cpu-1", "cpu-2"], lanes=1, labels="")
     trust = str(membership.FOLDER / "authority.pem")
     assert membership.ask("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
@@ -381,7 +383,7 @@ def test_a_join_that_broke_off_keeps_its_name_from_nobody(
     with monkeypatch.context() as cut:
         _lost(cut)
         refused_as(door.invited(), "broken", "used up meanwhile")
-    assert "broken-cpu-1" in door.tokens() and membership.kept() is None
+    assert "broken-cpu-1" in door.tokens() and membership.load() is None
     door.age("broken-cpu-1", -1)  # however slow this machine is
     refused_as(door.invited(), "broken", "has joined before", "in a minute")
     door.age("broken-cpu-1", 2)
@@ -490,7 +492,7 @@ def test_a_full_disk_leaves_nothing_behind_here_or_there(
     invited, before = door.invited(), door.tokens()
     with monkeypatch.context() as full:
         _full(here, full, after)
-        with pytest.raises(Trouble, match="No space left on device") as trouble:
+        with pytest.raises(CommandError, match="No space left on device") as trouble:
             join(invited, f"full{after}", "cpu-1", "cpu-2")
     assert words in str(trouble.value) and "still count there" not in str(trouble.value)
     assert not here.exists() and door.tokens() == before
@@ -501,31 +503,31 @@ def test_a_full_disk_leaves_nothing_behind_here_or_there(
 @pytest.mark.usefixtures("here")
 def test_an_invitation_comes_on_stdin(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{door.invited()}\n"))
-    assert joining.join_cluster(joining.Asked(invitation="-", name="typed")).name == "typed"
+    assert joining.join_cluster(joining.JoinOptions(invitation="-", name="typed")).name == "typed"
     membership.forget()
     for text in ("", "x" * 10_000):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        with pytest.raises(Trouble, match="this is no invitation"):
-            joining.join_cluster(joining.Asked(invitation="-", name="typed"))
+        with pytest.raises(CommandError, match="this is no invitation"):
+            joining.join_cluster(joining.JoinOptions(invitation="-", name="typed"))
 
 
 def test_addresses_are_written_in_one_way() -> None:
-    assert [inviting.checked(given) for given in ("FD00::7", "[fd00::7]", "box.lan", "192.0.2.7")] == [
+    assert [inviting.validate_address(given) for given in ("FD00::7", "[fd00::7]", "box.lan", "192.0.2.7")] == [
         "fd00::7",
         "fd00::7",
         "box.lan",
         "192.0.2.7",
     ]
     for given in ("192.0.2.7:3443", "https://box", "b\u00fcro.lan", "-x", "a b", ""):
-        with pytest.raises(Trouble, match="--address"):
-            inviting.checked(given)
+        with pytest.raises(CommandError, match="--address"):
+            inviting.validate_address(given)
 
 
 def test_invitations_are_read_as_they_are_printed() -> None:
     token = f"tc_{'a' * 10}_{'b' * 43}"
     for host, url in (("box.lan", "https://box.lan:3443"), ("fd00::7", "https://[fd00::7]:3443")):
         given = Invitation(host=host, port=3443, fingerprint="0" * 64, token=token)
-        assert invitation.parsed(f" {given}\n") == given and given.url == url
+        assert invitation.parse(f" {given}\n") == given and given.url == url
     for text in (
         "",
         "box",
@@ -537,4 +539,4 @@ def test_invitations_are_read_as_they_are_printed() -> None:
         f"user@box:1/-/{token}",
     ):
         with pytest.raises(invitation.NoInvitation):
-            invitation.parsed(text)
+            invitation.parse(text)

@@ -69,7 +69,7 @@ class Checkout:
         return subprocess.Popen(self.client(*arguments), cwd=self.path, stderr=subprocess.DEVNULL)
 
     def processes(self) -> list[psutil.Process]:
-        return processes.marked(f"@{self.folder}")
+        return processes.find_marked(f"@{self.folder}")
 
     def process(self, words: str) -> Any:
         """The supervised process whose command line holds `words`."""

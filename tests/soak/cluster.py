@@ -83,7 +83,7 @@ class LocalCluster:
     def samples(self) -> list[Sample]:
         """Look at every process of the cluster."""
         found = []
-        for process in [psutil.Process(self.starter.pid), *processes.marked(f"@{self.folder / '.cluster'}")]:
+        for process in [psutil.Process(self.starter.pid), *processes.find_marked(f"@{self.folder / '.cluster'}")]:
             try:
                 line = " ".join(process.cmdline())
                 name = next((name for words, name in _NAMES if words in line), line[:40])

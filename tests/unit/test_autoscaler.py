@@ -18,7 +18,7 @@ import pytest
 from deploy.autoscaler import pool, proxy
 from deploy.autoscaler.__main__ import Follower
 from deploy.autoscaler.pool import Containers, EngineAway
-from deploy.docker.autoscale import Worker, needed_of
+from deploy.docker.autoscale import Worker, count_needed
 from tests.ports import free_port
 
 OURS, THEIRS, COORDINATOR, ONEOFF = (character * 64 for character in "abcd")
@@ -608,8 +608,8 @@ def test_what_is_needed_of_a_pool_beside_others() -> None:
     hand = Hand()
     hand.running = {IDS[0]}
     rows = Cluster(hand).workers()
-    assert [needed_of(IDS[:1], total, rows) for total in (0, 1, 2, 5)] == [0, 0, 1, 4]
+    assert [count_needed(IDS[:1], total, rows) for total in (0, 1, 2, 5)] == [0, 0, 1, 4]
     gone = [{**row, "live": False} for row in rows]
     gpu = [{**row, "device": "gpu"} for row in rows]
     draining = [{**row, "draining": True} for row in rows]
-    assert [needed_of(IDS[:1], 2, others) for others in (gone, gpu, draining)] == [2, 2, 2]
+    assert [count_needed(IDS[:1], 2, others) for others in (gone, gpu, draining)] == [2, 2, 2]

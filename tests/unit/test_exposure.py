@@ -67,7 +67,7 @@ def test_every_process_refuses_to_listen_for_strangers(module: str) -> None:
 
 
 def test_the_local_cluster_refuses_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(outcome.Trouble, match="CLUSTER_TOKEN") as caught:
+    with pytest.raises(outcome.CommandError, match="CLUSTER_TOKEN") as caught:
         commands.check_exposure(Settings(bind="0.0.0.0"))
     assert caught.value.code == outcome.USAGE
     commands.check_exposure(Settings())

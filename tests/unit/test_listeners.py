@@ -14,7 +14,7 @@ import pytest
 from coordinator.server import listening
 from deploy.local import listeners, ports
 from deploy.local.listeners import HandOver, Listeners
-from deploy.local.outcome import Trouble
+from deploy.local.outcome import CommandError
 from jobs.settings import Settings
 from tests.ports import free_port
 
@@ -45,9 +45,9 @@ def test_of_two_that_look_for_the_same_ports_each_gets_its_own(capsys: pytest.Ca
 
 
 def test_a_port_that_was_requested_is_not_replaced(taken: Listeners) -> None:
-    with pytest.raises(Trouble, match=f"port {taken.port} is taken by another program"):
+    with pytest.raises(CommandError, match=f"port {taken.port} is taken by another program"):
         ports.api_listeners(Settings(), taken.port)
-    with pytest.raises(Trouble, match="is taken by another program"):
+    with pytest.raises(CommandError, match="is taken by another program"):
         ports.api_listeners(Settings(coordinator_port=taken.port), None)
 
 

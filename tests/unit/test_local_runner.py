@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import api, private_files, runner_token, supervision
-from deploy.local.outcome import Trouble
+from deploy.local.outcome import CommandError
 from deploy.local.processes import Run
 from deploy.local.shape import Shape, plan
 from jobs.settings import Settings
@@ -52,7 +52,7 @@ def test_a_runner_asks_where_the_api_listens() -> None:
 
 def test_users_of_their_own_need_a_folder_that_they_can_enter() -> None:
     settings = Settings(runner_uids="20001-20001", runner_slots=1)
-    with pytest.raises(Trouble, match="RUNNER_DIR="):
+    with pytest.raises(CommandError, match="RUNNER_DIR="):
         plan(settings, None, 1, runner=True)
 
 
@@ -90,7 +90,7 @@ def test_each_start_makes_a_token_that_ends_the_earlier_one_in_a_file_of_the_use
     monkeypatch.setattr(private_files, "tokens_of", lambda _url: store)
     monkeypatch.setattr(runner_token, "FILE", tmp_path / "runner_token")
     waited: list[str] = []
-    waiting = threading.Thread(target=lambda: waited.append(runner_token.awaited()))
+    waiting = threading.Thread(target=lambda: waited.append(runner_token.wait_for_token()))
     waiting.start()
     seen = set()
     for _ in range(2):

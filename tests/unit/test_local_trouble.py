@@ -13,7 +13,7 @@ import pytest
 from deploy.local import __main__ as local
 from deploy.local import commands, shape
 from deploy.local.joining import units
-from deploy.local.outcome import Trouble
+from deploy.local.outcome import CommandError
 from jobs.settings import Settings
 from tests.unit.test_redis_server import write_data
 
@@ -46,7 +46,7 @@ def test_nothing_starts_on_a_disk_without_room(tmp_path: Path, monkeypatch: pyte
     left = [shape.LEAST_FREE - 1]
     monkeypatch.setattr("deploy.local.shape.shutil.disk_usage", lambda _: usage(1 << 40, 0, left[0]))
     monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
-    with pytest.raises(Trouble, match=f"{tmp_path} has 99 MiB left, and a cluster needs 100") as refused:
+    with pytest.raises(CommandError, match=f"{tmp_path} has 99 MiB left, and a cluster needs 100") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 1 and "df -h" in str(refused.value)
     left[0] += 1
@@ -62,7 +62,7 @@ def test_nothing_starts_on_data_that_no_redis_here_can_read(tmp_path: Path, monk
     data = write_data(tmp_path / "redis")
     before = written(data)
     monkeypatch.setattr(shape, "LOCAL_FOLDER", tmp_path)
-    with pytest.raises(Trouble, match=r"Redis 99\.1\.0 wrote the data") as refused:
+    with pytest.raises(CommandError, match=r"Redis 99\.1\.0 wrote the data") as refused:
         shape.plan(Settings(), None, 1)
     assert refused.value.code == 3 and str(refused.value).endswith("Nothing was changed.")
     assert written(data) == before
@@ -77,5 +77,5 @@ def test_a_user_without_a_home_joins_and_leaves_and_is_told_what_a_unit_of_syste
     monkeypatch.setattr(Path, "home", none)
     monkeypatch.setattr("deploy.local.joining.units.shutil.which", lambda _: "/usr/bin/systemctl")
     assert units.present() == []
-    with pytest.raises(Trouble, match="set HOME"):
+    with pytest.raises(CommandError, match="set HOME"):
         units.write("attic")

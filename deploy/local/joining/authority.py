@@ -40,7 +40,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 def ensure() -> x509.Certificate:
     """Return the authority's certificate; make it, and its key, where there is none."""
     with _alone():
-        return _ensured()
+        return ensure_certificate()
 
 
 def certify(names: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ def _alone() -> Iterator[None]:
         os.close(lock)
 
 
-def _ensured() -> x509.Certificate:
+def ensure_certificate() -> x509.Certificate:
     if not (_AUTHORITY.is_file() and _AUTHORITY_KEY.is_file()):
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Threads Cluster authority")
@@ -74,8 +74,8 @@ def _ensured() -> x509.Certificate:
 
 
 def _certify(wanted: set[str]) -> None:
-    authority = _ensured()
-    known = _named(authority)
+    authority = ensure_certificate()
+    known = list_names(authority)
     if wanted <= known and not _expires_soon(authority):
         return
     key = ec.generate_private_key(ec.SECP256R1())
@@ -148,7 +148,7 @@ def _current(authority: x509.Certificate) -> x509.Certificate | None:
     return found if counts else None
 
 
-def _named(authority: x509.Certificate) -> set[str]:
+def list_names(authority: x509.Certificate) -> set[str]:
     current = _current(authority)
     if current is None:
         return set()

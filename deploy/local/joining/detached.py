@@ -12,7 +12,7 @@ from typing import Any
 
 from deploy.local import commands
 from deploy.local.joining import membership
-from deploy.local.outcome import NOT_READY, OK, Trouble
+from deploy.local.outcome import NOT_READY, OK, CommandError
 from deploy.local.shape import CHECKOUT
 from jobs.settings import LOCAL_FOLDER
 
@@ -31,7 +31,7 @@ def state() -> int:
 
 
 def _state() -> dict[str, Any]:
-    joined = membership.kept()
+    joined = membership.load()
     kept = {"url": joined.url, "name": joined.name, "workers": joined.workers} if joined else None
     return {"joined": kept, "running": commands.running()}
 
@@ -39,7 +39,8 @@ def _state() -> dict[str, Any]:
 def join(options: Sequence[str]) -> int:
     """Join with the invitation on stdin, or go on where there is none, in a session of its own; print the state.
 
-    Returns once the cluster has taken this host and its workers are being started. Raises Trouble with what it said.
+    Returns once the cluster has taken this host and its workers are being started. Raises CommandError with what it
+    said.
     """
     line = sys.stdin.readline(_LONGEST_LINE)
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
@@ -58,13 +59,15 @@ def join(options: Sequence[str]) -> int:
     deadline = time.monotonic() + _JOIN_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise Trouble(process.returncode or 1, f"join ended: {_said(LOG)}")
-        if membership.kept() and commands.running():
+            raise CommandError(process.returncode or 1, f"join ended: {read_last_message(LOG)}")
+        if membership.load() and commands.running():
             return state()
         time.sleep(0.1)
     process.terminate()
-    raise Trouble(NOT_READY, f"the cluster did not take this host within {_JOIN_SECONDS:.0f} s: {_said(LOG)}")
+    raise CommandError(
+        NOT_READY, f"the cluster did not take this host within {_JOIN_SECONDS:.0f} s: {read_last_message(LOG)}"
+    )
 
 
-def _said(log: Path) -> str:
+def read_last_message(log: Path) -> str:
     return log.read_text(errors="replace")[-_SHOWN:].strip().replace("\n", "; ")

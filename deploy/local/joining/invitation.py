@@ -37,17 +37,17 @@ class Invitation:
     @property
     def url(self) -> str:
         """Address of the cluster's API."""
-        return f"https://{_bracketed(self.host)}:{self.port}"
+        return f"https://{bracket_ipv6(self.host)}:{self.port}"
 
     def __str__(self) -> str:
-        return f"{_bracketed(self.host)}:{self.port}/{self.fingerprint}/{self.token}"
+        return f"{bracket_ipv6(self.host)}:{self.port}/{self.fingerprint}/{self.token}"
 
 
-def _bracketed(host: str) -> str:
+def bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def parsed(text: str) -> Invitation:
+def parse(text: str) -> Invitation:
     """Return the invitation that a text is. Raises NoInvitation."""
     parts = _WRITTEN.fullmatch(text.strip())
     if parts is None or not 0 < int(parts["port"]) <= _LAST_PORT:

@@ -18,7 +18,7 @@ from deploy.local import admin_token, commands, ports
 from deploy.local.cluster import ADDRESS
 from deploy.local.joining import authority, door
 from deploy.local.joining.invitation import Invitation
-from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
+from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, CommandError, say
 from jobs.hosts import labels
 from jobs.settings import Settings, load
 from threads_protocol import numbers
@@ -35,7 +35,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class InvitationOptions:
     """Wishes for an invitation."""
 
     #: Name or address of this machine; empty: the one with which it reaches others.
@@ -49,14 +49,14 @@ class Asked:
     labels: str = ""
 
 
-def invite(asked: Asked) -> int:
+def invite(asked: InvitationOptions) -> int:
     """Print the command on stdout, and around it what a person wants to know on stderr. Returns the exit code."""
     seconds = numbers.seconds(asked.ttl)
     if not seconds:
-        raise Trouble(USAGE, f"--ttl must be a number with s, m, h or d, as 1h; got {asked.ttl!r}")
+        raise CommandError(USAGE, f"--ttl must be a number with s, m, h or d, as 1h; got {asked.ttl!r}")
     given = _labels(asked.labels)
     if not (commands.running() and ADDRESS.is_file()):
-        raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        raise CommandError(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
     opened = _open(asked)
     token = _token(ADDRESS.read_text().strip(), seconds, given)
     print(_command(asked, opened, token), flush=True)
@@ -69,47 +69,49 @@ def invite(asked: Asked) -> int:
 
 
 def close(given: str, url: str = "") -> int:
-    """End an invitation before its time, by its id or the invitation itself. Returns the exit code. Raises Trouble.
+    """End an invitation before its time, by its id or the invitation itself.
+
+    Returns the exit code. Raises CommandError.
 
     url: address of the cluster; empty: the local one's.
     """
     named = _ID.fullmatch(given.strip()) or _WITHIN.search(given)
     if named is None:
-        raise Trouble(
+        raise CommandError(
             USAGE, "--close needs an invitation, or its id: the ten characters behind tc_ in it, as bafea6lvu2"
         )
     if not url and not (commands.running() and ADDRESS.is_file()):
-        raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        raise CommandError(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
     tokens = f"{url or ADDRESS.read_text().strip()}/api/tokens"
     invitation = named[1]
-    scopes = {row["id"]: row["scopes"] for row in _asked("GET", tokens)["tokens"]}.get(invitation)
+    scopes = {row["id"]: row["scopes"] for row in request_as_admin("GET", tokens)["tokens"]}.get(invitation)
     if scopes is None:
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"there is no invitation {invitation}: it was used, has expired or was closed. Tokens of"
             " machines that have joined: cluster token list",
         )
     if scopes != ["join"]:
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"{invitation} is a token of another sort, which goes on. To end it: cluster token revoke {invitation}",
         )
-    _asked("DELETE", f"{tokens}/{invitation}")
+    request_as_admin("DELETE", f"{tokens}/{invitation}")
     say(f"The invitation {invitation} counts no more.")
     return OK
 
 
-def _open(asked: Asked) -> door.Door:
+def _open(asked: InvitationOptions) -> door.Door:
     """Return the door, once it is open for the address that was asked for."""
     before = door.kept()
-    first = checked(asked.address) if asked.address else own_address()
+    first = validate_address(asked.address) if asked.address else own_address()
     port = _port(asked.port, before)
     names = [first, *(name for name in (before.names if before else ()) if name != first)]
     authority.certify([*names, door.LOOPBACK])
     door.keep(port, names)
     try:
         _await_open(port)
-    except Trouble:
+    except CommandError:
         if before:
             door.keep(*before)
         raise
@@ -117,47 +119,47 @@ def _open(asked: Asked) -> door.Door:
 
 
 def _port(asked: int | None, before: door.Door | None) -> int:
-    """Return the door's port. Raises Trouble for one that is taken."""
+    """Return the door's port. Raises CommandError for one that is taken."""
     if before and asked in (None, before.port):
         return before.port
     if before:
         say(f"note: machines that have joined at port {before.port} must leave and join again.")
-    if asked and not ports.free("0.0.0.0", asked):
-        raise Trouble(PORT_TAKEN, f"port {asked} is taken by another program or may not be used; choose another")
+    if asked and not ports.is_free("0.0.0.0", asked):
+        raise CommandError(PORT_TAKEN, f"port {asked} is taken by another program or may not be used; choose another")
     return asked or ports.next_free("0.0.0.0", PORT, "the door for other machines")
 
 
-def checked(address: str) -> str:
-    """Return an address as it is written, or a name. Raises Trouble for what is neither."""
+def validate_address(address: str) -> str:
+    """Return an address as it is written, or a name. Raises CommandError for what is neither."""
     try:
         return str(ip_address(address.strip("[]")))
     except ValueError:
         if _NAME.fullmatch(address):
             return address
-    raise Trouble(USAGE, f"--address must be a name or an address, without a port or a zone; got {address!r}")
+    raise CommandError(USAGE, f"--address must be a name or an address, without a port or a zone; got {address!r}")
 
 
 def own_address() -> str:
-    """Return the address with which this machine reaches others. Raises Trouble where it has none."""
+    """Return the address with which this machine reaches others. Raises CommandError where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)
             return str(probe.getsockname()[0])
         except OSError:
-            raise Trouble(
+            raise CommandError(
                 FAILED, "this machine has no route to others; say where they reach it: --address NAME"
             ) from None
 
 
 def _await_open(port: int) -> None:
-    """Wait until a coordinator serves this certificate. Raises Trouble."""
+    """Wait until a coordinator serves this certificate. Raises CommandError."""
     trust = ssl.create_default_context(cafile=str(authority.CERTIFICATE))
     deadline = time.monotonic() + _OPEN_SECONDS
     while time.monotonic() < deadline:
         if _opens(f"https://127.0.0.1:{port}/health", trust):
             return
         time.sleep(0.2)
-    raise Trouble(
+    raise CommandError(
         NOT_READY,
         f"the door did not open at port {port} within {_OPEN_SECONDS:.0f} s; its log is .cluster/logs/door.log",
     )
@@ -171,11 +173,11 @@ def _opens(url: str, trust: ssl.SSLContext) -> bool:
 
 
 def _labels(text: str) -> list[str]:
-    """Return the labels that were asked for. Raises Trouble for what is none, and for too many."""
+    """Return the labels that were asked for. Raises CommandError for what is none, and for too many."""
     given = sorted({label.strip() for label in text.split(",") if label.strip()})
     wrong = [label for label in given if not re.fullmatch(labels.PATTERN, label)]
     if wrong or len(given) > labels.MOST:
-        raise Trouble(
+        raise CommandError(
             USAGE,
             f"--labels must be at most {labels.MOST} labels with commas between, each of at most 64"
             f" letters, digits and . _ : / -; got {(wrong or [text])[0][:80]!r}",
@@ -184,24 +186,24 @@ def _labels(text: str) -> list[str]:
 
 
 def _token(url: str, seconds: int, given: Sequence[str]) -> str:
-    """Return a new token that lets one host join, which will have these labels. Raises Trouble."""
+    """Return a new token that lets one host join, which will have these labels. Raises CommandError."""
     body = {"name": "invitation", "scopes": ["join"], "ttl_seconds": seconds} | ({"labels": given} if given else {})
-    token: str = _asked("POST", f"{url}/api/tokens", body)["token"]
+    token: str = request_as_admin("POST", f"{url}/api/tokens", body)["token"]
     return token
 
 
-def _asked(method: str, url: str, body: Any = None) -> Any:
-    """Return what the cluster answers to its owner; None for nothing. Raises Trouble."""
+def request_as_admin(method: str, url: str, body: Any = None) -> Any:
+    """Return what the cluster answers to its owner; None for nothing. Raises CommandError."""
     owner = _owner(load())
     headers = {"Authorization": f"Bearer {owner}"} if owner else {}
     try:
         # Only this machine is asked: a proxy set for the internet must not catch it.
         answer = httpx.request(method, url, json=body, headers=headers, timeout=10, trust_env=False)
         if answer.is_error:
-            raise Trouble(FAILED, f"the cluster refuses this ({answer.status_code}): {answer.content[:1000]!r}")
+            raise CommandError(FAILED, f"the cluster refuses this ({answer.status_code}): {answer.content[:1000]!r}")
         return answer.json() if answer.content else None
     except (httpx.HTTPError, ValueError) as error:
-        raise Trouble(FAILED, f"the cluster at {url} does not answer: {error}") from error
+        raise CommandError(FAILED, f"the cluster at {url} does not answer: {error}") from error
 
 
 def _owner(settings: Settings) -> str:
@@ -212,7 +214,7 @@ def _owner(settings: Settings) -> str:
     return ""
 
 
-def _command(asked: Asked, opened: door.Door, token: str) -> str:
+def _command(asked: InvitationOptions, opened: door.Door, token: str) -> str:
     fingerprint = authority.fingerprint(authority.ensure())
     text = Invitation(host=opened.names[0], port=opened.port, fingerprint=fingerprint, token=token)
     flags = " --gpu" * asked.gpu + " --runner" * asked.runner

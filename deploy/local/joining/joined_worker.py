@@ -15,7 +15,7 @@ from runner.programs import processes
 
 
 def main(name: str) -> int:
-    joined = membership.kept()
+    joined = membership.load()
     if joined is None or name not in joined.workers:
         print(f"error: this checkout has not joined with a worker {name}: ./deploy-cluster.sh join", file=sys.stderr)
         return exposure.REFUSED

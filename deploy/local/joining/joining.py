@@ -24,8 +24,8 @@ from deploy.local.outcome import (
     MISSING,
     OK,
     USAGE,
-    Stopped,
-    Trouble,
+    CommandError,
+    StopRequested,
     raise_stopped_on_signals,
     say,
 )
@@ -46,7 +46,7 @@ _LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JoinOptions:
     """Wishes of who joins."""
 
     #: As it was printed; -: it comes on stdin; empty: go on with what was joined before.
@@ -61,7 +61,7 @@ class Asked:
     service: bool = False
 
 
-def join(asked: Asked) -> int:
+def join(asked: JoinOptions) -> int:
     """Join with an invitation, or go on; run the workers until a signal. Returns the exit code."""
     raise_stopped_on_signals()
     try:
@@ -71,31 +71,33 @@ def join(asked: Asked) -> int:
                 return units.write(joined.name)
             with Host(joined) as host:
                 host.stay()
-    except Stopped:
+    except StopRequested:
         return OK
 
 
-def join_cluster(asked: Asked) -> Membership:
-    before = membership.kept()
+def join_cluster(asked: JoinOptions) -> Membership:
+    before = membership.load()
     if not asked.invitation:
         if before is None:
-            raise Trouble(
+            raise CommandError(
                 USAGE, "join needs an invitation: `./deploy-cluster.sh invite` prints one on the cluster's machine"
             )
-        if asked != Asked(service=asked.service):
-            raise Trouble(USAGE, "what runs here was said when this machine joined; to change it, leave and join anew")
+        if asked != JoinOptions(service=asked.service):
+            raise CommandError(
+                USAGE, "what runs here was said when this machine joined; to change it, leave and join anew"
+            )
         return before
     if before is not None:
-        raise Trouble(
+        raise CommandError(
             USAGE,
             f"this checkout has joined {before.url} as {before.name} already. Start its workers:"
             " ./deploy-cluster.sh join; to join elsewhere, first: ./deploy-cluster.sh leave",
         )
     try:
-        given = invitation.parsed(sys.stdin.readline(_LONGEST_LINE) if asked.invitation == "-" else asked.invitation)
+        given = invitation.parse(sys.stdin.readline(_LONGEST_LINE) if asked.invitation == "-" else asked.invitation)
     except invitation.NoInvitation as error:
-        raise Trouble(USAGE, str(error)) from None
-    settings = _checked(asked)
+        raise CommandError(USAGE, str(error)) from None
+    settings = check_settings(asked)
     lanes = 0 if asked.workers == 1 else max(1, usable_cores() // max(1, asked.workers))
     name = asked.name or default_name(settings.host_name())
     made = membership.join(given, name, _sorts(asked), lanes=lanes, labels=asked.labels)
@@ -105,14 +107,14 @@ def join_cluster(asked: Asked) -> Membership:
     return made
 
 
-def _checked(asked: Asked) -> Settings:
-    """Return the settings, if the workers can use them with what was asked for. Raises Trouble."""
+def check_settings(asked: JoinOptions) -> Settings:
+    """Return the settings, if the workers can use them with what was asked for. Raises CommandError."""
     if asked.labels and not asked.runner:
-        raise Trouble(USAGE, "--labels are of a runner: give --runner too")
+        raise CommandError(USAGE, "--labels are of a runner: give --runner too")
     try:
         settings = Settings(runner_labels=asked.labels)
     except ValidationError as error:
-        raise Trouble(USAGE, f"--labels: {error.errors()[0]['msg']}") from None
+        raise CommandError(USAGE, f"--labels: {error.errors()[0]['msg']}") from None
     shape.check_folder(settings, asked.runner)
     return settings
 
@@ -123,17 +125,17 @@ def default_name(host: str) -> str:
 
 
 def gpus() -> int:
-    """Return how many GPUs a worker each can use here. Raises Trouble where there is none."""
+    """Return how many GPUs a worker each can use here. Raises CommandError where there is none."""
     try:
         count, advice = usable_gpus.usable(load().model_copy(update={"gpu_enabled": "true"}))
     except usable_gpus.NoGpus as error:
-        raise Trouble(MISSING, str(error)) from error
+        raise CommandError(MISSING, str(error)) from error
     if advice:
         say(advice)
     return count
 
 
-def _sorts(asked: Asked) -> list[str]:
+def _sorts(asked: JoinOptions) -> list[str]:
     """Return the workers of the host by sort and number."""
     found = [
         *(f"cpu-{number}" for number in range(1, asked.workers + 1)),
@@ -141,7 +143,7 @@ def _sorts(asked: Asked) -> list[str]:
         *(["runner-1"] if asked.runner else []),
     ]
     if not found:
-        raise Trouble(USAGE, "nothing would run here: give --workers 1 or more, --gpu or --runner")
+        raise CommandError(USAGE, "nothing would run here: give --workers 1 or more, --gpu or --runner")
     return found
 
 
@@ -186,7 +188,7 @@ class Host:
         )
 
     def stay(self) -> NoReturn:
-        """Say who works and who does not, until a signal, or until supervisord is gone: then raise Trouble."""
+        """Say who works and who does not, until a signal, or until supervisord is gone: then raise CommandError."""
         say(
             f"{len(self.joined.workers)} worker(s) for {self.joined.url}. Logs: .cluster/logs    Stop: Ctrl-C here, or"
             " ./deploy-cluster.sh stop"
@@ -199,7 +201,7 @@ class Host:
                 self._say(working)
             self._say_exits()
             time.sleep(_LOOK_SECONDS)
-        raise Trouble(FAILED, f"supervisord ended by itself.\n{program_logs.tail(program_logs.SUPERVISOR)}")
+        raise CommandError(FAILED, f"supervisord ended by itself.\n{program_logs.read_tail(program_logs.SUPERVISOR)}")
 
     def _working(self) -> set[str]:
         """Return the workers of which the cluster has heard a moment ago."""
@@ -225,16 +227,16 @@ class Host:
 
 def _last_error(log: Path) -> str:
     """Return the last error that a worker wrote, for it says what to do; else where its log is."""
-    with_errors = [line for line in program_logs.tail(log).splitlines() if '"level": "error"' in line]
+    with_errors = [line for line in program_logs.read_tail(log).splitlines() if '"level": "error"' in line]
     found = re.search(r'"message": "((?:[^"\\]|\\.)*)"', with_errors[-1]) if with_errors else None
-    return found[1] if found else f"Its log: {program_logs.shown(log)}"
+    return found[1] if found else f"Its log: {program_logs.relative_path(log)}"
 
 
 def leave(*, anyway: bool) -> int:
     """Stop the workers, end their tokens and forget the cluster. `anyway`: also where it is not reached."""
     try:
-        joined = membership.kept()
-    except Trouble:
+        joined = membership.load()
+    except CommandError:
         if not anyway:
             raise
         joined = None
@@ -247,7 +249,7 @@ def leave(*, anyway: bool) -> int:
     left = membership.end(joined)
     if left and not anyway:
         lines = "\n  ".join(left)
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"these tokens were not ended:\n  {lines}\n  Run it again when {joined.url} is reached; or"
             " ./deploy-cluster.sh leave --anyway, and `cluster token revoke` there",

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 
 from deploy.local.joining import authority
 from deploy.local.joining.invitation import PUBLIC, Invitation
-from deploy.local.outcome import FAILED, USAGE, Trouble, say
+from deploy.local.outcome import FAILED, USAGE, CommandError, say
 from jobs import VERSION, causes
 from jobs.settings import LOCAL_FOLDER
 from jobs.store.tenancy import tokens
@@ -65,20 +65,20 @@ def token(worker: str) -> str:
         return ""
 
 
-def kept() -> Membership | None:
+def load() -> Membership | None:
     """Return what this checkout has joined; None: nothing."""
     try:
         return Membership(**json.loads(_HOST.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise Trouble(
+        raise CommandError(
             FAILED, f"{_HOST} cannot be read ({error}); ./deploy-cluster.sh leave --anyway forgets it"
         ) from None
 
 
 def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
-    """Exchange the invitation and keep what comes of it. Raises Trouble.
+    """Exchange the invitation and keep what comes of it. Raises CommandError.
 
     What is kept has its room on the disk before the invitation is used up.
     """
@@ -91,15 +91,15 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         labels=labels,
         pinned=invitation.fingerprint != PUBLIC,
     )
-    authority_text = b"" if invitation.fingerprint == PUBLIC else pinned_authority(invitation)
+    authority_text = b"" if invitation.fingerprint == PUBLIC else fetch_pinned_authority(invitation)
     try:
         _make_room(made, authority_text)
     except OSError as error:
         forget()
         why = f"{FOLDER} cannot be written: {error.strerror}"
-        raise Trouble(FAILED, f"{why}. Nothing was sent, and the invitation still counts") from None
-    answer = _exchanged(invitation, name, workers)
-    given = _given(answer, named, invitation.url)
+        raise CommandError(FAILED, f"{why}. Nothing was sent, and the invitation still counts") from None
+    answer = exchange_invitation(invitation, name, workers)
+    given = parse_tokens(answer, named, invitation.url)
     if answer.get("version") != VERSION:
         say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
     try:
@@ -108,10 +108,10 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
         # Last: with this file the host has joined.
         _new_host().replace(_HOST)
     except OSError as error:
-        left = _ended(made, given)
+        left = revoke_tokens(made, given)
         forget()
         also = f"; these tokens still count there: {', '.join(left)}" if left else ""
-        raise Trouble(
+        raise CommandError(
             FAILED, f"{FOLDER} cannot be written: {error.strerror}. The invitation is used up{also}"
         ) from None
     _use(made, given.values())
@@ -140,14 +140,17 @@ def _make_room(made: Membership, authority_text: bytes) -> None:
     _new_host().write_text(json.dumps(asdict(made), indent=1))
 
 
-def _given(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
-    """Return the token of each worker. Raises Trouble for others than were asked for: what runs here is said here."""
+def parse_tokens(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
+    """Return the token of each worker.
+
+    Raises CommandError for others than were asked for: what runs here is said here.
+    """
     try:
         given = {str(one["worker"]): str(one["token"]) for one in answer["workers"]}
     except (LookupError, TypeError):
         given = {}
     if sorted(given) != sorted(wanted) or not all(map(tokens.parsed, given.values())):
-        raise Trouble(FAILED, f"{url} answers with other workers than were asked for; nothing was kept")
+        raise CommandError(FAILED, f"{url} answers with other workers than were asked for; nothing was kept")
     return {worker: given[worker] for worker in wanted}
 
 
@@ -161,20 +164,23 @@ def keep_token(worker: str, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def pinned_authority(invitation: Invitation) -> bytes:
-    """Return the authority's certificate, whoever answers, if it has the invitation's fingerprint. Raises Trouble."""
+def fetch_pinned_authority(invitation: Invitation) -> bytes:
+    """Return the authority's certificate, whoever answers, if it has the invitation's fingerprint.
+
+    Raises CommandError.
+    """
     untrusting = ssl.create_default_context()
     untrusting.check_hostname, untrusting.verify_mode = False, ssl.CERT_NONE
     try:
-        certificate = x509.load_pem_x509_certificate(read_authority(invitation.url, untrusting))
+        certificate = x509.load_pem_x509_certificate(fetch_authority(invitation.url, untrusting))
     except (httpx.HTTPError, OSError, ValueError) as error:
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"{invitation.url} does not answer as a cluster that invites: {_why(error)}.\n"
             "  Is the address right, does that cluster run, and does a firewall let its port through?",
         ) from None
     if not hmac.compare_digest(authority.fingerprint(certificate), invitation.fingerprint):
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"the authority at {invitation.url} is not the one of the invitation: another cluster answers there, or"
             " somebody between here and there. Nothing was sent to it",
@@ -183,7 +189,7 @@ def pinned_authority(invitation: Invitation) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def read_authority(url: str, trust: ssl.SSLContext) -> bytes:
+def fetch_authority(url: str, trust: ssl.SSLContext) -> bytes:
     """Return the first bytes of what a cluster says its authority is."""
     with client(trust) as http, http.stream("GET", f"{url}/api/authority") as answer:
         if answer.is_error:
@@ -191,23 +197,27 @@ def read_authority(url: str, trust: ssl.SSLContext) -> bytes:
         return next(answer.iter_bytes(_MOST), b"")
 
 
-def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
-    """Return the answer to an invitation. Raises Trouble with what the cluster says."""
+def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
+    """Return the answer to an invitation. Raises CommandError with what the cluster says."""
     trust = str(_AUTHORITY) if _AUTHORITY.is_file() else ""
     body = {"host": name, "workers": list(workers)}
     try:
         status, answer = ask("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
     except CannotReach as error:
-        raise Trouble(
+        raise CommandError(
             FAILED,
             f"{invitation.url} cannot be joined: {error}.\n  Try again; where the invitation was used up meanwhile:"
             " ./deploy-cluster.sh invite prints another",
         ) from error
     if status == HTTPStatus.UNAUTHORIZED:
-        raise Trouble(FAILED, "this invitation was used, or has expired: ./deploy-cluster.sh invite prints another")
+        raise CommandError(
+            FAILED, "this invitation was used, or has expired: ./deploy-cluster.sh invite prints another"
+        )
     if status != HTTPStatus.CREATED:
         said = answer.get("detail") or f"it answers {status}"
-        raise Trouble(USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} lets nobody join: {said}")
+        raise CommandError(
+            USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} lets nobody join: {said}"
+        )
     return answer
 
 
@@ -247,10 +257,10 @@ def _why(error: Exception) -> str:
 
 def end(membership: Membership) -> list[str]:
     """End the tokens of this host's workers; return what is still in force, as worker and reason."""
-    return _ended(membership, {worker: token(worker) for worker in membership.workers})
+    return revoke_tokens(membership, {worker: token(worker) for worker in membership.workers})
 
 
-def _ended(membership: Membership, given: Mapping[str, str]) -> list[str]:
+def revoke_tokens(membership: Membership, given: Mapping[str, str]) -> list[str]:
     """End these tokens, by worker; return what is still in force."""
     left = []
     for worker, text in given.items():

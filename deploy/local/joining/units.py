@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from deploy.local.outcome import MISSING, OK, USAGE, Trouble, say
+from deploy.local.outcome import MISSING, OK, USAGE, CommandError, say
 from deploy.local.shape import CHECKOUT
 
 _UNIT = """\
@@ -31,12 +31,19 @@ _SERVICE = "threads-cluster-{name}.service"
 
 
 def write(name: str) -> int:
-    """Write a unit of systemd for this user and the workers of this name. Raises Trouble where there is no systemd."""
+    """Write a unit of systemd for this user and the workers of this name.
+
+    Raises CommandError where there is no systemd.
+    """
     if not shutil.which("systemctl"):
-        raise Trouble(MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot")
+        raise CommandError(
+            MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot"
+        )
     folder = _folder()
     if folder is None:
-        raise Trouble(USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours")
+        raise CommandError(
+            USAGE, "--service needs the home of this user, and there is none: set HOME to a folder of yours"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", name))
     unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
