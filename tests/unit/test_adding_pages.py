@@ -14,8 +14,13 @@ PAGES = sorted((ROOT / "docs").glob("adding-*.md"))
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
-def test_there_is_a_page_for_a_kind_an_endpoint_and_a_metric() -> None:
-    assert {page.stem for page in PAGES} == {"adding-a-kind", "adding-an-endpoint", "adding-a-metric"}
+def test_there_is_a_page_for_a_kind_an_endpoint_an_engine_and_a_metric() -> None:
+    assert {page.stem for page in PAGES} == {
+        "adding-a-kind",
+        "adding-an-endpoint",
+        "adding-an-engine",
+        "adding-a-metric",
+    }
 
 
 @each_page

@@ -26,6 +26,7 @@ MADE = (
     "names.txt",
     "work.py",
     "benchmarks/results.json",
+    "engines/echo/",
     "jobs/__init__.py",
     "jobs/kinds/__init__.py",
     "jobs/kinds/pi/",

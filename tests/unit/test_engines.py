@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from coordinator.services import room
-from engines import gguf_metadata, memory, registry
+from engines import gguf_metadata, memory, registry, texts
 from engines.contract import Model
 from engines.memory import Cache, Need
 from jobs import errors
@@ -373,3 +375,21 @@ def test_llamacpp_starts_no_more_threads_than_its_container_has_cores(
     env = told | ({"CLUSTER_CPUS": cores} if cores else {})
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
     assert (done.stderr.strip(), done.returncode) == (f"{used} {used}", 1)
+
+
+# -- docs/adding-an-engine.md ---------------------------------------------------------------------------------------
+
+
+def test_the_engine_of_the_guide_starts_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "adding-an-engine.md").read_text()
+    files = dict(re.findall(r"^`engines/echo/(\S+)`\n\n```python\n(.*?)^```", guide, re.MULTILINE | re.DOTALL))
+    definition = ModuleType("definition")
+    monkeypatch.setattr(texts, "text", lambda engine, name: files[name])
+    exec(files["definition.py"], vars(definition))  # noqa: S102 - the guide's code
+    launched = definition.launch(definition.Parameters(prefix="echo: "), None, 0)
+    assert definition.ROUTES == "openai" and definition.SUMMARY
+    with running(launched.command, launched.env, tmp_path) as (client, _):
+        chat = {"model": "echo", "messages": [{"role": "user", "content": "hello"}]}
+        answer = client.post("/v1/chat/completions", json=chat).json()
+        assert answer["choices"][0]["message"]["content"] == "echo: hello"
+        assert client.get("/health", headers={"Authorization": "Bearer wrong"}).status_code == 401

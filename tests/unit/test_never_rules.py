@@ -439,14 +439,14 @@ VIOLATIONS = {
     "The protocol package never imports": ("threads_protocol/probe_part.py", "jobs"),
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
     "A service never imports another": ("threads_cluster/probe_service.py", "cpu_worker"),
-    "An engine imports what every part shares": ("engines/probe_service.py", "runner"),
+    "An engine never imports a service": ("engines/probe_service.py", "runner"),
     "The coordinator never imports numpy": ("coordinator/probe_numpy.py", "jobs.probe_numpy"),
-    "CuPy is the GPU worker's alone": ("jobs/probe_cupy.py", "cupy"),
-    "The client never imports a server's library": ("threads_cluster/probe_library.py", "redis"),
+    "Only the GPU worker imports CuPy": ("jobs/probe_cupy.py", "cupy"),
+    "The client never imports a library for servers": ("threads_cluster/probe_library.py", "redis"),
     "A kernel never imports redis": ("jobs/kinds/probe_one/cpu_kernel.py", "jobs.logs"),
-    "One kind never imports another": ("jobs/kinds/probe_one/definition.py", "jobs.kinds.probe_two"),
+    "A kind never imports another kind": ("jobs/kinds/probe_one/definition.py", "jobs.kinds.probe_two"),
     "Only the registry loads kernels": ("jobs/probe_kernel.py", "jobs.kinds.probe_one.cpu_kernel"),
-    "What runs never imports tests": ("cpu_worker/probe_tests.py", "tests"),
+    "Production code never imports tests": ("cpu_worker/probe_tests.py", "tests"),
 }
 
 
