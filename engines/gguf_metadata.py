@@ -29,7 +29,7 @@ _NUMBERS = {
 }
 
 
-class _Cut(Exception):
+class _Incomplete(Exception):
     """There are no more bytes, or they are no GGUF."""
 
 
@@ -41,7 +41,7 @@ class _Reader:
         """Return the next number of a sort."""
         shape = _NUMBERS.get(sort)
         if shape is None:
-            raise _Cut
+            raise _Incomplete
         size = struct.calcsize(shape)
         return struct.unpack(shape, self._take(size))[0]
 
@@ -59,7 +59,7 @@ class _Reader:
             return self.number(sort)
         inner, count = self.number(4), self.number(10)
         if inner == _LIST:
-            raise _Cut
+            raise _Incomplete
         each: Callable[[], Any] = self.text if inner == _TEXT else lambda: self.number(inner)
         if count <= MOST_ITEMS:
             return [each() for _ in range(count)]
@@ -73,29 +73,29 @@ class _Reader:
         elif inner in _NUMBERS:
             self._take(struct.calcsize(_NUMBERS[inner]) * count)
         else:
-            raise _Cut
+            raise _Incomplete
 
     def _take(self, size: int) -> bytes:
         if size > len(self._data) - self._at:
-            raise _Cut
+            raise _Incomplete
         self._at += size
         return self._data[self._at - size : self._at]
 
-    def head(self) -> int:
+    def read_header(self) -> int:
         """Return how many entries there are."""
         magic, version, _, entries = _HEAD.unpack(self._take(_HEAD.size))
         if magic != b"GGUF" or version not in _VERSIONS:
-            raise _Cut
+            raise _Incomplete
         return int(min(entries, _MOST_ENTRIES))
 
 
-def read(data: bytes) -> dict[str, Any]:
+def parse_metadata(data: bytes) -> dict[str, Any]:
     """Return entries by name, as far as the first bytes of a file hold them."""
     reader, found = _Reader(data), dict[str, Any]()
     try:
-        for _ in range(reader.head()):
+        for _ in range(reader.read_header()):
             name = reader.text()
             found[name] = reader.value(reader.number(4))
-    except _Cut:
+    except _Incomplete:
         pass
     return found

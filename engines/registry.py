@@ -31,7 +31,7 @@ def definition(engine: str) -> Definition:
     return cast(Definition, importlib.import_module(f"engines.{engine}.definition"))
 
 
-def suited(model: Model | None, gpus: int) -> str:
+def select_engine(model: Model | None, gpus: int) -> str:
     """Return the engine for a model's files, and the GPUs that each replica has. InvalidRequest where there is none."""
     paths = model.files if model else ()
     if any(path.lower().endswith(".gguf") for path in paths):

@@ -28,24 +28,24 @@ def folder(engine: str, asked: str | None, model: Model | None) -> str:
     _refuse_pickled(model)
     there = sorted({str(PurePosixPath(path).parent) for path in model.files if path.endswith(SUFFIX)})
     if asked is not None:
-        return _asked(asked, there)
+        return _read_parameter(asked, there)
     if len(there) != 1:
         what = f"has {len(there)} folders with files" if there else "has no file"
         field = "parameters.folder" if there else "model"
         hint = f"; name one, such as {there[0]}" if there else ""
         raise errors.InvalidRequest(f"{field}: the artifact {what} that end with {SUFFIX}{hint}", field=field)
     [found] = there
-    if _joined(found, CONFIG) not in model.files:
+    if _join_path(found, CONFIG) not in model.files:
         raise errors.InvalidRequest(f"model: there is no {CONFIG} beside the weights in {found}", field="model")
-    return _dotted(found)
+    return _protect_path(found)
 
 
-def _asked(asked: str, there: list[str]) -> str:
+def _read_parameter(asked: str, there: list[str]) -> str:
     plain = str(PurePosixPath(asked))
     if plain not in there:
         detail = f"parameters.folder: the artifact has no files that end with {SUFFIX} in {asked}"
         raise errors.InvalidRequest(detail, field="parameters.folder")
-    return _dotted(plain)
+    return _protect_path(plain)
 
 
 def _refuse_pickled(model: Model) -> None:
@@ -76,16 +76,16 @@ def computed_bytes(stored: int, known: Mapping[str, Any], dtype: str) -> int:
 def config(place: str, model: Model) -> Mapping[str, Any]:
     """Return what describes the weights in a folder; empty where it cannot be read."""
     try:
-        known = json.loads(model.head(_joined(str(PurePosixPath(place)), CONFIG), _MOST_CONFIG))
+        known = json.loads(model.head(_join_path(str(PurePosixPath(place)), CONFIG), _MOST_CONFIG))
     except (ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
 
-def _joined(place: str, name: str) -> str:
+def _join_path(place: str, name: str) -> str:
     return name if place == "." else f"{place}/{name}"
 
 
-def _dotted(place: str) -> str:
+def _protect_path(place: str) -> str:
     """Return a path that no program takes for an option."""
     return "." if place == "." else f"./{place}"

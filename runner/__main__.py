@@ -126,7 +126,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
     )
 
-    def row() -> Row:
+    def report_row() -> Row:
         server = worker.server
         return host.row(server.busy(), draining=server.draining or server.stopping) if server else host.row(0)
 
@@ -134,7 +134,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         settings,
         Device.RUNNER,
         settings.slots(),
-        row,
+        report_row,
         kinds={kind: registry.definition(kind).model_version for kind in KINDS},
         room=ledger,
         shutdown_seconds=SHUTDOWN_SECONDS,
@@ -173,7 +173,7 @@ def serve(settings: Settings, link: ApiLink, places: Places) -> int:
     worker, start = compose(settings, link, places)
     lanes: list[RunnerLane] = []
 
-    def started() -> list[RunnerLane]:
+    def start_lanes() -> list[RunnerLane]:
         lanes.extend(start())
         return lanes
 
@@ -181,7 +181,7 @@ def serve(settings: Settings, link: ApiLink, places: Places) -> int:
         for lane in lanes:
             lane.close()
 
-    return worker.run(link, started, close)
+    return worker.run(link, start_lanes, close)
 
 
 def why_not(settings: Settings) -> str:

@@ -46,7 +46,7 @@ class Command:
     value_bytes: int = VALUE_BYTES
 
 
-def read(spec: Spec) -> Command:
+def parse(spec: Spec) -> Command:
     """Read a specification. Absent and null fields have their defaults."""
     known: dict[str, Any] = {name: value for name, value in spec.items() if value is not None}
     plain = {name: known[name] for name in _PLAIN if name in known}

@@ -77,7 +77,7 @@ class Cordon:
             return free_bytes(self._folder) < self._least_free
         return False
 
-    def started(self) -> None:
+    def record_start(self) -> None:
         """Take in that a program started."""
         self._failed.clear()
 
@@ -99,7 +99,7 @@ class Cordon:
             )
             return True
 
-    def failed_unit(self, job: str, unit: int) -> int:
+    def record_failure(self, job: str, unit: int) -> int:
         """Take in that this host failed a unit; return how often in a row it failed that one of its job."""
         with self._lock:
             last, times = self._units.pop(job, (unit, 0))

@@ -40,7 +40,7 @@ def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
         found = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     finally:
         nvml.nvmlShutdown()
-    return sorted(_allowed(found, visible), key=lambda gpu: gpu.uuid)
+    return sorted(_filter_visible(found, visible), key=lambda gpu: gpu.uuid)
 
 
 def foreign(gpu: Gpu) -> str:
@@ -88,7 +88,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     )
 
 
-def _allowed(gpus: Sequence[Gpu], visible: str) -> list[Gpu]:
+def _filter_visible(gpus: Sequence[Gpu], visible: str) -> list[Gpu]:
     """Return those that CUDA_VISIBLE_DEVICES names, by number or by the beginning of the UUID; all when it is empty."""
     names = [name.strip() for name in visible.split(",") if name.strip()]
     if not names:

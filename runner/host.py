@@ -62,7 +62,7 @@ class Host:
     def free_disk(self) -> None:
         """Remove cached files and environments until programs can start: a full disk stops every program here."""
         for cache in (self.inputs.cache, self.environments):
-            cache.free(lambda: not self.cordon.is_disk_full())
+            cache.evict_until(lambda: not self.cordon.is_disk_full())
 
     def say_once(self, text: str) -> None:
         """Log an error that would come with each unit, the first time."""

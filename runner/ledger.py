@@ -104,12 +104,12 @@ class Ledger:
     def total(self) -> Offer:
         """Return what a runner offers that does nothing, with the names of its GPUs."""
         gpus = [gpu for gpu in self.resources.gpus if gpu.uuid not in self._lies]
-        row = self._row(self.resources.cpus, self.resources.memory_mib, gpus)
+        row = self._offer(self.resources.cpus, self.resources.memory_mib, gpus)
         return {**row, "gpus": [{"name": gpu.name, **gpu.row()} for gpu in gpus]}
 
     def offer(self) -> Offer:
         with self._lock:
-            return {**self._row(*self._free(), self._free_gpus()), "tenant": self._tenant()}
+            return {**self._offer(*self._compute_free(), self._list_free_gpus()), "tenant": self._tenant()}
 
     def beside_replicas(self) -> Offer:
         """Return the resources that the replicas here leave to programs, and the only tenant that may run some.
@@ -119,11 +119,13 @@ class Ledger:
         with self._lock:
             replicas = [entry for entry in self._entries.values() if entry.is_endless]
             taken = {gpu.uuid for entry in replicas for gpu in entry.gpus} | self._lies.keys()
-            row = self._row(*self._left(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken])
+            row = self._offer(
+                *self._compute_remaining(replicas), [gpu for gpu in self.resources.gpus if gpu.uuid not in taken]
+            )
             more = self.resources.replicas - len(replicas)
             return {**row, "tenant": self._tenant(replicas), "replicas": more, "works_for": self._tenant()}
 
-    def _row(self, cpus: float, memory: int, gpus: Sequence[Gpu]) -> Offer:
+    def _offer(self, cpus: float, memory: int, gpus: Sequence[Gpu]) -> Offer:
         own = self.resources
         return {
             "cpus": round(cpus, 3),
@@ -133,15 +135,15 @@ class Ledger:
             "labels": list(own.labels),
         }
 
-    def _free(self) -> tuple[float, int]:
-        return self._left(self._entries.values())
+    def _compute_free(self) -> tuple[float, int]:
+        return self._compute_remaining(self._entries.values())
 
-    def _left(self, taken: Collection[Entry]) -> tuple[float, int]:
+    def _compute_remaining(self, taken: Collection[Entry]) -> tuple[float, int]:
         """Return the CPUs and the MiB of memory that these entries leave."""
         cpus = self.resources.cpus - sum(entry.cpus for entry in taken)
         return max(0.0, cpus), max(0, self.resources.memory_mib - sum(entry.memory_mib for entry in taken))
 
-    def _free_gpus(self) -> list[Gpu]:
+    def _list_free_gpus(self) -> list[Gpu]:
         taken = {gpu.uuid for entry in self._entries.values() for gpu in entry.gpus}
         now = time.monotonic()
         return [gpu for gpu in self.resources.gpus if gpu.uuid not in taken and self._others.get(gpu.uuid, 0) <= now]
@@ -159,7 +161,7 @@ class Ledger:
         The runner requests no program while fewer CPUs are free than a program takes that names none.
         """
         with self._lock:
-            has_cpus = self._free()[0] >= self.resources.cpus_of_a_slot - 1e-9
+            has_cpus = self._compute_free()[0] >= self.resources.cpus_of_a_slot - 1e-9
         return {
             kind: version
             for kind, version in kinds.items()
@@ -210,8 +212,8 @@ class Ledger:
 
     def _fitting(self, needs: Requirements, cpus: float, tenant: str) -> list[Gpu] | None:
         """Return the GPUs that it would get; None where something is not free."""
-        free = self._free_gpus()
-        offer = self._row(*self._free(), free)
+        free = self._list_free_gpus()
+        offer = self._offer(*self._compute_free(), free)
         if self._tenant() not in ("", tenant):
             return None
         if cpus > offer["cpus"] + 1e-3 or requirements.shortfalls(needs, offer):

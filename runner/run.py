@@ -23,15 +23,15 @@ from jobs.worker.execution import Computed, encode
 from jobs.worker.lanes import LaneDied, LeaseEnded, Task
 from runner import commands
 from runner.faults import DISK_FULL, MOST_FAULTS, HostFault, is_of_host
-from runner.files.cache import Damaged
-from runner.files.environments import NotBuilt, Stopped, is_here
+from runner.files.cache import DamagedFile
+from runner.files.environments import BuildStopped, NotBuilt, is_here
 from runner.files.folders import BadValue
 from runner.files.inputs import Files, NoItem
 from runner.files.workplace import Workplace
 from runner.host import MOST_PROCESSES, Host
 from runner.live import Line
 from runner.programs import report, values
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
 from runner.programs.shells import Program
@@ -58,7 +58,7 @@ _JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, NotBuilt, NoItem, Value
 Answer = TypeVar("Answer")
 
 
-class Given(Exception):
+class LeaseLost(Exception):
     """The lease is not this runner's any more, or it must let go of it."""
 
 
@@ -68,7 +68,7 @@ class Run:
     def __init__(self, host: Host, place: Workplace, task: Task) -> None:
         self.host, self.place, self._task = host, place, task
         self._job, self._token = task.facts.job_id, task.grant.token
-        self._command = commands.read(task.facts.spec)
+        self._command = commands.parse(task.facts.spec)
         self._around = commands.Surroundings(job=self._job, folder="")
         #: The next unit, and the first whose end is not committed.
         self._unit = self._first = task.grant.lo
@@ -95,7 +95,7 @@ class Run:
         """Return what is left to be committed. Raises LeaseEnded, LaneDied."""
         try:
             return self._go()
-        except (Given, Stale) as given:
+        except (LeaseLost, Stale) as given:
             log.info("a lease was given up: %s", given or "stale", extra={"job_id": self._job})
             self.place.forget()
             return self._nothing()
@@ -111,7 +111,7 @@ class Run:
         try:
             self.place.forget()
             self._run_units()
-            return self._finished()
+            return self._collect_finished()
         except (HostFault, OSError) as fault:
             return self._after_fault(fault)
         except GuardDied as died:
@@ -122,13 +122,13 @@ class Run:
         """Give back the unit that this host failed, which does not count, unless it fails that one again and again."""
         log.error("this host failed a unit, which does not count: %s", fault, extra={"job_id": self._job})
         self._clean_up()
-        times = self.host.cordon.failed_unit(self._job, self._unit)
+        times = self.host.cordon.record_failure(self._job, self._unit)
         if times >= MOST_FAULTS and not self._ms:
             self.place.forget()
             words = f"this host failed it {times} times in a row: {fault}"
             self._fail(Failure(error=words, reason="not started"))
         time.sleep(1.0)  # the next one would probably fail as well
-        return self._finished()
+        return self._collect_finished()
 
     def _clean_up(self) -> None:
         """Remove the files of a program now: while the disk is full, no later unit starts here and removes them."""
@@ -150,7 +150,7 @@ class Run:
             self._unit_began = time.monotonic()
             ended, recorder, failed = self._start_unit()
             if ended.reason == "stopped":
-                self._stopped(recorder)
+                self._keep_stopped_output(recorder)
                 return
             failed = failed or self._take(ended, recorder)
             if failed is not None:
@@ -195,14 +195,14 @@ class Run:
         key, uid = (self._task.facts.tenant, self._command.workspace), self.place.uid
         if self._workspace is None:
             if not self.host.workspaces.take(key, uid, self._must_stop):
-                raise Given("stopped while its workspace was in use")
+                raise LeaseLost("stopped while its workspace was in use")
             self._workspace = key
         return str(self.host.places.workspace(*key, uid))
 
     def _prepare_folder(self) -> None:
         try:
             self._persist(lambda: self.place.prepare(self._task.facts, self._command, lambda: self.files))
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedFile) as error:
             raise HostFault(f"the folder of a program could not be made: {error}") from error
 
     def _make_environment(self) -> Failure | None:
@@ -217,8 +217,8 @@ class Run:
                 run=lambda order: _unless_stopped(self._run_program(order, recorder)),
                 stopped=self._must_stop,
             )
-        except Stopped as stopped:
-            raise Given("stopped") from stopped
+        except BuildStopped as stopped:
+            raise LeaseLost("stopped") from stopped
         except NotBuilt as error:
             self.place.keep(self._unit, recorder, ())
             last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
@@ -234,7 +234,7 @@ class Run:
     def _attempt(self, unit: int) -> int:
         return self._errors + 1 if unit == self._task.grant.lo and not self._task.went_on else 1
 
-    def _start_unit(self) -> tuple[Ended, Recorder, Failure | None]:
+    def _start_unit(self) -> tuple[ProgramEnd, Recorder, Failure | None]:
         recorder = Recorder()
         try:
             if self.place.dirty:  # it could not be cleaned after the unit before
@@ -244,7 +244,7 @@ class Run:
             raise
         except _JOBS_FAULTS as error:
             failed = Failure(error=f"it could not be started: {_text(error)}", reason="not started")
-            return Ended(code=0), recorder, failed
+            return ProgramEnd(code=0), recorder, failed
         self.host.running[self.place.slot.name] = (self._job, self._unit)
         line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self.files)
         self.host.live.add(line)
@@ -256,11 +256,11 @@ class Run:
         finally:
             self.host.live.remove(line)
 
-    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
-        """Run a program to its end, once the lease is this runner's for sure. Raises Given, GuardDied."""
-        while self._left() <= 0:
+    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
+        """Run a program to its end, once the lease is this runner's for sure. Raises LeaseLost, GuardDied."""
+        while self._remaining_seconds() <= 0:
             if self._must_stop():
-                raise Given("no coordinator answers")
+                raise LeaseLost("no coordinator answers")
             time.sleep(RETRY_SECONDS)
         self._suspended = False
         return self.place.slot.run(order, sink, self._look, self._until)
@@ -290,12 +290,12 @@ class Run:
             return self._persist(lambda: self.host.inputs.items(self._job, self.files)).line(unit)
         return json.dumps(program.item_of(self._command.spec, unit), ensure_ascii=False, separators=(",", ":"))
 
-    def _take(self, ended: Ended, recorder: Recorder) -> Failure | None:
+    def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
         """Keep what a program left and clean up after it; return why its unit failed, if it did."""
         if ended.error and (is_of_host(OSError(ended.errno, "")) or self._blames_host(ended)):
             raise HostFault(f"a program could not be started: {ended.error}")
         if not ended.error:
-            self.host.cordon.started()
+            self.host.cordon.record_start()
         failed, value = report.failure(ended, recorder.tail(), self._command.timeout_seconds), None
         try:
             if failed is None:
@@ -310,7 +310,7 @@ class Run:
             self._values.append(value)
         return failed
 
-    def _make_space(self, error: OSError, ended: Ended, recorder: Recorder) -> Failure:
+    def _make_space(self, error: OSError, ended: ProgramEnd, recorder: Recorder) -> Failure:
         """Remove the output of a program that could not be stored; return its failure if it had filled the disk.
 
         Raises HostFault if the error has another reason, or if the disk is still full of files of others. Files in a
@@ -325,7 +325,7 @@ class Run:
             self.place.keep(self._unit, recorder, ())
         return report.disk_full(ended, recorder.tail(), workspace if is_full else "")
 
-    def _blames_host(self, ended: Ended) -> bool:
+    def _blames_host(self, ended: ProgramEnd) -> bool:
         return self.host.cordon.did_not_start(self._job, ended.error, self._can_start)
 
     def _can_start(self) -> bool:
@@ -335,7 +335,7 @@ class Run:
         ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
 
-    def _read_value(self, ended: Ended) -> tuple[Failure | None, Any]:
+    def _read_value(self, ended: ProgramEnd) -> tuple[Failure | None, Any]:
         """Return the value that the program wrote, or the failure if the value is invalid. Raises OSError."""
         try:
             return None, self._value()
@@ -347,14 +347,14 @@ class Run:
         text = self.place.folder.value()
         if text is None:
             return None
-        value = values.parsed(text)
+        value = values.parse(text)
         if len(text) <= self._command.value_bytes:
             self._value_bytes += len(text)
             return value
         self.place.keep(self._unit, None, (), text)
         return {"artifact": True}
 
-    def _stopped(self, recorder: Recorder) -> None:
+    def _keep_stopped_output(self, recorder: Recorder) -> None:
         """Keep the output of a program that was stopped since its job is cancelled; a runner that ends has no time."""
         if self._task.stop != 2:
             return
@@ -362,8 +362,8 @@ class Run:
             self.place.forget()
             self.place.discard()  # first: its output needs space
             self.place.keep(self._unit, recorder, ())
-            if self.place.kept is not None:
-                self.files.keep(self.place.kept, [self._unit])
+            if self.place.preserved_path is not None:
+                self.files.keep(self.place.preserved_path, [self._unit])
         except (RedisError, OSError) as error:
             log.info("the output of a cancelled program is not kept: %s", error, extra={"job_id": self._job})
 
@@ -371,7 +371,7 @@ class Run:
 
     def _look(self) -> float | None:
         """Return the grace after which the program is killed, once it must end; help others to the units behind it."""
-        grace, left = self._command.grace_seconds, self._left()
+        grace, left = self._command.grace_seconds, self._remaining_seconds()
         if self._task.stop == 2:
             return max(0.0, min(grace, LONGEST_CANCEL, left))
         if self.place.slot.name in self.host.lost:
@@ -391,7 +391,7 @@ class Run:
             log.warning("a coordinator answers again: a suspended program goes on", extra={"job_id": self._job})
         self._suspended = suspended
 
-    def _left(self) -> float:
+    def _remaining_seconds(self) -> float:
         """Return the seconds after which nothing of this lease may run until a coordinator answers."""
         return self._until() - time.monotonic()
 
@@ -411,7 +411,7 @@ class Run:
         try:
             if self._task.grant.hi > self._unit + 1:
                 self._split()
-            if self._ms and self.place.kept is None:
+            if self._ms and self.place.preserved_path is None:
                 self._commit_and_go_on()
         except RedisError as error:
             log.info("units behind a long one wait: %s", error, extra={"job_id": self._job})
@@ -422,7 +422,7 @@ class Run:
 
     # -- what becomes of the units ----------------------------------------------------------------------------------
 
-    def _finished(self) -> tuple[Computed, bytes]:
+    def _collect_finished(self) -> tuple[Computed, bytes]:
         """Keep what the finished units left; return what the lane's turn commits."""
         partial = self._partial()
         if self._ms:
@@ -438,7 +438,7 @@ class Run:
 
         A rejection, as where no artifacts are stored, fails the first of them, unless only logs are lost.
         """
-        folder = self.place.kept
+        folder = self.place.preserved_path
         if folder is None:
             return
         try:
@@ -473,7 +473,7 @@ class Run:
             device=Device.RUNNER,
         )
         if not committed.merged:
-            raise Given("it is stale")
+            raise LeaseLost("it is stale")
         self._task.grant = replace(self._task.grant, lo=self._unit, errors=0)
         self._task.went_on = True
         self._first, self._began = self._unit, time.monotonic()
@@ -486,7 +486,9 @@ class Run:
         self._upload(list(range(self._first, self._unit + 1)))
         if self._ms:
             parts = self._persist(self._commit_and_go_on)
-        text = report.row(failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name)
+        text = report.serialize_failure(
+            failed, unit=self._unit, attempt=attempt, worker=self.host.worker, host=self.host.name
+        )
         wait = program.wait_ms(spec, attempt, random.random())
         self._persist(
             lambda: self.host.store.leases.fail_unit(
@@ -507,22 +509,22 @@ class Run:
             if self._ms:
                 self._upload(list(range(self._first, self._unit)))
                 self._commit_and_go_on()
-        except (RedisError, Given, OSError) as error:
+        except (RedisError, LeaseLost, OSError) as error:
             log.warning("finished units run again: %s", error, extra={"job_id": self._job})
 
     def _persist(self, call: Callable[[], Answer]) -> Answer:
-        """Repeat a call until the coordinator answers. Raises Given once the lease must be let go."""
+        """Repeat a call until the coordinator answers. Raises LeaseLost once the lease must be let go."""
         while True:
             try:
                 return call()
             except Unreachable as error:
                 log.warning("%s", away(error))
                 if self._must_stop():
-                    raise Given("no coordinator answers") from error
+                    raise LeaseLost("no coordinator answers") from error
                 time.sleep(pause(error, RETRY_SECONDS))
 
 
-def _unless_stopped(ended: Ended) -> Ended | None:
+def _unless_stopped(ended: ProgramEnd) -> ProgramEnd | None:
     return None if ended.reason == "stopped" else ended
 
 

@@ -82,7 +82,7 @@ class NewService(BaseModel):
 def planned(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
     """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
     model = model_of(cluster, asked.model, asked.name, principal)
-    engine, replicas = asked.engine or registry.suited(model, _gpus(asked)), _replicas(asked)
+    engine, replicas = asked.engine or registry.select_engine(model, _gpus(asked)), _replicas(asked)
     asked = asked.model_copy(update={"replicas": replicas, "engine": engine})
     _check_scaling(asked)
     parameters = _engines_parameters(asked)

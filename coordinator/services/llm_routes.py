@@ -103,7 +103,7 @@ async def deploy(request: Request, cluster: http.ClusterDep, principal: http.Pri
 def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> dict[str, str]:
     name, memory = _name(asked), _memory(asked)
     model = additions.model_of(cluster, asked.model_name, name, principal)
-    wanted = _service(asked, name, registry.suited(model, asked.gpu_per_replica), memory)
+    wanted = _service(asked, name, registry.select_engine(model, asked.gpu_per_replica), memory)
     service = additions.planned(cluster, wanted, principal)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
     if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), principal.actor)):

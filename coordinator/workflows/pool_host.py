@@ -160,7 +160,7 @@ class PoolHost(ArtifactHost):
         """Put model, prompts and program into one artifact, under a name that it has until they have run."""
         model = self._find(given)
         files = additions.model_of(self._cluster, model.artifact.id, model.name, self._maker.principal)
-        engine = registry.suited(files, 0)
+        engine = registry.select_engine(files, 0)
         make = registry.batching(engine)
         if make is None:
             raise errors.Conflict(

@@ -62,7 +62,7 @@ def certificate(key: str) -> tuple[str, str]:
     return made.public_bytes(serialization.Encoding.PEM).decode(), pem.decode()
 
 
-def read() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
@@ -102,7 +102,7 @@ class Replica:
             scheduler = await Scheduler(**here, port=0, dashboard_address=f"{self._host}:0", dashboard=False)
             self.address, self.pages = scheduler.address, _pages(scheduler)
         else:
-            self.address = (await self._asked_for("/address")).decode()
+            self.address = (await self._fetch("/address")).decode()
         self._worker = await Nanny(
             self.address,
             **here,
@@ -119,18 +119,18 @@ class Replica:
         """Tell whether its worker is there."""
         return self._worker is not None and self._worker.status.name == "running" and self._worker.is_alive()
 
-    async def lost(self) -> None:
+    async def wait_for_loss(self) -> None:
         """Return when the replica that leads does not answer any more; of that one, never."""
         failed = 0
         while self.leads or failed < LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._asked_for("/address")
+                await self._fetch("/address")
                 failed = 0
             except OSError:
                 failed += 1
 
-    async def _asked_for(self, path: str) -> bytes:
+    async def _fetch(self, path: str) -> bytes:
         opener = build_opener(ProxyHandler({}))
 
         def ask() -> bytes:
@@ -195,13 +195,13 @@ def listen(replica: Replica) -> None:
 
 
 async def run() -> int:
-    replica, told = Replica(read()), asyncio.Event()
+    replica, told = Replica(parse_arguments()), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     listen(replica)
     await replica.start()
     print(f"{'leads at' if replica.leads else 'works for'} {replica.address}", flush=True)
-    lost, ended = asyncio.ensure_future(replica.lost()), asyncio.ensure_future(told.wait())
+    lost, ended = asyncio.ensure_future(replica.wait_for_loss()), asyncio.ensure_future(told.wait())
     await asyncio.wait({lost, ended}, return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
         return 0

@@ -57,7 +57,7 @@ def launch(parameters: Any, model: Model | None, gpus: int) -> Launch:
 
 def abilities(parameters: Any, model: Model) -> Abilities:
     """Return the abilities of a server of one GGUF file. Its context is at most that of the model."""
-    known = gguf_metadata.read(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
+    known = gguf_metadata.parse_metadata(model.head(_file(parameters.file, model), gguf_metadata.MOST_BYTES))
     longest = memory.context_of_gguf(known) or parameters.context
     context = min(parameters.context, longest)
     if parameters.reranking:
@@ -70,7 +70,7 @@ def abilities(parameters: Any, model: Model) -> Abilities:
 def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     """Return the memory for weights and for all requests at once."""
     path = _file(parameters.file, model)
-    cache = memory.of_gguf(gguf_metadata.read(model.head(path, gguf_metadata.MOST_BYTES)))
+    cache = memory.of_gguf(gguf_metadata.parse_metadata(model.head(path, gguf_metadata.MOST_BYTES)))
     where: memory.Where = "both" if gpus and parameters.gpu_layers else "host"
     tokens = parameters.context * parameters.parallel
     return memory.Need(weights=model.files[path], cache=cache, tokens=tokens, where=where)

@@ -8,7 +8,7 @@ import sys
 from xllamacpp import CommonParams, Server
 
 
-def read() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for name in ("model", "alias"):
         parser.add_argument(f"--{name}", required=True)
@@ -45,7 +45,7 @@ def limit() -> int:
 
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    server = Server(chosen(read()))
+    server = Server(chosen(parse_arguments()))
     print(f"serves at {server.listening_address}", flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     sys.stdout.flush()

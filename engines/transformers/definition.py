@@ -73,9 +73,9 @@ def need(parameters: Any, model: Model, gpus: int) -> memory.Need:
     known = safetensors.config(place, model)
     stored = safetensors.weights(place, model)
     weights = stored if parameters.dtype == "auto" else safetensors.computed_bytes(stored, known, parameters.dtype)
-    tokens, where = parameters.context * parameters.parallel, _where(gpus)
+    tokens, where = parameters.context * parameters.parallel, device_kind(gpus)
     return memory.Need(weights=weights, cache=memory.of_config(known), tokens=tokens, where=where)
 
 
-def _where(gpus: int) -> memory.Where:
+def device_kind(gpus: int) -> memory.Where:
     return "gpus" if gpus else "host"

@@ -47,7 +47,7 @@ class Wrong(Exception):
     """The request cannot be answered; the message says why."""
 
 
-def read() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for name in ("model", "name", "dtype"):
         parser.add_argument(f"--{name}", required=True)
@@ -76,7 +76,7 @@ class Ends(StoppingCriteria):
         return torch.full((input_ids.shape[0],), self.now.is_set(), dtype=torch.bool, device=input_ids.device)
 
 
-class Counted(TextIteratorStreamer):
+class CountedText(TextIteratorStreamer):
     """Texts of an answer as they come, and how many tokens it has."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -91,7 +91,7 @@ class Counted(TextIteratorStreamer):
         super().put(value)
 
 
-class Served:
+class ServedModel:
     """One model, of which at most `parallel` answers are computed at once."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
@@ -132,7 +132,7 @@ class Served:
             )
         return torch.tensor([found], device=self.model.device)
 
-    def answer(self, prompt: Any, how: dict[str, Any], ends: Ends, streamer: Counted) -> threading.Thread:
+    def answer(self, prompt: Any, how: dict[str, Any], ends: Ends, streamer: CountedText) -> threading.Thread:
         """Begin an answer; its texts come through the streamer, which ends whatever happens."""
 
         def compute() -> None:
@@ -178,7 +178,7 @@ def choices(body: dict[str, Any], left: int) -> tuple[dict[str, Any], list[str]]
     return how, stops
 
 
-class Cut:
+class StopFilter:
     """Text of an answer up to the first of the texts that end it; what may be the beginning of one is held back."""
 
     def __init__(self, stops: list[str]) -> None:
@@ -200,7 +200,7 @@ class Cut:
 
 class Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    served: Served
+    served: ServedModel
     key = ""
 
     def log_message(self, *_: Any) -> None:
@@ -208,9 +208,9 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/health":
-            self.whole(200, {"status": "ok"})
+            self.send_whole(200, {"status": "ok"})
         elif self.let_in() and self.path == "/v1/models":
-            self.whole(200, {"object": "list", "data": [{"id": self.served.name, "object": "model"}]})
+            self.send_whole(200, {"object": "list", "data": [{"id": self.served.name, "object": "model"}]})
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -244,7 +244,7 @@ class Answer(BaseHTTPRequestHandler):
     def generate(self, body: dict[str, Any]) -> None:
         prompt = self.served.tokens(self.path, body)
         how, stops = choices(body, self.served.context - prompt.shape[1])
-        ends, streamer, cut = Ends(), Counted(self.served.tokenizer), Cut(stops)
+        ends, streamer, cut = Ends(), CountedText(self.served.tokenizer), StopFilter(stops)
         streams = body.get("stream") is True
         options = body.get("stream_options")
         counts = streams and isinstance(options, dict) and options.get("include_usage") is True
@@ -260,7 +260,7 @@ class Answer(BaseHTTPRequestHandler):
                 if cut.done:
                     ends.now.set()
                     break
-                if not streams and self.left():
+                if not streams and self.is_abandoned():
                     raise ConnectionResetError
             rest = "" if cut.done else cut.feed("", last=True)
         except OSError:
@@ -278,9 +278,9 @@ class Answer(BaseHTTPRequestHandler):
         if streams:
             self.end_stream(rest, why, usage if counts else None)
         else:
-            self.whole(200, self.object("".join(texts) + rest, why) | {"usage": usage})
+            self.send_whole(200, self.object("".join(texts) + rest, why) | {"usage": usage})
 
-    def left(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Tell whether the client has closed its connection."""
         self.connection.setblocking(False)
         try:
@@ -341,9 +341,9 @@ class Answer(BaseHTTPRequestHandler):
 
     def fault(self, status: int, why: str) -> None:
         sort = "invalid_request_error" if status < 500 else "server_error"
-        self.whole(status, {"error": {"message": why, "type": sort, "param": None, "code": None}})
+        self.send_whole(status, {"error": {"message": why, "type": sort, "param": None, "code": None}})
 
-    def whole(self, status: int, row: dict[str, Any]) -> None:
+    def send_whole(self, status: int, row: dict[str, Any]) -> None:
         text = json.dumps(row).encode()
         try:
             self.send_response(status)
@@ -364,7 +364,7 @@ def main() -> None:
     told = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, told)
     threading.Thread(target=lambda: (signal.sigwait(told), os._exit(0)), daemon=True).start()
-    Answer.served, Answer.key = Served(read()), os.environ["CLUSTER_KEY"]
+    Answer.served, Answer.key = ServedModel(parse_arguments()), os.environ["CLUSTER_KEY"]
     address = os.environ["CLUSTER_ADDRESS"]
     Server.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
     server = Server((address, int(os.environ["CLUSTER_PORT"])), Answer)

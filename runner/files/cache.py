@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
 
 
-class Damaged(Exception):
+class DamagedFile(Exception):
     """A file of the cache has other bytes than it was fetched with; it is gone now."""
 
 
@@ -33,9 +33,9 @@ class FileCache:
         self._fetching = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         #: Bytes of each file, the longest unused first.
-        self._sizes = self._there()
+        self._sizes = self._load_existing()
 
-    def _there(self) -> dict[str, int]:
+    def _load_existing(self) -> dict[str, int]:
         """Return what an earlier process left, and remove what it had not finished."""
         found = [(path, path.stat()) for path in self._folder.iterdir()]
         for path, _ in found:
@@ -95,7 +95,7 @@ class FileCache:
                 total -= self._sizes.pop(sha)
                 (self._folder / sha).unlink(missing_ok=True)
 
-    def free(self, is_enough: Callable[[], bool]) -> None:
+    def evict_until(self, is_enough: Callable[[], bool]) -> None:
         """Remove files, the longest unused first, until there is enough space. A program that needs one fetches it."""
         with self._lock:
             while self._sizes and not is_enough():
@@ -125,7 +125,7 @@ class FileCache:
         if digest.hexdigest() != sha:
             self.drop(sha)
             to.unlink()
-            raise Damaged(sha)
+            raise DamagedFile(sha)
 
     def drop(self, sha: str) -> None:
         with self._lock, contextlib.suppress(KeyError):

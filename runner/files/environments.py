@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runner.files.folders import clear
 from runner.files.places import give
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ LONGEST_LIST = 1 << 20
 _LOOK_SECONDS = 0.2
 
 #: Runs a program in a slot and returns how it ended, or None where it was stopped.
-Runs = Callable[[Order], Ended | None]
+Runs = Callable[[Order], ProgramEnd | None]
 
 
 class NotBuilt(Exception):
     """The environment of a job could not be made; the message says why."""
 
 
-class Stopped(Exception):
+class BuildStopped(Exception):
     """Making an environment was stopped."""
 
 
@@ -72,7 +72,7 @@ class Environments:
         while not self.take_place(place):
             if not self._building.acquire(timeout=_LOOK_SECONDS):
                 if stopped():
-                    raise Stopped
+                    raise BuildStopped
                 continue
             try:
                 if not _ready(place).exists():
@@ -115,24 +115,24 @@ class Environments:
         for place, size in sizes.items():
             if total <= self._capacity:
                 return
-            if place != keep and self._dropped(place):
+            if place != keep and self._try_remove(place):
                 log.info("the Python environment %s is removed, %d MiB", place.name, size >> 20)
                 _remove(place)
                 total -= size
 
-    def free(self, is_enough: Callable[[], bool]) -> None:
+    def evict_until(self, is_enough: Callable[[], bool]) -> None:
         """Remove environments that are not in use, the longest unused first, until there is enough space."""
         for place in (path.with_suffix("") for path in self._by_use()):
             if is_enough():
                 return
-            if self._dropped(place):
+            if self._try_remove(place):
                 _remove(place)
 
     def _by_use(self) -> list[Path]:
         """Return the files that mark complete environments, the longest unused first."""
         return sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
 
-    def _dropped(self, place: Path) -> bool:
+    def _try_remove(self, place: Path) -> bool:
         """Have nobody take an environment from now on; False where somebody uses it."""
         with self._taking:
             if self._users[place] > 0:
@@ -163,7 +163,7 @@ class Environments:
             )
             if ended is None:
                 clear(place)
-                raise Stopped
+                raise BuildStopped
             if ended.code or ended.reason:
                 clear(place)
                 how = ended.error or ended.reason or f"exit code {ended.code}"

@@ -168,7 +168,10 @@ def walk(top: Path, into: Callable[[str], bool] = lambda path: True) -> Iterator
         below = waiting.pop()
         if not _is_near(below):
             raise TooDeep(below[:100])
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(_opened(top / below)) as entries:
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(_make_listable(top / below)) as entries,
+        ):
             for entry in entries:
                 path = f"{below}/{entry.name}" if below else entry.name
                 yield path, entry
@@ -181,7 +184,7 @@ def _is_near(path: str) -> bool:
     return path.count("/") <= _DEPTH and len(os.fsencode(path)) <= _LONGEST
 
 
-def _opened(folder: Path) -> Path:
+def _make_listable(folder: Path) -> Path:
     """Return a folder that its owner may list, whatever a program made of its mode."""
     if not os.access(folder, os.R_OK | os.X_OK, follow_symlinks=False):
         folder.chmod(0o700)

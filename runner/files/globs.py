@@ -29,26 +29,26 @@ class Glob:
     def __init__(self, glob: str) -> None:
         self._pieces = list(_pieces(glob.removeprefix("./").rstrip("/")))
         self._end = 1 << len(self._pieces)
-        self._any, self._name, self._skip = (self._places(sort) for sort in (_ANY, _NAME, _SKIP))
+        self._any, self._name, self._skip = (self._find_pieces(sort) for sort in (_ANY, _NAME, _SKIP))
         #: Pieces that stand for one such character.
         self._fitting: dict[str, int] = {}
 
     def fullmatch(self, path: str) -> bool:
         """Return True for a path that the glob names, and for what is below one."""
-        state = self._reached(1)
+        state = self._expand_stars(1)
         for character in path:
             if character == "/" and state & self._end:
                 return True
             again = self._any if character == "/" else self._any | self._name
-            state = self._reached((state & self._fits(character)) << 1 | state & again)
+            state = self._expand_stars((state & self._fits(character)) << 1 | state & again)
             if not state:
                 return False
         return bool(state & self._end)
 
-    def _places(self, sort: str) -> int:
+    def _find_pieces(self, sort: str) -> int:
         return sum(1 << at for at, piece in enumerate(self._pieces) if piece == sort)
 
-    def _reached(self, state: int) -> int:
+    def _expand_stars(self, state: int) -> int:
         """Return a state with the pieces that may come next instead of those that may stand for nothing."""
         before = -1
         while state != before:

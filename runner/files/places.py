@@ -43,16 +43,16 @@ class Places:
 
     def workspace(self, tenant: str, name: str, uid: int | None) -> Path:
         """Return the folder of a tenant under a name, made where it is not there, of the user that works there now."""
-        folder = self.workspaces / _named(tenant)
+        folder = self.workspaces / _encode_name(tenant)
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        workspace = folder / _named(name)
+        workspace = folder / _encode_name(name)
         workspace.mkdir(mode=0o700, exist_ok=True)
         if uid is not None and workspace.lstat().st_uid != uid:
             give(workspace, uid)
         return workspace
 
 
-def _named(name: str) -> str:
+def _encode_name(name: str) -> str:
     """Return the name of a folder: the text itself where it is plain, else a digest of it."""
     return name if _PLAIN.fullmatch(name) else f"_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 

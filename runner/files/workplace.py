@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs.store.work.slots import Facts
 from runner.commands import Command
-from runner.files.cache import Damaged, FileCache
+from runner.files.cache import DamagedFile, FileCache
 from runner.files.folders import Folder, TooDeep, clear
 from runner.files.inputs import Files, Inputs
 from runner.files.places import Places
@@ -53,17 +53,17 @@ class Workplace:
             try:
                 self._lay_out({entry.path: entry for entry in entries})
                 return
-            except (Damaged, FileNotFoundError):
+            except (DamagedFile, FileNotFoundError):
                 if attempt == _ATTEMPTS - 1:
                     raise
 
     def _lay_out(self, entries: dict[str, Entry]) -> None:
-        self._deeply(lambda: self.folder.fill(_with_folders(entries), self._placing(entries)))
+        self._change_deep_folder(lambda: self.folder.fill(_with_folders(entries), self._placing(entries)))
 
     def _placing(self, entries: dict[str, Entry]) -> Callable[[str], None]:
-        return lambda path: place(self._inputs.cache, entries.get(path), self.folder.path / path)
+        return lambda path: materialize(self._inputs.cache, entries.get(path), self.folder.path / path)
 
-    def _deeply(self, act: Callable[[], None]) -> None:
+    def _change_deep_folder(self, act: Callable[[], None]) -> None:
         """Change the folder; what is too deep in it is removed by a program first."""
         try:
             act()
@@ -91,18 +91,18 @@ class Workplace:
         """Remove what a unit left, and put back what it changed. OSError leaves the folder to the next `prepare`."""
         job, self._job = self._job, ""
         try:
-            self._deeply(self.folder.restore)
-        except (Damaged, FileNotFoundError):
+            self._change_deep_folder(self.folder.restore)
+        except (DamagedFile, FileNotFoundError):
             return  # it is filled anew
         self._job, self.dirty = job, False
 
     def discard(self) -> None:
         """Remove the folder and its contents to free the space; `prepare` makes it again. Raises OSError."""
         self._job, self.dirty = "", True
-        self._deeply(lambda: clear(self.folder.path))
+        self._change_deep_folder(lambda: clear(self.folder.path))
 
     @property
-    def kept(self) -> Path | None:
+    def preserved_path(self) -> Path | None:
         """Return the folder of what was set aside; None when nothing was."""
         return self._kept if self._kept.exists() else None
 
@@ -128,7 +128,7 @@ def _with_folders(paths: dict[str, Entry]) -> list[str]:
     return sorted(folders | set(paths), key=lambda path: path.split("/"))
 
 
-def place(cache: FileCache, entry: Entry | None, at: Path) -> None:
+def materialize(cache: FileCache, entry: Entry | None, at: Path) -> None:
     """Put one path of a job's files where it belongs; without an entry it is a folder."""
     if entry is None or entry.kind == "d":
         at.mkdir(mode=0o755)

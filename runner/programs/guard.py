@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.programs import orders, processes
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 from runner.programs.suspension import Suspension
 
 #: Seconds that descendants of a program that has ended get between SIGTERM and SIGKILL.
@@ -168,10 +168,10 @@ class Watch:
             due = min(due, self._term_at, self._kill_at)
         return None if due == math.inf else max(0.0, due - time.monotonic())
 
-    def ended(self) -> Ended:
+    def describe_end(self) -> ProgramEnd:
         """Describe the end. Call it once nothing is left."""
         code = os.waitstatus_to_exitcode(self._status or 0)
-        return Ended(
+        return ProgramEnd(
             code=code if code >= 0 else 128 - code,
             reason=self._reason,
             left_behind=self._left_behind,
@@ -198,17 +198,17 @@ class Guard:
             message, descriptors = orders.receive(self._channel, DESCRIPTORS)
             if message is None:
                 return
-            order = orders.received_run(message, descriptors)
+            order = orders.receive_order(message, descriptors)
             if order is not None:  # a stop may come after the end of what it was meant for
                 how = self._run(order, descriptors)
                 with contextlib.suppress(ConnectionError):
-                    orders.send(self._channel, orders.ended(how))
+                    orders.send(self._channel, orders.serialize_end(how))
 
-    def _run(self, order: Order, descriptors: list[int]) -> Ended:
+    def _run(self, order: Order, descriptors: list[int]) -> ProgramEnd:
         try:
             late = self._wait_until_it_may_run(order)
             if late is None:
-                return Ended(code=128 + signal.SIGKILL, reason="stopped")
+                return ProgramEnd(code=128 + signal.SIGKILL, reason="stopped")
             program = _start(late, descriptors)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             return _not_started(order, error)
@@ -220,7 +220,7 @@ class Guard:
             watch.act()
             self._wait(watch)
         program.returncode = 0  # else Popen, which has not seen it end, would wait for it
-        return watch.ended()
+        return watch.describe_end()
 
     def _wait_until_it_may_run(self, order: Order) -> Order | None:
         """Return the order once its lease is kept: the runner may have been stopped since it looked. None: never."""
@@ -242,9 +242,9 @@ class Guard:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._woken, 4096)
         if self._channel in ready:
-            self._heed(watch)
+            self._handle_event(watch)
 
-    def _heed(self, watch: Watch) -> None:
+    def _handle_event(self, watch: Watch) -> None:
         message, _ = orders.receive(self._channel)
         if message is None:
             self._runner_gone = True
@@ -260,8 +260,8 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
     stdin, stdout, stderr = descriptors if order.attached else (subprocess.DEVNULL, *descriptors)
     pipes: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     if order.uid is not None or order.attached or _SETPRIV is None:
-        return _forked(order, pipes)
-    found = _found(order)
+        return _spawn(order, pipes)
+    found = _resolve_program(order)
     # Without code of ours between fork and exec, the fork copies no memory: 1 ms less.
     return subprocess.Popen(
         [_SETPRIV, "--pdeathsig", "KILL", "--", found, *order.argv[1:]],
@@ -272,7 +272,7 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
     )
 
 
-def _forked(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
     """Start a shell, or a program under another user: what its environment names must not be loaded before that."""
     guard = os.getpid()
 
@@ -299,7 +299,7 @@ def _forked(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
     )
 
 
-def _found(order: Order) -> str:
+def _resolve_program(order: Order) -> str:
     """Return the file that an order runs, as its PATH and its folder say. Raises OSError, naming it."""
     name, folder = order.argv[0], Path(order.folder)
     places = [""] if "/" in name else order.environment.get("PATH", os.defpath).split(":")
@@ -317,12 +317,12 @@ def _is_file(path: Path) -> bool:
     return False
 
 
-def _not_started(order: Order, error: Exception) -> Ended:
+def _not_started(order: Order, error: Exception) -> ProgramEnd:
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
     what = getattr(error, "filename", None) or order.argv[0]
     number = getattr(error, "errno", None) or 0
     words = f"{str(what)[:MOST_CHARACTERS]}: {getattr(error, 'strerror', None) or error}"
-    return Ended(code=code, error=words, errno=number)
+    return ProgramEnd(code=code, error=words, errno=number)
 
 
 def main(arguments: list[str]) -> int:

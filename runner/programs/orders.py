@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ProgramEnd:
     """How a program ended. Nothing that it started is alive."""
 
     #: Its exit status; 128 and the signal's number where a signal ended it; 126 or 127 where it could not be started.
@@ -89,7 +89,7 @@ def send_run(channel: socket.socket, order: Order, descriptors: Sequence[int]) -
         os.close(file)
 
 
-def received_run(message: dict[str, Any], descriptors: list[int]) -> Order | None:
+def receive_order(message: dict[str, Any], descriptors: list[int]) -> Order | None:
     """Return the order that a message is, its own descriptor taken from the others; None for another message."""
     if "file" in message:
         with os.fdopen(descriptors.pop(), "rb") as stream:
@@ -119,7 +119,7 @@ def keep(until: float) -> dict[str, Any]:
     return {"keep": {"until": until}}
 
 
-def ended(how: Ended) -> dict[str, Any]:
+def serialize_end(how: ProgramEnd) -> dict[str, Any]:
     return {"ended": asdict(how)}
 
 

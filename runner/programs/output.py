@@ -56,7 +56,7 @@ class Log:
     def _gap(self) -> bytes:
         return b"\n[%d bytes were dropped here]\n" % self.dropped_bytes if self.dropped_bytes else b""
 
-    def kept(self) -> list[tuple[int, int, int]]:
+    def kept_ranges(self) -> list[tuple[int, int, int]]:
         """Return which bytes of all that was added are kept: from, to, and how far `content` has them later."""
         begin = self.total_bytes - self._tail_bytes
         head = begin - self.dropped_bytes
@@ -64,7 +64,7 @@ class Log:
 
     def after(self, offset: int, most: int) -> tuple[int, bytes]:
         """Return what is kept from a byte on, at most `most` bytes: where it begins, and the bytes."""
-        (_, head, _), (begin, _, _) = self.kept()
+        (_, head, _), (begin, _, _) = self.kept_ranges()
         if offset < head:
             return offset, bytes(self._head[offset : offset + most])
         offset = max(offset, begin)

@@ -80,7 +80,7 @@ class Recorder:
     def stderr(self) -> list[list[int]]:
         """Return [offset, length] of each range of stderr in what is kept."""
         ranges = []
-        for low, high, shift in self._log.kept():
+        for low, high, shift in self._log.kept_ranges():
             for start, end in zip(self._starts, self._ends, strict=True):
                 if max(start, low) < min(end, high):
                     ranges.append([max(start, low) + shift, min(end, high) - max(start, low)])

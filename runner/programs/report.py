@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runner.programs.orders import Ended
+from runner.programs.orders import ProgramEnd
 
 #: Most bytes of the row as JSON.
 MAX_ROW = 4096
@@ -29,13 +29,13 @@ class Failure:
     tail: str = ""
 
 
-def failure(ended: Ended, tail: str, timeout_seconds: float) -> Failure | None:
+def failure(ended: ProgramEnd, tail: str, timeout_seconds: float) -> Failure | None:
     """Return why a program that ended counts as failed; None where it does not."""
     if not ended.code and not ended.reason:
         return None
     reason = "not started" if ended.error else ended.reason
     return Failure(
-        error=_words(ended, timeout_seconds),
+        error=_describe(ended, timeout_seconds),
         exit=ended.code,
         reason=reason,
         seconds=round(ended.seconds, 3),
@@ -43,7 +43,7 @@ def failure(ended: Ended, tail: str, timeout_seconds: float) -> Failure | None:
     )
 
 
-def disk_full(ended: Ended, tail: str, workspace: str = "") -> Failure:
+def disk_full(ended: ProgramEnd, tail: str, workspace: str = "") -> Failure:
     """Return the failure of a program that left no space on its runner's disk. `workspace`: it is still full."""
     stays = f"; its workspace {workspace} stays, and must be emptied on the runner" if workspace else ""
     return Failure(
@@ -56,7 +56,7 @@ def disk_full(ended: Ended, tail: str, workspace: str = "") -> Failure:
     )
 
 
-def _words(ended: Ended, timeout_seconds: float) -> str:
+def _describe(ended: ProgramEnd, timeout_seconds: float) -> str:
     if ended.error:
         return f"it could not be started: {ended.error}"
     limits = {
@@ -76,7 +76,7 @@ def _status(code: int) -> str:
     return f"exit code {code}"
 
 
-def row(failure: Failure, *, unit: int, attempt: int, worker: str, host: str) -> str:
+def serialize_failure(failure: Failure, *, unit: int, attempt: int, worker: str, host: str) -> str:
     """Return a failure as it is kept, at most MAX_ROW bytes of JSON: its tail is cut from the front."""
     fields: dict[str, Any] = {
         "unit": unit,

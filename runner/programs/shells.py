@@ -204,9 +204,9 @@ class Shell(threading.Thread):
     # -- its other threads ------------------------------------------------------------------------------------------
 
     def _thread(self, work: Callable[[Plumbing], None], plumbing: Plumbing) -> threading.Thread:
-        return threading.Thread(target=self._guarded, args=(work, plumbing), name=self.name, daemon=True)
+        return threading.Thread(target=self._run_guarded, args=(work, plumbing), name=self.name, daemon=True)
 
-    def _guarded(self, work: Callable[[Plumbing], None], plumbing: Plumbing) -> None:
+    def _run_guarded(self, work: Callable[[Plumbing], None], plumbing: Plumbing) -> None:
         try:
             work(plumbing)
         except RedisError as error:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.programs import orders, processes
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 from runner.programs.output import Drain
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Slot:
         sink: Callable[[int, bytes], None],
         look: Callable[[], float | None] = lambda: None,
         until: Callable[[], float] = lambda: math.inf,
-    ) -> Ended:
+    ) -> ProgramEnd:
         """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr.
 
         `look` is asked several times a second; where it answers seconds of grace, the program is stopped. `until` is
@@ -108,7 +108,7 @@ class Slot:
 
     def run_attached(
         self, order: Order, descriptors: Sequence[int], look: Callable[[], float | None], until: Callable[[], float]
-    ) -> Ended:
+    ) -> ProgramEnd:
         """Run a shell to its end on its stdin, stdout and stderr, which are closed here. The rest as `run`."""
         return self._run(order, Drain([], lambda *_: None), descriptors, look, until)
 
@@ -119,7 +119,7 @@ class Slot:
         descriptors: Sequence[int],
         look: Callable[[], float | None],
         until: Callable[[], float],
-    ) -> Ended:
+    ) -> ProgramEnd:
         try:
             self._send(replace(order, until=_finite(until())), descriptors)
             return self._attend(order, drain, look, until)
@@ -138,15 +138,15 @@ class Slot:
 
     def _attend(
         self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
-    ) -> Ended:
+    ) -> ProgramEnd:
         """Read output until the program has ended, and what the pipes hold then."""
-        ended: Ended | None = None
+        ended: ProgramEnd | None = None
         started = kept = seen = time.monotonic()
         stopping, pipes_until = False, math.inf
         answer_until = started + order.timeout_seconds + ANSWER_SECONDS if order.timeout_seconds else math.inf
         while ended is None or (drain.open and time.monotonic() < pipes_until):
             if self._wait(drain, for_end=ended is None):
-                ended, pipes_until = self._ended(), time.monotonic() + PIPES_SECONDS
+                ended, pipes_until = self._wait_for_end(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
                 # It was suspended; perhaps this process was stopped, too.
@@ -184,12 +184,12 @@ class Slot:
                 drain.read(pipe)
         return channel in ready
 
-    def _ended(self) -> Ended:
+    def _wait_for_end(self) -> ProgramEnd:
         message, _ = orders.receive(self._channel)
         if message is None:
             self.close()
             raise GuardDied(f"slot {self.name}: its guard ended with {self._process.returncode}")
-        return Ended(**message["ended"])
+        return ProgramEnd(**message["ended"])
 
     def stop(self, grace_seconds: float) -> None:
         """Have what runs now, if anything, ended: SIGTERM, of a shell SIGHUP, and SIGKILL after the grace."""

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 _DEPTH = 100
 
 
-def parsed(text: bytes) -> Any:
+def parse(text: bytes) -> Any:
     """Return the value of a text. ValueError for NaN, half characters, other encodings, too many levels, no JSON."""
     try:
         value = from_json(text, allow_inf_nan=False)

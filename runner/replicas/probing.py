@@ -81,7 +81,7 @@ class Probe(threading.Thread):
         """Ask and report, whatever fails, until stopped; then report that it stops."""
         with self._http:
             while not self._ended.is_set():
-                self._tell(*self.judge(self._asked()))
+                self._tell(*self.judge(self._check()))
                 self._ended.wait(STARTING_SECONDS if self.replica_state == "starting" else READY_SECONDS)
         self._tell("stopping", "")
 
@@ -89,7 +89,7 @@ class Probe(threading.Thread):
         """Ask no more; nobody waits for that."""
         self._ended.set()
 
-    def _asked(self) -> str:
+    def _check(self) -> str:
         """Return what is wrong with it; empty: it is well."""
         try:
             with self._http.stream("GET", f"{self._at.url}{self._path}", headers=self._at.headers) as answer:

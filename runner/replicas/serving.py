@@ -20,11 +20,11 @@ from runner.files.environments import is_here
 from runner.files.workplace import Workplace
 from runner.host import Host
 from runner.programs import processes
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.report import Failure
 from runner.replicas.probing import Endpoint, Probe, endpoint
-from runner.run import Given, Run
+from runner.run import LeaseLost, Run
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +66,15 @@ class ServiceRun(Run):
         return replace(order, environment=order.environment | own | lead)
 
     def _lead(self, at: Endpoint) -> dict[str, str]:
-        """Return where the replica that leads answers, once it is ready. Raises Given, ValueError."""
+        """Return where the replica that leads answers, once it is ready. Raises LeaseLost, ValueError."""
         until = time.monotonic() + self.spec["start_timeout_seconds"]
         while True:
             found = self._persist(self.files.lead)
             if found["leads"]:
-                return _where(at.address, at.port, at.key)
+                return _format_address(at.address, at.port, at.key)
             if found["state"] == "ready":
                 self._check_reached(found)
-                return _where(found["address"], found["port"], found["key"])
+                return _format_address(found["address"], found["port"], found["key"])
             self._say_waiting(at, found["job_id"])
             if time.monotonic() > until:
                 raise ValueError(f"{found['job_id']}, which leads, was not ready within start_timeout_seconds")
@@ -93,9 +93,9 @@ class ServiceRun(Run):
             log.info("what a replica waits for is not told: %s", error)
 
     def _pause(self) -> None:
-        """Wait until the next look. Raises Given once the lease must be let go."""
+        """Wait until the next look. Raises LeaseLost once the lease must be let go."""
         if self._must_stop():
-            raise Given("stopped while it waited for the replica that leads")
+            raise LeaseLost("stopped while it waited for the replica that leads")
         time.sleep(LOOK_SECONDS)
 
     def _arguments(self, unit: int, item: str | None) -> list[str]:
@@ -103,19 +103,19 @@ class ServiceRun(Run):
         filled = {"port": str(self._at.port), "address": self._at.address, "python": self._python}
         return launch.arguments(self.spec, filled)
 
-    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
+    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> ProgramEnd:
         if self._at is None or "CLUSTER_KEY" not in order.environment:  # it makes the environment, or tries the host
             return super()._run_program(order, sink)
         report = partial(self.report, self._at)
         self._probe = Probe(self._at, self.spec["health"], self.spec["start_timeout_seconds"], report)
         self._probe.start()
         try:
-            with self._reached(self._at):
+            with self._open_tunnel(self._at):
                 return super()._run_program(order, sink)
         finally:
             self._probe.stop()
 
-    def _reached(self, at: Endpoint) -> AbstractContextManager[None]:
+    def _open_tunnel(self, at: Endpoint) -> AbstractContextManager[None]:
         """Have coordinators reach a place while the context lasts."""
         return self.host.tunnels.to(at.address, at.port) if self.host.tunnels else nullcontext()
 
@@ -149,13 +149,13 @@ class ServiceRun(Run):
             self._probe.stop()
         return grace
 
-    def _start_unit(self) -> tuple[Ended, Recorder, Failure | None]:
+    def _start_unit(self) -> tuple[ProgramEnd, Recorder, Failure | None]:
         ended, recorder, failed = super()._start_unit()
         if ended.reason == "stopped" and self._probe and self._probe.fault and not self._must_stop():
             ended = replace(ended, reason="unhealthy")
         return ended, recorder, failed
 
-    def _take(self, ended: Ended, recorder: Recorder) -> Failure | None:
+    def _take(self, ended: ProgramEnd, recorder: Recorder) -> Failure | None:
         """Keep what it wrote, and return why it has died: what stays up has no good end."""
         failed = super()._take(ended, recorder)
         if ended.reason == "unhealthy" and self._probe:
@@ -167,5 +167,5 @@ class ServiceRun(Run):
         return Failure(error="it ended by itself with exit code 0", exit=0, seconds=seconds, tail=recorder.tail())
 
 
-def _where(address: str, port: int, key: str) -> dict[str, str]:
+def _format_address(address: str, port: int, key: str) -> dict[str, str]:
     return {"CLUSTER_LEAD_ADDRESS": address, "CLUSTER_LEAD_PORT": str(port), "CLUSTER_LEAD_KEY": key}

@@ -152,7 +152,7 @@ class Links:
 
     async def _hold(self, socket: ClientConnection) -> None:
         """Serve one tunnel until it breaks."""
-        tunnel = Tunnel(socket.send, self._opened)
+        tunnel = Tunnel(socket.send, self._open)
         beating = asyncio.create_task(tunnel.keep_alive())
         try:
             async for message in socket:
@@ -165,7 +165,7 @@ class Links:
             with contextlib.suppress(*_BROKEN):
                 await socket.close()
 
-    def _opened(self, stream: Stream, port: int) -> None:
+    def _open(self, stream: Stream, port: int) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(stream, port))
         self._streams.add(task)
         task.add_done_callback(self._streams.discard)

@@ -99,7 +99,7 @@ def test_a_models_own_description_of_its_text_counts() -> None:
 def test_the_shape_of_a_gguf_file_is_read_from_its_beginning(tmp_path: Path) -> None:
     tiny_model.write(tmp_path / "tiny.gguf")
     data = (tmp_path / "tiny.gguf").read_bytes()
-    known = gguf_metadata.read(data[: gguf_metadata.MOST_BYTES])
+    known = gguf_metadata.parse_metadata(data[: gguf_metadata.MOST_BYTES])
     assert known["general.architecture"] == "llama" and known["llama.block_count"] == 1
     assert memory.of_gguf(known) == Cache(layers=1, heads=4, width=32)
     given = Model(artifact="a", name="t", files={"t.gguf": len(data)}, head=lambda path, most: data[:most])
@@ -112,7 +112,7 @@ def test_a_gguf_file_that_is_cut_off_or_lies_says_less_and_takes_no_time(tmp_pat
     tiny_model.write(tmp_path / "tiny.gguf")
     data = (tmp_path / "tiny.gguf").read_bytes()
     for size in range(0, 4000, 7):
-        assert memory.of_gguf(gguf_metadata.read(data[:size])) in (None, Cache(layers=1, heads=4, width=32))
+        assert memory.of_gguf(gguf_metadata.parse_metadata(data[:size])) in (None, Cache(layers=1, heads=4, width=32))
     head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**63)
     name = struct.pack("<Q", 1) + b"a"
     for lies in (
@@ -127,7 +127,7 @@ def test_a_gguf_file_that_is_cut_off_or_lies_says_less_and_takes_no_time(tmp_pat
         head + name + struct.pack("<IIQ", 9, 77, 2**63),
         head + name + struct.pack("<IIQ", 9, 8, 2**63) + bytes(800),
     ):
-        assert not any(gguf_metadata.read(lies).values())
+        assert not any(gguf_metadata.parse_metadata(lies).values())
     varied = {"general.architecture": "x", "x.block_count": 2, "x.embedding_length": 64, "x.attention.head_count": 4}
     assert memory.of_gguf({**varied, "x.attention.head_count_kv": [2, 1]}) == Cache(layers=2, heads=3, width=32)
 

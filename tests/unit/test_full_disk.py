@@ -131,7 +131,7 @@ def test_an_environment_that_is_in_use_stays_when_the_disk_is_freed(tmp_path: Pa
         (tmp_path / f"{name}.ready").write_text("1")
     environments = Environments(tmp_path, 1 << 30)
     assert environments.take_place(tmp_path / "used")
-    environments.free(lambda: False)
+    environments.evict_until(lambda: False)
     assert [path.name for path in tmp_path.iterdir() if not path.suffix] == ["used"]
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from runner.files.places import Places
 from runner.programs import leftovers, orders, output, processes
-from runner.programs.orders import Ended, Order
+from runner.programs.orders import Order, ProgramEnd
 from runner.programs.slot import GUARD, GuardDied, Slot
 from tests.integration.live import until
 
@@ -189,7 +189,7 @@ def test_what_forks_twice_and_ignores_sigterm_is_dead_when_the_end_is_said(slot:
 
 
 def test_stop_ends_everything_within_its_grace(slot: Slot, written: Written) -> None:
-    ended: list[Ended] = []
+    ended: list[ProgramEnd] = []
     order = python(ESCAPES + "\ntime.sleep(600)")
     running = threading.Thread(target=lambda: ended.append(slot.run(order, written)))
     running.start()
@@ -450,7 +450,7 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
 ) -> None:
     """As where the runner is stopped by a signal for longer than a lease; it goes on as soon as the lease is kept."""
     ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 600], list[float]()
-    ended: list[Ended] = []
+    ended: list[ProgramEnd] = []
     order = Order(argv=["sh", "-c", _BUSY], folder=str(tmp_path), environment={"PATH": os.defpath}, timeout_seconds=60)
 
     def run() -> None:

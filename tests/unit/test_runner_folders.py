@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.commands import RESULT
-from runner.files.cache import Damaged, FileCache
+from runner.files.cache import DamagedFile, FileCache
 from runner.files.folders import LARGEST_VALUE, BadValue, Folder, TooDeep, clear
 from runner.files.globs import pattern
 
@@ -283,7 +283,7 @@ def test_a_copy_is_no_hard_link_and_damage_is_noticed(tmp_path: Path) -> None:
     assert (tmp_path / "copy").read_bytes() == b"data"
     assert (tmp_path / "copy").stat().st_nlink == 1
     cache.path(sha(b"data")).write_bytes(b"DATA")
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFile):
         cache.copy(sha(b"data"), tmp_path / "other")
     assert cache.missing([sha(b"data")]) == [sha(b"data")]
     assert not (tmp_path / "other").exists()

@@ -32,7 +32,7 @@ from runner.host import Host
 from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.live import Line, Live
-from runner.programs.orders import Ended
+from runner.programs.orders import ProgramEnd
 from runner.programs.recorder import Recorder
 from runner.programs.slot import Slot
 from tests.integration.live import until
@@ -219,7 +219,7 @@ def test_a_program_gets_its_variables_and_no_others(bench: Bench) -> None:
 )
 def test_a_text_item_is_given_as_it_is_and_as_json(item: str, given: str) -> None:
     """Before, the text had JSON quotes."""
-    job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x")
+    job, around = commands.parse({"total": 1}), commands.Surroundings(job="j", folder="/x")
     environment = commands.environment(job, around, unit=0, attempt=1, item=item)
     assert (environment["CLUSTER_ITEM"], environment["CLUSTER_ITEM_JSON"]) == (given, item)
 
@@ -230,9 +230,9 @@ def test_a_shell_reads_a_text_item_without_quotes(bench: Bench) -> None:
 
 
 def test_a_program_finds_its_jobs_place_in_a_trace_unless_it_names_another() -> None:
-    job, around = commands.read({"total": 1}), commands.Surroundings(job="j", folder="/x", traceparent="00-a-b-01")
+    job, around = commands.parse({"total": 1}), commands.Surroundings(job="j", folder="/x", traceparent="00-a-b-01")
     assert commands.environment(job, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "00-a-b-01"
-    own = commands.read({"total": 1, "env": {"TRACEPARENT": "mine"}})
+    own = commands.parse({"total": 1, "env": {"TRACEPARENT": "mine"}})
     assert commands.environment(own, around, unit=0, attempt=1, item=None)["TRACEPARENT"] == "mine"
 
 
@@ -387,7 +387,7 @@ def test_environments_that_were_unused_longest_go_and_none_that_is_in_use(bench:
         "home": tmp_path,
         "environment": {},
         "uid": None,
-        "run": lambda order: Ended(code=0),
+        "run": lambda order: ProgramEnd(code=0),
         "stopped": lambda: False,
     }
     for name in "de":

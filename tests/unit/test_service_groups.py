@@ -12,7 +12,7 @@ from runner import run as runs
 from runner.replicas import serving
 from runner.replicas.probing import Endpoint
 from runner.replicas.serving import ServiceRun
-from runner.run import Given
+from runner.run import LeaseLost
 
 HERE = Endpoint(address="127.0.0.1", port=7, key="own-key")
 LEADER = {
@@ -90,7 +90,7 @@ def test_one_that_waits_takes_over_when_the_leader_has_gone() -> None:
 def test_it_waits_while_no_coordinator_answers_and_ends_when_it_is_cancelled() -> None:
     assert Waiting(AWAY, AWAY, LEADER).wait() == THEIRS
     for answer in (STARTING, AWAY):
-        with pytest.raises(Given):
+        with pytest.raises(LeaseLost):
             Waiting(answer, stop_after=5).wait()
 
 
