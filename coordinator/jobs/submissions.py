@@ -8,7 +8,7 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -37,9 +37,12 @@ MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 MAX_PARENTS = 1000
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
+#: Errors of a body that are described one by one to find the first, and items of each list that are then looked at.
+_MAX_ERRORS = 100
 #: Longest Retry-After, in seconds, that is computed from the present rate of a job. The rate may change.
 _LONGEST_GUESS = 3600
 
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 #: Ids of jobs that a job comes after.
 Parents = Annotated[list[Annotated[str, StringConstraints(pattern=patterns.JOB_ID)]], Field(max_length=MAX_PARENTS)]
@@ -112,7 +115,7 @@ class Accepted:
         }
 
 
-def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -> errors.InvalidRequest:
+def problem(error: ValidationError, model: type[BaseModel], prefix: str = "") -> errors.InvalidRequest:
     """Return a model's first complaint as InvalidRequest: the field's path, what was expected, what came.
 
     A key that is not known comes first: it explains the one that is missing.
@@ -128,10 +131,33 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     return errors.InvalidRequest(f"{path}: {text[0].lower() + text[1:]}{given}", field=path)
 
 
-def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Return the body with at most one key more than the model has: enough to name an unknown one."""
-    most = len(model.model_fields) + 1
-    return body if len(body) <= most else dict(islice(body.items(), most))
+def validated(model: type[AnyModel], body: Any, prefix: str = "") -> AnyModel:
+    """Return the body as this model. InvalidRequest with the first complaint; `prefix` is the path of the body.
+
+    pydantic describes all errors while no other thread runs. If there are many, only the beginning is validated again.
+    """
+    if not isinstance(body, dict):
+        raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
+    most = len(model.model_fields) + 1  # enough to name an unknown key
+    few = body if len(body) <= most else dict(islice(body.items(), most))
+    try:
+        return model.model_validate(few)
+    except ValidationError as error:
+        if (count := error.error_count()) <= _MAX_ERRORS:
+            raise problem(error, model, prefix) from None
+    try:
+        model.model_validate(_beginning(few))
+    except ValidationError as error:
+        raise problem(error, model, prefix) from None
+    detail = f"{count} values are wrong, after the first {_MAX_ERRORS} of a list or object"
+    raise errors.InvalidRequest(f"{prefix or 'body'}: {detail}", field=prefix or "body")
+
+
+def _beginning(value: Any) -> Any:
+    """Return a JSON value with the first items of each list and object in it."""
+    if isinstance(value, dict):
+        return {name: _beginning(item) for name, item in islice(value.items(), _MAX_ERRORS)}
+    return [_beginning(item) for item in value[:_MAX_ERRORS]] if isinstance(value, list) else value
 
 
 def is_quick(body: Any) -> bool:
@@ -144,12 +170,7 @@ def is_quick(body: Any) -> bool:
 
 def read(body: Any) -> Submission:
     """Return a valid submission. InvalidRequest naming the field."""
-    if not isinstance(body, dict):
-        raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
-    try:
-        return Submission.model_validate(bounded(body, Submission))
-    except ValidationError as error:
-        raise problems(error, Submission) from None
+    return validated(Submission, body)
 
 
 def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet: scheduler.Fleet) -> Accepted:
@@ -190,10 +211,7 @@ def _choice(value: str, allowed: list[str], field: str) -> str:
 def _planned(asked: Submission, references: References | None) -> tuple[int, Plan]:
     definition = registry.definition(asked.type)
     held: tuple[str, ...] = ()
-    try:
-        parameters = definition.parameters.model_validate(bounded(asked.parameters, definition.parameters))
-    except ValidationError as error:
-        raise problems(error, definition.parameters, "parameters") from None
+    parameters = validated(definition.parameters, asked.parameters, "parameters")
     if programs := registry.program_kind(asked.type):
         if references is None:
             raise errors.Forbidden(f"{asked.type} runs programs, which nobody may do here", field="type")

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import Request
 from pydantic_core import from_json
+from starlette.concurrency import run_in_threadpool
 
 from coordinator.state import shared_state
 from jobs import errors
@@ -24,6 +25,9 @@ MAX_BATCH_BODY = 16 << 20
 #: Most values in them.
 MAX_VALUES = 20_000
 MAX_BATCH_VALUES = 150_000
+#: Most bytes outside of texts, where digits cost much more than elsewhere, and backslashes in a body with more bytes.
+_MAX_PLAIN = MAX_BATCH_BODY
+_MAX_ESCAPES = 4 << 20
 #: Bytes of bodies that are read or worked on at once; a request beyond it waits. Bodies up to _SMALL never wait.
 _ROOM = 24 << 20
 _SMALL = 1 << 16
@@ -78,7 +82,12 @@ async def held(
     async with among.room(size) if size > _SMALL else nullcontext():
         text = await read_body(request, limit)
         async with among.turn(len(text)):
-            value = empty if not text and empty is not None else parsed(text, values)
+            if not text and empty is not None:
+                value = empty
+            elif len(text) > _SMALL:
+                value = await run_in_threadpool(parsed, text, values)
+            else:
+                value = parsed(text, values)
             del text  # which is as large as what was made of it
             yield value
 
@@ -136,10 +145,24 @@ def parsed(text: bytes, values: int) -> Any:
     if sum(map(text.count, (b",", b"]", b"}"))) > values:
         detail = f"the body has over {values} values (commas and closing brackets); split the batch or shorten it"
         raise errors.TooLarge(detail, field="body")
+    if len(text) > _MAX_PLAIN:
+        _check_plain(text, values)
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise errors.MalformedBody(f"the body is not JSON: {_explained(text, str(error))}", field="body") from None
+
+
+def _check_plain(text: bytes, values: int) -> None:
+    """Raise TooLarge for a body that is costly to parse: with many escapes, or many bytes outside of texts."""
+    if (escapes := text.count(b"\\")) > _MAX_ESCAPES:
+        raise errors.TooLarge(f"the body has over {_MAX_ESCAPES} backslashes; split it", field="body")
+    if escapes:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if text.count(b'"') > 4 * values:  # each value is at most a key and a text
+        raise errors.TooLarge(f"the body has over {2 * values} texts; split it", field="body")
+    if sum(map(len, text.split(b'"')[::2])) > _MAX_PLAIN:
+        raise errors.TooLarge(f"the body has over {_MAX_PLAIN} bytes of numbers and spaces; split it", field="body")
 
 
 def _explained(text: bytes, complaint: str) -> str:

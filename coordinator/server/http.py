@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access import cookies
@@ -28,7 +28,6 @@ from jobs import errors
 from jobs.store.tenancy import tenants
 from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers.fields import Problem
-from threads_protocol.numbers import short
 
 MAX_WAIT_SECONDS = 30.0
 #: Statuses from here on are errors.
@@ -261,12 +260,7 @@ def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
 
 def parsed(model: type[Any], body: Any) -> Any:
     """Return the body as this model; InvalidRequest naming the field."""
-    if not isinstance(body, dict):
-        raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
-    try:
-        return model.model_validate(submissions.bounded(body, model))
-    except ValidationError as error:
-        raise submissions.problems(error, model) from None
+    return submissions.validated(model, body)
 
 
 def problem(error: errors.ClusterError) -> dict[str, Any]:

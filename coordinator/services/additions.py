@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
@@ -136,10 +136,7 @@ def check_between(least: int, replicas: int, most: int) -> None:
 
 def _engines_parameters(asked: NewService) -> BaseModel:
     engine = registry.definition(asked.engine)
-    try:
-        return engine.Parameters.model_validate(submissions.bounded(asked.parameters, engine.Parameters))
-    except ValidationError as error:
-        raise submissions.problems(error, engine.Parameters, "parameters") from None
+    return submissions.validated(engine.Parameters, asked.parameters, "parameters")
 
 
 def _gpus(asked: NewService) -> int:

@@ -238,6 +238,14 @@ WORKER_BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     "jobs that are none": lambda: _call("done1-all", device="cpu", finished=[7] * 140_000),
     "marks": lambda: _call("finish", job="j", marks=json.dumps([["a:b", "1-2", "x"]] * 50_000), result="e30="),
     "integers of 4,000 digits": lambda: ("lease", _filled(b'{"higher": [', b"9" * 4000 + b",", b"1]}", CALL)),
+    "numbers beside a partial": lambda: (
+        "commit",
+        _filled(b'{"partial": "e30=", "upto": [', b"9" * 4000 + b",", b"1]}", CALL),
+    ),
+    "jobs without fields": lambda: _call("done1-all", device="cpu", finished=[{}] * 70_000),
+    "kinds of long names": lambda: _call(
+        "next", device="cpu", lanes=1, kinds={f"{'x' * 100}{number}": "1" for number in range(70_000)}
+    ),
     "kinds": lambda: _call("next", device="cpu", lanes=1, kinds=dict.fromkeys(map(str, range(70_000)), 1)),
     "labels": lambda: _call("next", device="runner", lanes=1, offer={"labels": ["x"] * 140_000}),
     "leases": lambda: _call("beat", leases=[["j", "t", 1]] * 30_000),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from coordinator.jobs import submissions
 from coordinator.server import bodies, patterns
 from jobs import errors
 from jobs.store.tenancy import tenants
+from jobs.store.work.bounds import Octets
 
 MB = 1 << 20
 
@@ -67,12 +71,67 @@ def test_many_values_are_refused_unread(text: bytes) -> None:
     assert time.process_time() - before < 0.5
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[" + b"9" * 4000 + b"," + b" " * 17 * MB + b"0]", "bytes of numbers"),
+        (b'["\\\\",' + b"9" * 17 * MB + b',"x"]', "bytes of numbers"),
+        (b'["\\"",' + b"9" * 17 * MB + b"]", "bytes of numbers"),
+        (b'["' + b"\\n" * 9 * MB + b'"]', "backslashes"),
+        (b'["' + b'""' * 9 * MB + b'"]', "texts"),
+    ],
+    ids=["numbers", "after a backslash in a text", "after a quote in a text", "escapes", "texts"],
+)
+def test_large_bodies_that_are_costly_to_parse_are_refused_unread(text: bytes, words: str) -> None:
+    with pytest.raises(errors.TooLarge, match=words):
+        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+
+
+def test_large_texts_with_quotes_and_backslashes_are_read() -> None:
+    text = '"\\' * (MB // 2) + "7" * 9 * MB
+    assert bodies.parsed(json.dumps([text, text]).encode(), 10) == [text, text]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"after": [7] * 900}, "after.0"),
+        ({"after": ["x"] * 50 + [7] * 900}, "after.50"),
+        ({"after": ["x"] * 500 + [7]}, "after.500"),
+        ({"after": ["x"] * 500 + [7] * 400}, "body"),
+    ],
+    ids=["all", "within the first hundred", "one", "all after the first hundred"],
+)
+def test_of_many_errors_few_are_described(body: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    described, real = [], submissions.problem
+
+    def noted(error: ValidationError, *more: Any) -> errors.InvalidRequest:
+        described.append(error.error_count())
+        return real(error, *more)
+
+    monkeypatch.setattr(submissions, "problem", noted)
+    with pytest.raises(errors.InvalidRequest) as refused:
+        submissions.validated(submissions.Submission, {"type": "collatz", **body})
+    assert refused.value.field == field and sum(described) <= 100
+
+
 def test_a_million_unknown_keys_are_one_complaint() -> None:
     before = time.process_time()
     for _ in range(3):
         with pytest.raises(errors.InvalidRequest, match="x0: is not known"):
             submissions.read({f"x{number}": 1 for number in range(300_000)})
     assert time.process_time() - before < 3
+
+
+@pytest.mark.parametrize("size", [0, 1, 786_431, 786_432, 786_433, 2 * 786_432, 5 * MB + 1])
+def test_base64_is_decoded_in_pieces(size: int) -> None:
+    content = bytes(range(256)) * (size // 256 + 1)
+    text = base64.b64encode(content[:size]).decode()
+    octets: TypeAdapter[bytes] = TypeAdapter(Octets)
+    assert octets.validate_python(text) == content[:size]
+    for wrong in (text + "QUI=QUJD", text + "*", text[:-1] or "x", f"{'QUJD' * 262_143}QQ=={text}QUJD"):
+        with pytest.raises(ValidationError, match="must be base64"):
+            octets.validate_python(wrong)
 
 
 def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:

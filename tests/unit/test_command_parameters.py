@@ -9,7 +9,6 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from pydantic import ValidationError
 
 from coordinator.jobs import submissions
 from jobs import errors
@@ -22,11 +21,7 @@ TRUE = {"command": ["true"]}
 
 
 def plan(**parameters: Any) -> Plan:
-    try:
-        valid = KIND.parameters.model_validate(parameters)
-    except ValidationError as error:
-        raise submissions.problems(error, KIND.parameters, "parameters") from None
-    return KIND.plan(valid)
+    return KIND.plan(submissions.validated(KIND.parameters, parameters, "parameters"))
 
 
 def planned_or_refused(parameters: dict[str, Any]) -> Plan | errors.InvalidRequest:
