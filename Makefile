@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PINNED := coordinator cpu-worker gpu-worker runner autoscaler client ssh discovery plots dask local web s3 tracing grpc
+PINNED := coordinator cpu-worker gpu-worker runner autoscaler client ssh discovery plots dask local web docs s3 tracing grpc
 PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
@@ -91,8 +91,9 @@ chaos: setup ## seeds full of faults for MINUTES=60; SEED=7 plays one again, FAU
 soak: setup ## a cluster under steady load for MINUTES=30, whose processes and Redis must not grow; 4320 is three days
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))
 
-web: setup ## build the pages into web/dist, if they are not as their sources are
+web: setup ## build the pages and the documentation into web/dist, if they are not as their sources are
 	@deploy/pages.sh
+	@deploy/documentation.sh
 
 web-test: setup ## the pages' own tests, types and sizes
 	@deploy/pages.sh test

@@ -119,7 +119,10 @@ cmd_local() {
   run deploy/environment.sh local
   # Without a driver nothing is installed: deploy.local then says what is missing.
   [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
-  [[ " $* " == *" --once "* ]] || run deploy/pages.sh || say "The pages were not built; the cluster starts all the same."
+  if [[ " $* " != *" --once "* ]]; then
+    run deploy/pages.sh || say "The pages were not built; the cluster starts all the same."
+    run deploy/documentation.sh || say "The documentation was not built; the cluster starts all the same."
+  fi
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"

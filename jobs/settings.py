@@ -52,11 +52,13 @@ class Settings(BaseSettings):
     cluster_size: int = Field(default=0, ge=0, le=10_000)
     #: A file with that number, which is read anew whenever it is shown. Empty, or no number in it: CLUSTER_SIZE.
     cluster_size_file: str = ""
-    #: Fewest and most CPU workers that are desired, whatever the work.
+    #: Minimum number of CPU workers that autoscaling requests.
     autoscale_min: int = Field(default=1, ge=0, le=10_000)
+    #: Maximum number of CPU workers that autoscaling requests.
     autoscale_max: int = Field(default=10, ge=0, le=10_000)
-    #: The same of GPU workers.
+    #: Minimum number of GPU workers that autoscaling requests.
     autoscale_gpu_min: int = Field(default=0, ge=0, le=10_000)
+    #: Maximum number of GPU workers that autoscaling requests.
     autoscale_gpu_max: int = Field(default=0, ge=0, le=10_000)
     #: Seconds in which the desired workers do the work that waits and runs.
     autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
@@ -88,7 +90,8 @@ class Settings(BaseSettings):
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the machine's name and the process number.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
-    #: Name of the machine that a worker runs on; workers with the same one share it. Default: `default_host`.
+    #: Name of the machine on which a worker runs; all workers of the machine have the same name. Default: the machine's
+    #: name with a digest of its machine-id; in a container, the container's name.
     host_id: str = Field(default="", pattern=_NAME)
     #: required: every API call needs a token. auto: unless the API is published on loopback without CLUSTER_TOKEN.
     auth: Literal["auto", "required"] = "auto"
@@ -118,8 +121,9 @@ class Settings(BaseSettings):
     worker_token: str = Field(default="", repr=False)
     #: A file with the certificate of the one authority that may sign that of WORKER_API. Empty: those of the system.
     worker_api_ca: str = ""
-    #: Files with the certificate under which the API is served by HTTPS, and with its key. Empty: it is served by HTTP.
+    #: File with the certificate of the API. Empty: the API is served over HTTP, not over HTTPS.
     tls_certificate: str = ""
+    #: File with the private key of TLS_CERTIFICATE.
     tls_key: str = ""
     #: Programs that a runner runs at once. 0: the cores it may use.
     runner_slots: int = Field(default=0, ge=0, le=1024)
@@ -167,6 +171,7 @@ class Settings(BaseSettings):
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     #: A folder in which workers keep what they record for profiles until the cluster has it. Empty: a temporary one.
     profile_dir: str = ""
+    #: Logs are JSON lines on stderr. debug, info, warning or error.
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""

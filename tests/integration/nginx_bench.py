@@ -267,7 +267,7 @@ def web() -> Iterator[tuple[str, str]]:
     """The URLs of the pages, built ones or their sources, and of the figures."""
     image, pages, figures = Image("web"), free_port(), free_port()
     built = image.folder / "web/dist"
-    site = built if built.is_dir() else image.folder / "web"
+    site = built if (built / "index.html").is_file() else image.folder / "web"
     try:
         path = image.folder / "web/nginx.conf"
         text = path.read_text().replace("/tmp/", f"{image.folder}/").replace("/srv/web", str(site))
@@ -277,6 +277,9 @@ def web() -> Iterator[tuple[str, str]]:
         path.write_text(text)
         (site / "assets").mkdir(exist_ok=True)
         (site / "assets/a-1b2c.mjs").write_text("export {}\n")
+        (site / "docs/search").mkdir(parents=True, exist_ok=True)
+        (site / "docs/index.html").write_text("documentation")
+        (site / "docs/search/search_index.json").write_text("{}")
         image.start(["nginx", "-c", str(path), "-e", "stderr", "-g", "daemon off;"], pages)
         yield f"http://127.0.0.1:{pages}", f"http://127.0.0.1:{figures}"
     finally:

@@ -482,6 +482,24 @@ def test_pages_have_types_and_nothing_from_elsewhere() -> None:
             assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
+def test_the_documentation_has_types_and_its_address_gets_a_slash() -> None:
+    with web() as (pages, _):
+        moved = fetch.get(f"{pages}/docs")
+        assert (moved.status_code, moved.headers["location"]) == (308, "/docs/")
+        page = fetch.get(f"{pages}/docs/")
+        assert (page.text, page.headers["content-type"]) == ("documentation", "text/html; charset=utf-8")
+        index = fetch.get(f"{pages}/docs/search/search_index.json")
+        assert index.headers["content-type"] == "application/json; charset=utf-8"
+
+
+def test_the_documentation_comes_from_the_page_servers_with_the_headers_of_pages(proxy: Front) -> None:
+    answer = fetch.get(f"{proxy.url}/docs/")
+    assert answer.status_code == 200 and answer.json()["replica"] == THIRD
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for name in HEADERS:
+        assert len(answer.headers.get_list(name)) == 1, name
+
+
 def test_the_figures_are_what_prometheus_reads() -> None:
     with web() as (_, figures):
         answer = fetch.get(f"{figures}/metrics")

@@ -55,6 +55,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     (dist / "assets" / "index-abc123.js").write_text("export {};")
     (dist / "assets" / "index-abc123.css").write_text("body {}")
     (dist / "apiary.html").write_text("bees")
+    (dist / "docs").mkdir()
+    (dist / "docs" / "index.html").write_text("<!doctype html><title>Documentation</title>")
+    (dist / "docs" / "access.html").write_text("<!doctype html><title>Access</title>")
+    (dist / "docs" / "search.json").write_text("{}")
     (dist / "leak.txt").symlink_to(folder / "secret.txt")
     chosen = Settings(pages_dir=str(dist), redis_url="redis://127.0.0.1:1/0", metrics_port=0)
     return Client(app.create(chosen))
@@ -69,6 +73,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
         ("/assets/index-abc123.js", "text/javascript; charset=utf-8"),
         ("/assets/index-abc123.css", "text/css; charset=utf-8"),
         ("/apiary.html", "text/html; charset=utf-8"),
+        ("/docs/", "text/html; charset=utf-8"),
+        ("/docs/access.html", "text/html; charset=utf-8"),
+        ("/docs/search.json", "application/json; charset=utf-8"),
     ],
 )
 def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, kind: str) -> None:
@@ -79,6 +86,12 @@ def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, k
         assert answer.headers[name] == value
     lasting = path.startswith("/assets/")
     assert answer.headers["cache-control"] == ("public, max-age=31536000, immutable" if lasting else "no-cache")
+
+
+def test_the_address_of_the_documentation_gets_its_slash(client: Client) -> None:
+    """Links of its pages are relative."""
+    answer = client.get("/docs")
+    assert answer.status_code == 307 and answer.headers["location"].endswith("/docs/")
 
 
 def test_the_headers_are_those_of_the_front() -> None:

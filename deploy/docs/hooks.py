@@ -1,0 +1,86 @@
+"""Hooks of MkDocs: https://www.mkdocs.org/user-guide/configuration/#hooks. mkdocs.yml names this file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from deploy.docs import command_reference, http_reference, inline_scripts, links, metric_reference, setting_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Pages outside docs/ that belong to the site.
+_READMES = ("engines/*/README.md", "jobs/kinds/*/README.md", "nginx/README.md", "web/README.md", "tests/*/README.md")
+_HTTP = "reference/http"
+#: Bytes from which a file is compressed.
+_COMPRESSED_FROM = 1000
+#: The servers have an error page, and no address is known under which search engines could index the site.
+_UNUSED = ("404.html", "sitemap.xml", "sitemap.xml.gz")
+_TEXTS = {".css", ".html", ".js", ".json", ".svg", ".xml"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List a page for each domain of the HTTP API in the navigation."""
+    pages = [f"{_HTTP}/{name}.md" for name in http_reference.render(ROOT)]
+    _expand(config.nav, f"{_HTTP}/index.md", pages)
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the generated reference, and the READMEs that belong to the site."""
+    for name, text in references().items():
+        files.append(File.generated(config, name, content=text))
+    for path in readmes():
+        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Rewrite links to files of the checkout."""
+    return links.rewrite(markdown, _in_checkout(page.file), ROOT, {_in_checkout(each) for each in files})
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    return inline_scripts.extract(output, page.file.dest_uri, Path(config.site_dir))
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Remove pages that no server sends, and compress files for coordinators, which serve them as they are."""
+    site = Path(config.site_dir)
+    for name in _UNUSED:
+        (site / name).unlink(missing_ok=True)
+    for file in [*site.rglob("*")]:
+        if file.suffix in _TEXTS and file.stat().st_size >= _COMPRESSED_FROM:
+            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), 6, mtime=0))
+
+
+def references() -> dict[str, str]:
+    """Return the generated pages by their path in the site."""
+    return {
+        "reference/cluster.md": command_reference.render(),
+        "reference/settings.md": setting_reference.render(ROOT),
+        "reference/metrics.md": metric_reference.render(),
+        **{f"{_HTTP}/{name}.md": text for name, text in http_reference.render(ROOT).items()},
+    }
+
+
+def readmes() -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for each in _READMES for path in ROOT.glob(each))
+
+
+def _in_checkout(file: File) -> str:
+    return file.src_uri if file.src_dir == str(ROOT) else f"docs/{file.src_uri}"
+
+
+def _expand(entries: Any, page: str, pages: list[str]) -> None:
+    """Replace the entry of one page in the navigation by entries of several, at any depth."""
+    for each in entries if isinstance(entries, list) else ():
+        for title, value in each.items() if isinstance(each, dict) else ():
+            if value == page:
+                each[title] = pages
+            else:
+                _expand(value, page, pages)

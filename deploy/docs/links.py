@@ -1,0 +1,46 @@
+"""Links of pages to files of the checkout, as links within the site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from posixpath import dirname, normpath, relpath
+
+#: Fenced code, in which nothing is a link.
+_FENCED = re.compile(r"(^ *```.*?^ *```)", re.MULTILINE | re.DOTALL)
+#: A link or an image to another file, with its text and its target.
+_LINK = re.compile(
+    r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]"
+    r"\((?![a-z]+:|#|/)(?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)"
+)
+#: Pages of this folder are at the root of the site; other files have the same path in the site as in the checkout.
+_DOCS = "docs/"
+
+
+def rewrite(text: str, source: str, root: Path, pages: Collection[str]) -> str:
+    """Return the Markdown of a page with links that work in the site.
+
+    `source` is the path of the page in the checkout, and `pages` holds the paths of all files of the site. A link
+    to another file of the checkout, such as a module, becomes its text.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        path = normpath(f"{dirname(source)}/{found['path']}")
+        target = next((each for each in (path, f"{path}/README.md") if each in pages), None)
+        if target:
+            here, there = (_in_site(each) for each in (source, target))
+            return f"{found['image']}[{found['text']}]({relpath(there, dirname(here) or '.')}{found['anchor'] or ''})"
+        outside = not path.startswith(_DOCS) and (root / path).exists()
+        return found["text"] if outside else found[0]
+
+    return _outside_fences(text, lambda part: _LINK.sub(replace, part))
+
+
+def _in_site(path: str) -> str:
+    return path.removeprefix(_DOCS)
+
+
+def _outside_fences(text: str, change: Callable[[str], str]) -> str:
+    parts = _FENCED.split(text)
+    return "".join(part if index % 2 else change(part) for index, part in enumerate(parts))
