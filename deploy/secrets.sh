@@ -9,66 +9,95 @@ set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Containers read them under numeric users of their own, so the files are readable and the folder is closed.
+umask 022
 readonly FOLDER=${SECRETS_FOLDER:-secrets}
 readonly ROLES=(worker coordinator exporter replica sentinel)
+STAGE=''   # folder of files that move to their places when all are complete
+RANDOM_HEX='' # random digits that no password has yet
+DIGESTS='' # lines of SHA-256 and role, as Redis expects them
 
-random() { # 48 hexadecimal digits
-  od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+random_password() { # random_password VARIABLE: sets it to 48 hexadecimal digits
+  if [[ -z $RANDOM_HEX ]]; then
+    RANDOM_HEX=$(od -An -v -N480 -tx1 /dev/urandom)
+    RANDOM_HEX=${RANDOM_HEX//[!0-9a-f]/}
+  fi
+  printf -v "$1" %s "${RANDOM_HEX:0:48}"
+  RANDOM_HEX=${RANDOM_HEX:48}
 }
 
-keep() { # keep NAME [TEXT]: writes a file that is not there yet; without TEXT, a new password
-  [[ -e $FOLDER/$1 ]] || put "$1" "${2-$(random)}"
+text_of() { # text_of NAME VARIABLE: sets it to the text of a file, of the new one if there is one
+  local file=$FOLDER/$1 text
+  [[ ! -e $STAGE/$1 ]] || file=$STAGE/$1
+  IFS= read -r -d '' text <"$file" || true
+  printf -v "$2" %s "${text%$'\n'}"
 }
 
-put() { # put NAME TEXT: writes a file whose content is another, whole or not at all
-  [[ ! -e $FOLDER/$1 || $(<"$FOLDER/$1") != "$2" ]] || return 0
-  printf '%s\n' "$2" >"$FOLDER/.$1.new"
-  chmod 0644 "$FOLDER/.$1.new"
-  mv "$FOLDER/.$1.new" "$FOLDER/$1"
-  printf 'made %s\n' "$FOLDER/$1" >&2
+keep() { # keep NAME [TEXT]: writes a file that does not exist; without TEXT, a new password
+  [[ ! -e $FOLDER/$1 ]] || return 0
+  local password
+  if (($# > 1)); then put "$1" "$2"; else random_password password && put "$1" "$password"; fi
 }
 
-digest() { # digest TEXT: SHA-256, as Redis wants it
-  local sum
-  if command -v sha256sum >/dev/null; then sum=$(printf '%s' "$1" | sha256sum); else sum=$(printf '%s' "$1" | shasum -a 256); fi
-  printf '%s' "${sum%% *}"
+put() { # put NAME TEXT: writes a file if its text differs
+  local before
+  if [[ -e $FOLDER/$1 ]]; then
+    text_of "$1" before
+    [[ $before != "$2" ]] || return 0
+  fi
+  printf '%s\n' "$2" >"$STAGE/$1"
+}
+
+publish() { # moves new files to their places
+  local files=("$STAGE"/*)
+  [[ -e ${files[0]} ]] || return 0
+  mv "${files[@]}" "$FOLDER/"
+  printf 'made %s\n' "${files[@]/#"$STAGE"/$FOLDER}" >&2
 }
 
 redis_files() { # a password for each user of Redis and of its sentinels; the operator's has no name
-  local role
+  local role password
   keep redis_password
   for role in "${ROLES[@]}"; do keep "redis_${role}_password"; done
   for role in worker coordinator; do
-    put "redis_${role}_url" "redis://$role:$(<"$FOLDER/redis_${role}_password")@redis:6379/0"
+    text_of "redis_${role}_password" password
+    put "redis_${role}_url" "redis://$role:$password@redis:6379/0"
     # Used instead where sentinels watch over Redis.
-    put "redis_${role}_sentinel_url" "redis+sentinel://$role:$(<"$FOLDER/redis_${role}_password")@sentinel:26379/threads/0"
+    put "redis_${role}_sentinel_url" "redis+sentinel://$role:$password@sentinel:26379/threads/0"
   done
-  put redis_exporter.json "$(exporter_passwords)"
+  # By address: newer exporters look for the one with the user in it, Debian's for the other.
+  text_of redis_exporter_password password
+  put redis_exporter.json "{\"redis://redis:6379\": \"$password\", \"redis://exporter@redis:6379\": \"$password\"}"
+  hash_passwords
   put redis.acl "$(users redis)"
   put sentinel.acl "$(users sentinel)"
 }
 
-exporter_passwords() { # by address: newer exporters look for the one with the user in it, Debian's for the other
-  local password
-  password=$(<"$FOLDER/redis_exporter_password")
-  printf '{"redis://redis:6379": "%s", "redis://exporter@redis:6379": "%s"}' "$password" "$password"
+hash_passwords() { # sets DIGESTS
+  local role password
+  for role in operator "${ROLES[@]}"; do
+    if [[ $role == operator ]]; then text_of redis_password password; else text_of "redis_${role}_password" password; fi
+    printf '%s' "$password" >"$STAGE/.$role"
+  done
+  if command -v sha256sum >/dev/null; then DIGESTS=$(cd "$STAGE" && sha256sum .[a-z]*); else DIGESTS=$(cd "$STAGE" && shasum -a 256 .[a-z]*); fi
 }
 
 users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the file those that are not ours
-  local lines role
+  local lines digest role line user='^user +([^ ]+) '
   lines=$(<"deploy/$1-users.acl")
-  for role in "${ROLES[@]}"; do
-    lines=${lines//"#@$role@"/"#$(digest "$(<"$FOLDER/redis_${role}_password")")"}
-  done
-  lines=${lines//"#@operator@"/"#$(digest "$(<"$FOLDER/redis_password")")"}
+  while read -r digest role; do lines=${lines//"#@${role#.}@"/"#$digest"}; done <<<"$DIGESTS"
   printf '%s\n' "$lines"
-  awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/$1.acl" 2>/dev/null || true
+  [[ -e $FOLDER/$1.acl ]] || return 0
+  while read -r line; do
+    [[ ! $line =~ $user || $'\n'$lines == *$'\n'"user ${BASH_REMATCH[1]} "* ]] || printf '%s\n' "$line"
+  done <"$FOLDER/$1.acl"
 }
 
 token_file() { # token_file YES: an empty token asks nobody for one
-  if [[ $1 == yes && ! -s $FOLDER/cluster_token ]] || [[ $1 == yes && -z $(tr -d '[:space:]' <"$FOLDER/cluster_token") ]]; then
-    rm -f "$FOLDER/cluster_token"
-    keep cluster_token
+  local token=''
+  [[ ! -e $FOLDER/cluster_token ]] || text_of cluster_token token
+  if [[ $1 == yes && -z ${token//[[:space:]]/} ]]; then
+    random_password token
+    put cluster_token "$token"
   else
     keep cluster_token ""
   fi
@@ -83,12 +112,15 @@ main() {
   esac
   mkdir -p "$FOLDER"
   chmod 0700 "$FOLDER"
+  STAGE=$(mktemp -d "$FOLDER/.new.XXXXXX")
+  trap 'rm -rf "$STAGE"' EXIT
   redis_files
   keep grafana_admin_password
   keep secrets_key
   # Made by a coordinator once there is one: ./deploy-cluster.sh docker --runner.
   keep runner_token ""
   token_file "$token"
+  publish
 }
 
 main "$@"
