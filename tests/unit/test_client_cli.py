@@ -230,8 +230,8 @@ def test_the_page_of_commands_has_the_same_commands_as_the_help(run: Run) -> Non
     listed = re.findall(
         r"^ {2}(\w+) {2,}", run("--help").out.partition("Commands:")[2].partition("Exit codes")[0], re.MULTILINE
     )
-    rows = COMMANDS_PAGE.read_text().partition("| command |")[2].partition("\n\n")[0]
-    cells = [row.split(" | ")[0] for row in rows.splitlines() if row.startswith("| `")]
+    rows = COMMANDS_PAGE.read_text().partition("| exit code |")[0].splitlines()
+    cells = [row.split(" | ")[0] for row in rows if row.startswith("| `")]
     assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(listed)
 
 

@@ -102,7 +102,7 @@ def test_a_dead_link_and_a_missing_path_are_seen(tmp_path: Path, monkeypatch: py
 def promises() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each promise of docs/guarantees.md with the names and files of its tests."""
     chapter = (ROOT / "docs/guarantees.md").read_text().partition("\n## Limits\n")[0]
-    rows = re.findall(r"^\| (?!promise|---)(.+?) \| (.+) \|$", chapter, re.MULTILINE)
+    rows = re.findall(r"^\| (?!guarantee|---)(.+?) \| (.+) \|$", chapter, re.MULTILINE)
     return [(promise, re.findall(r"\[(\w+)\]\(\.\./(tests/[\w/]+\.py)\)", tests)) for promise, tests in rows]
 
 

@@ -39,14 +39,14 @@ from threads_cluster.ssh import commands as ssh_commands
 
 _EPILOG = """\b
 Exit codes:
-  0    it worked; with --wait or watch: the job is done
+  0    success; with --wait or watch: the job is done
   1    the job failed or was cancelled; audit: the log was altered
-  2    bad usage or settings, or the cluster refused the request
-  3    no cluster answers, it has trouble of its own, or its answer makes no sense
+  2    wrong usage or settings, or the cluster rejected the request
+  3    the cluster cannot be reached, has an error, or sent an invalid response
   4    the output could not be written
-  70   a fault of this command
-  130  Ctrl-C; what was submitted goes on
-  141  whoever read the output has gone, as in: cluster jobs | head -1
+  70   internal error of this command
+  130  Ctrl-C; submitted jobs keep running
+  141  the reader of the output closed it, as in: cluster jobs | head -1
 
 \b
 --json prints one object on one line; jobs, workers, kinds and watch print one line for each thing.
