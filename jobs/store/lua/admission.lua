@@ -8,7 +8,7 @@ function Admission.update(job, state)
     call('HDEL', job_key(job.id), 'backlog')
     job.backlog = 0
   end
-  if Jobs.PENDABLE[state] and job.backlog == 0 then
+  if Jobs.SCHEDULABLE[state] and job.backlog == 0 then
     call('ZADD', PREFIX .. 'admitted:' .. job.tenant, decimal(job.seq), job.id)
   else
     return call('ZREM', PREFIX .. 'admitted:' .. job.tenant, job.id) == 1
@@ -19,16 +19,16 @@ end
 local function admit(job, now_ms)
   call('HDEL', job_key(job.id), 'backlog')
   job.backlog = 0
-  Jobs.account(job)
+  Jobs.update_load(job)
   Jobs.save(job)
   call('ZADD', PREFIX .. 'admitted:' .. job.tenant, decimal(job.seq), job.id)
-  Queues.rest(job, now_ms)
+  Queues.reschedule(job, now_ms)
 end
 
 -- Takes as many jobs of the backlog as the tenant may have, and at most `most`.
 function Admission.admit_backlog(name, now_ms, most)
   if call('EXISTS', PREFIX .. 'backlog:' .. name) == 0 then return end
-  local blamed, limit = State.job_id, Tenants.share_of(name).max_jobs
+  local previous_job_id, limit = State.job_id, Tenants.share_of(name).max_jobs
   for _ = 1, most do
     if limit > 0 and call('ZCARD', PREFIX .. 'admitted:' .. name) >= limit then break end
     local id = call('ZPOPMIN', PREFIX .. 'backlog:' .. name)[1]
@@ -36,22 +36,22 @@ function Admission.admit_backlog(name, now_ms, most)
     local job = Jobs.find(id)
     if job and job.backlog == 1 then admit(job, now_ms) end
   end
-  State.job_id = blamed
+  State.job_id = previous_job_id
 end
 
 -- Jobs of a tenant that tell when there may be room.
 local FIRST_ADMITTED = 16
 
-local function whole_seconds(ms) return decimal(math.max(1, math.ceil(ms / 1000))) end
+local function to_seconds(ms) return decimal(math.max(1, math.ceil(ms / 1000))) end
 
 -- How long a job takes still, and whether its present rate says so; nil for one of which that cannot be read. day: it
 -- waits for the next day.
-local function milliseconds_left(id)
+local function estimate_remaining_ms(id)
   local row = redis.pcall('HMGET', job_key(id), 'total', 'done', 'est_ms', 'rate', 'lanes', 'deferred')
   if row.err then return nil end
   if row[6] then return 'day' end
   local numbers = {}
-  for i = 1, 5 do numbers[i] = number_in(row[i]) or 0 end
+  for i = 1, 5 do numbers[i] = parse_number(row[i]) or 0 end
   local total, done, estimate, rate, lanes = unpack(numbers)
   if rate > 0 and lanes > 0 then return (total - done) * 1000 / rate, true end
   return estimate * (1 - done / math.max(total, 1)) / math.max(lanes, 1)
@@ -59,10 +59,10 @@ end
 
 -- When a tenant's first jobs may leave room: seconds, and the event that happens then. end: one of them ends at its
 -- present rate. day: all of them wait for the next day. '': unknown; the seconds are a guess, an hour at most.
-local function room_of(name)
+local function estimate_wait(name)
   local measured, guessed, deferred = math.huge, 3600000, 0
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'admitted:' .. name, 0, FIRST_ADMITTED - 1)) do
-    local left, is_measured = milliseconds_left(id)
+    local left, is_measured = estimate_remaining_ms(id)
     if left == 'day' then
       deferred = deferred + 1
     elseif is_measured then
@@ -71,18 +71,18 @@ local function room_of(name)
       guessed = math.min(guessed, left)
     end
   end
-  if measured < math.huge then return whole_seconds(measured), 'end' end
+  if measured < math.huge then return to_seconds(measured), 'end' end
   if deferred == call('ZCARD', PREFIX .. 'admitted:' .. name) then
-    return whole_seconds(DAY_MS - now() % DAY_MS), 'day'
+    return to_seconds(DAY_MS - now() % DAY_MS), 'day'
   end
-  return whole_seconds(guessed), ''
+  return to_seconds(guessed), ''
 end
 
 -- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds, 0, event}; nil when it may.
-function Admission.refusal(name)
+function Admission.check(name)
   local most = Tenants.share_of(name).max_jobs
   if most == 0 or call('ZCARD', PREFIX .. 'admitted:' .. name) < most then return nil end
-  local seconds, event = room_of(name)
+  local seconds, event = estimate_wait(name)
   return { 'over', 'max_jobs', decimal(most), seconds, '0', event }
 end
 
@@ -90,6 +90,6 @@ function Admission.put_in_backlog(job)
   call('HSET', job_key(job.id), 'backlog', 1)
   call('ZADD', PREFIX .. 'backlog:' .. job.tenant, call('INCR', PREFIX .. 'seq'), job.id)
   job.backlog = 1
-  Jobs.account(job)
+  Jobs.update_load(job)
   Jobs.save(job)
 end

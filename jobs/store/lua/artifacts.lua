@@ -9,7 +9,7 @@ function Artifacts.release(tenant, id, holder, now_ms)
 end
 
 -- ct:names:{tenant}: a name points to one artifact, and holds it.
-local function point_name(tenant, name, id, now_ms)
+local function set_name(tenant, name, id, now_ms)
   local before = call('HGET', PREFIX .. 'names:' .. tenant, name)
   call('HSET', PREFIX .. 'names:' .. tenant, name, id)
   if before and before ~= id then Artifacts.release(tenant, before, 'name:' .. name, now_ms) end
@@ -18,9 +18,9 @@ end
 -- Takes the object of a manifest for an artifact that is there, whose own may be lost.
 function Artifacts.adopt_manifest(tenant, id, object, now_ms)
   if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return end
-  local place = PREFIX .. 'artifact:' .. tenant .. ':' .. id
-  Files.disown(tenant, call('HGET', place, 'manifest'), now_ms + CONDEMNED_MS)
-  call('HSET', place, 'manifest', object)
+  local key = PREFIX .. 'artifact:' .. tenant .. ':' .. id
+  Files.disown(tenant, call('HGET', key, 'manifest'), now_ms + DELETION_DELAY_MS)
+  call('HSET', key, 'manifest', object)
 end
 
 -- Refers to the files of an artifact, whose SHA-256 and sizes are among the words from `first` on, and stores it; the
@@ -28,10 +28,10 @@ end
 -- returns why: {missing, number of a file, ...} | {over, cap, most, seconds, stored} | {gone}.
 function Artifacts.store(tenant, id, about, words, first, now_ms)
   -- Of each run of files what HSET writes, and those that are loose until then.
-  local index, runs, missing, added, made = PREFIX .. 'files:' .. tenant, {}, {}, tonumber(about.size), 0
-  for from = first, #words, 2 * FILES_A_CALL do
+  local index, runs, missing, added, added_files = PREFIX .. 'files:' .. tenant, {}, {}, tonumber(about.size), 0
+  for from = first, #words, 2 * FILES_PER_COMMAND do
     local shas, written, loose = {}, {}, {}
-    for i = from, math.min(from + 2 * FILES_A_CALL, #words + 1) - 1, 2 do shas[#shas + 1] = words[i] end
+    for i = from, math.min(from + 2 * FILES_PER_COMMAND, #words + 1) - 1, 2 do shas[#shas + 1] = words[i] end
     for i, text in ipairs(call('HMGET', index, unpack(shas))) do
       local size, references, objects = string.match(text or '', '^(%d+):(%d+):(.+)$')
       if size ~= words[from + 2 * i - 1] then
@@ -40,14 +40,14 @@ function Artifacts.store(tenant, id, about, words, first, now_ms)
         written[2 * i - 1], written[2 * i] = shas[i], size .. ':' .. references + 1 .. ':' .. objects
         if references == '0' then
           loose[#loose + 1] = tenant .. '/' .. shas[i]
-          added, made = added + size, made + 1
+          added, added_files = added + size, added_files + 1
         end
       end
     end
     runs[#runs + 1] = { written = written, loose = loose }
   end
   if #missing > 0 then return { 'missing', unpack(missing, 1, math.min(#missing, 100)) } end
-  local most = Caps.most_stored(tenant)
+  local most = Caps.max_stored_bytes(tenant)
   if most then
     local stored = read_number('HGET', PREFIX .. 'stored', tenant)
     if stored + added > most then return { 'over', 'max_stored_bytes', decimal(most), '3600', decimal(stored) } end
@@ -57,11 +57,11 @@ function Artifacts.store(tenant, id, about, words, first, now_ms)
     call('HSET', index, unpack(run.written))
     if #run.loose > 0 then call('ZREM', PREFIX .. 'loose', unpack(run.loose)) end
   end
-  Files.count(tenant, 'loose', -made, -(added - tonumber(about.size)))
-  Files.count(tenant, 'stored', made, added)
+  Files.add_sums(tenant, 'loose', -added_files, -(added - tonumber(about.size)))
+  Files.add_sums(tenant, 'stored', added_files, added)
   call('HSET', PREFIX .. 'artifact:' .. tenant .. ':' .. id, 'bytes', about.bytes, 'files', about.files,
     'created', decimal(now_ms), 'manifest', about.manifest, 'manifest_bytes', about.size)
-  Caps.weigh_files(tenant)
+  Caps.update_files_size(tenant)
 end
 
 -- COMMIT_ARTIFACT tenant id name bytes files manifest-size manifest-object most-artifacts tenant token model (sha
@@ -77,7 +77,7 @@ local function commit_artifact(args)
     call('ZADD', PREFIX .. 'artifacts:' .. tenant, 'NX', decimal(now_ms), id)
     call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. id)
     call('HSET', PREFIX .. 'artifact:' .. tenant .. ':' .. id, 'model', args[11])
-    if name ~= '' then point_name(tenant, name, id, now_ms) end
+    if name ~= '' then set_name(tenant, name, id, now_ms) end
   end
 
   if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. id) == 1 then
@@ -85,8 +85,8 @@ local function commit_artifact(args)
     local held = call('SISMEMBER', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
     hold()
     Artifacts.adopt_manifest(tenant, id, args[7], now_ms)
-    local how = name == '' and 'kept' or 'named ' .. name
-    if held == 0 then Audit.log(now_ms, args[9], args[10], 'put artifact', tenant .. '/' .. id, how) end
+    local outcome = name == '' and 'kept' or 'named ' .. name
+    if held == 0 then Audit.log(now_ms, args[9], args[10], 'put artifact', tenant .. '/' .. id, outcome) end
     return { 'there' }
   end
   if call('ZCARD', PREFIX .. 'artifacts:' .. tenant) >= tonumber(args[8]) then return { 'full' } end
@@ -118,9 +118,9 @@ end
 -- name that is given and others besides, that name alone goes.
 local function delete_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
-  local place = PREFIX .. 'holders:' .. tenant .. ':' .. id
-  if call('EXISTS', place) == 0 then return { 'missing' } end
-  local holders, named, goes = call('SMEMBERS', place), 0, {}
+  local key = PREFIX .. 'holders:' .. tenant .. ':' .. id
+  if call('EXISTS', key) == 0 then return { 'missing' } end
+  local holders, named, released = call('SMEMBERS', key), 0, {}
   for _, holder in ipairs(holders) do
     if string.sub(holder, 1, 5) == 'name:' then named = named + 1 end
   end
@@ -132,12 +132,12 @@ local function delete_artifact(args)
   end
   for _, holder in ipairs(holders) do
     if holder == 'kept' or string.sub(holder, 1, 5) == 'name:' or string.sub(holder, 1, 6) == 'place:' then
-      goes[#goes + 1] = holder
+      released[#released + 1] = holder
     elseif args[5] ~= '1' or string.sub(holder, 1, 4) ~= 'job:' then
       return { 'held', holder }
     end
   end
-  for _, holder in ipairs(goes) do
+  for _, holder in ipairs(released) do
     if string.sub(holder, 1, 5) == 'name:' then call('HDEL', PREFIX .. 'names:' .. tenant, string.sub(holder, 6)) end
     Artifacts.release(tenant, id, holder, now_ms)
   end
@@ -149,15 +149,15 @@ end
 -- are loose for ten minutes. The shas are those of its manifest, each once.
 local function collect_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
-  local place, index = PREFIX .. 'artifact:' .. tenant .. ':' .. id, PREFIX .. 'files:' .. tenant
+  local key, index = PREFIX .. 'artifact:' .. tenant .. ':' .. id, PREFIX .. 'files:' .. tenant
   call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. id)
   if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 1 then return 0 end
-  local known = call('HMGET', place, 'manifest', 'manifest_bytes')
+  local known = call('HMGET', key, 'manifest', 'manifest_bytes')
   if not known[1] then return 0 end
-  local freed, count, match, until_then = 0, 0, string.match, decimal(now_ms + CONDEMNED_MS)
-  for from = 3, #args, FILES_A_CALL do
-    local till, written, loose = math.min(from + FILES_A_CALL - 1, #args), {}, {}
-    for i, text in ipairs(call('HMGET', index, unpack(args, from, till))) do
+  local freed, count, match, until_then = 0, 0, string.match, decimal(now_ms + DELETION_DELAY_MS)
+  for from = 3, #args, FILES_PER_COMMAND do
+    local last, written, loose = math.min(from + FILES_PER_COMMAND - 1, #args), {}, {}
+    for i, text in ipairs(call('HMGET', index, unpack(args, from, last))) do
       local size, references, objects = match(text or '', '^(%d+):(%d+):(.*)$')
       if size and references ~= '0' then
         local sha = args[from + i - 1]
@@ -171,11 +171,11 @@ local function collect_artifact(args)
     if #written > 0 then call('HSET', index, unpack(written)) end
     if #loose > 0 then call('ZADD', PREFIX .. 'loose', unpack(loose)) end
   end
-  Files.count(tenant, 'stored', -count, -(freed + tonumber(known[2])))
-  Files.count(tenant, 'loose', count, freed)
-  Files.disown(tenant, known[1], now_ms + CONDEMNED_MS)
-  call('DEL', place)
-  Caps.weigh_files(tenant)
+  Files.add_sums(tenant, 'stored', -count, -(freed + tonumber(known[2])))
+  Files.add_sums(tenant, 'loose', count, freed)
+  Files.disown(tenant, known[1], now_ms + DELETION_DELAY_MS)
+  call('DEL', key)
+  Caps.update_files_size(tenant)
   return 1
 end
 
@@ -186,46 +186,46 @@ local function keep_output(args)
   local id, token, tenant, artifact = args[1], args[2], args[3], args[5]
   local now_ms, lease = now(), Leases.read(id, token)
   local job = call('HMGET', job_key(id), 'tenant', 'queue')
-  if not lease or job[1] ~= tenant or not Programs.are_in(job[2] or '') then return { 'stale' } end
+  if not lease or job[1] ~= tenant or not Programs.is_program_queue(job[2] or '') then return { 'stale' } end
   local units = {}
   for lo, hi in string.gmatch(args[4], '(%d+):(%d+)') do
     if tonumber(lo) < lease.lo or tonumber(hi) > lease.hi then return { 'units' } end
     for unit = tonumber(lo), tonumber(hi) - 1 do units[#units + 1] = decimal(unit) end
   end
 
-  local how = 'there'
+  local outcome = 'there'
   if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. artifact) == 1 then
     Artifacts.adopt_manifest(tenant, artifact, args[9], now_ms)
   else
     local about = { bytes = args[6], files = args[7], manifest = args[9], size = args[8] }
     local refusal = Artifacts.store(tenant, artifact, about, args, 10, now_ms)
     if refusal then return refusal end
-    how = 'new'
+    outcome = 'new'
   end
   call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. artifact, 'job:' .. id)
   call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. artifact)
 
   -- How many units name each artifact decides when the job lets go of one that a later attempt replaces.
-  local files, counts, fewer, more = job_key(id, 'files'), job_key(id, 'kept'), {}, 0
-  for from = 1, #units, FILES_A_CALL do
-    local till, written = math.min(from + FILES_A_CALL - 1, #units), {}
-    for i, before in ipairs(call('HMGET', files, unpack(units, from, till))) do
+  local files, counts, removed, added_units = job_key(id, 'files'), job_key(id, 'kept'), {}, 0
+  for from = 1, #units, FILES_PER_COMMAND do
+    local last, written = math.min(from + FILES_PER_COMMAND - 1, #units), {}
+    for i, before in ipairs(call('HMGET', files, unpack(units, from, last))) do
       if before ~= artifact then
-        if before then fewer[before] = (fewer[before] or 0) + 1 end
-        more = more + 1
+        if before then removed[before] = (removed[before] or 0) + 1 end
+        added_units = added_units + 1
         written[#written + 1], written[#written + 2] = units[from + i - 1], artifact
       end
     end
     if #written > 0 then call('HSET', files, unpack(written)) end
   end
-  if more > 0 then call('HINCRBY', counts, artifact, decimal(more)) end
-  for before, count in pairs(fewer) do
+  if added_units > 0 then call('HINCRBY', counts, artifact, decimal(added_units)) end
+  for before, count in pairs(removed) do
     if call('HINCRBY', counts, before, decimal(-count)) <= 0 then
       call('HDEL', counts, before)
       Artifacts.release(tenant, before, 'job:' .. id, now_ms)
     end
   end
-  return { how }
+  return { outcome }
 end
 
 register({

@@ -23,7 +23,7 @@ local function member_of(attachment)
   return attachment.tenant .. '/' .. attachment.job .. '|' .. attachment.unit .. '|' .. attachment.id
 end
 
-local function notify_attached(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
+local function notify(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
 
 -- Its principal was heard now; without that it ends.
 local function keep_alive(attachment, now_ms)
@@ -50,11 +50,11 @@ local function finish_attachment(attachment, now_ms, exit, reason)
     log(attachment, now_ms, 'detach', outcome)
   end
   attachment.state, attachment.exit, attachment.reason = 'ended', exit, reason
-  notify_attached(attachment.id)
+  notify(attachment.id)
 end
 
 -- Ends those whose principals have not been heard for too long.
-local function end_silent(now_ms)
+local function end_expired(now_ms)
   cap_scores(PREFIX .. 'attachments', now_ms, ATTACHED_MS)
   for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'attachments', '-inf', decimal(now_ms), 'LIMIT', 0, 100)) do
     local attachment = read_attachment(string.match(member, '[^|]*$'))
@@ -72,11 +72,11 @@ local function attach(args)
     local is_same = attachment.owner == owner and attachment.job == job and attachment.unit == unit
     return is_same and 'ok' or 'other'
   end
-  end_silent(now_ms)
-  local mine, this, counts = tenant .. '/', tenant .. '/' .. job .. '|' .. unit .. '|', { 0, 0, 0 }
+  end_expired(now_ms)
+  local tenant_prefix, unit_prefix, counts = tenant .. '/', tenant .. '/' .. job .. '|' .. unit .. '|', { 0, 0, 0 }
   for _, member in ipairs(call('ZRANGE', key, 0, -1)) do
-    if string.sub(member, 1, #this) == this then counts[1] = counts[1] + 1 end
-    if string.sub(member, 1, #mine) == mine then counts[2] = counts[2] + 1 end
+    if string.sub(member, 1, #unit_prefix) == unit_prefix then counts[1] = counts[1] + 1 end
+    if string.sub(member, 1, #tenant_prefix) == tenant_prefix then counts[2] = counts[2] + 1 end
     counts[3] = counts[3] + 1
   end
   for i, what in ipairs({ 'unit', 'tenant', 'all' }) do
@@ -103,7 +103,7 @@ local function attach_take(args)
   call('HSET', key, 'state', 'running', 'lease', args[3], 'taken', decimal(now_ms), 'heard', decimal(now_ms))
   call('PEXPIRE', key, RUNNING_MS)
   log(attachment, now_ms, 'attach', 'on ' .. (string.match(args[3], '^(.*)/') or ''))
-  notify_attached(attachment.id)
+  notify(attachment.id)
   return attachment.about
 end
 
@@ -111,16 +111,16 @@ end
 -- what the principal typed, or what the shell wrote, from a place on; as much as there is room for, up to `upto`. closed
 -- 1: no more comes. size: of the terminal, '' for as it was.
 local function attach_write(args)
-  local id, side, who, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
+  local id, side, side_owner, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
   local attachment, now_ms = read_attachment(id), now()
-  if not attachment or who ~= (side == 'in' and attachment.owner or attachment.lease) then return {} end
+  if not attachment or side_owner ~= (side == 'in' and attachment.owner or attachment.lease) then return {} end
   local upto, read = tonumber(attachment[side .. '_end'] or 0), tonumber(attachment[side .. '_read'] or 0)
   if attachment.state == 'ended' or offset > upto then return { attachment.state, decimal(upto) } end
   local key, bytes, more, set = PREFIX .. 'attachment:' .. id, bytes_key(side, id), '', {}
   if side == 'in' then keep_alive(attachment, now_ms) else set = { 'heard', decimal(now_ms) } end
-  local room = BYTES[side] - (upto - read)
-  if call('XLEN', bytes) >= ENTRIES then room = 0 end
-  more = string.sub(data, upto - offset + 1, upto - offset + math.max(0, room))
+  local capacity = BYTES[side] - (upto - read)
+  if call('XLEN', bytes) >= ENTRIES then capacity = 0 end
+  more = string.sub(data, upto - offset + 1, upto - offset + math.max(0, capacity))
   if #more > 0 then
     upto = upto + #more
     call('XADD', bytes, decimal(upto) .. '-0', 'stream', args[6], 'data', more)
@@ -132,7 +132,7 @@ local function attach_write(args)
   if whole and args[7] == '1' then set[#set + 1], set[#set + 2] = side .. '_closed', '1' end
   if args[8] ~= '' then set[#set + 1], set[#set + 2] = 'size', args[8] end
   call('HSET', key, unpack(set))
-  if #more > 0 or args[7] == '1' or args[8] ~= (attachment.size or '') then notify_attached(id) end
+  if #more > 0 or args[7] == '1' or args[8] ~= (attachment.size or '') then notify(id) end
   return { attachment.state, decimal(upto) }
 end
 
@@ -140,9 +140,9 @@ end
 -- such attachment of theirs. What the other side wrote after a place; what is before it is dropped. Who reads is
 -- alive: a principal that is not heard for 30 s, or a runner for 15 s, ends it, as does the end of the lease.
 local function attach_read(args)
-  local id, side, who, after = args[1], args[2], args[3], tonumber(args[4])
+  local id, side, side_owner, after = args[1], args[2], args[3], tonumber(args[4])
   local attachment, now_ms = read_attachment(id), now()
-  if not attachment or who ~= (side == 'in' and attachment.lease or attachment.owner) then return {} end
+  if not attachment or side_owner ~= (side == 'in' and attachment.lease or attachment.owner) then return {} end
   local key, bytes = PREFIX .. 'attachment:' .. id, bytes_key(side, id)
   if attachment.state ~= 'ended' then
     if side == 'in' then
@@ -167,7 +167,7 @@ local function attach_read(args)
   if after > read and after <= upto then
     call('HSET', key, side .. '_read', decimal(after), side .. '_full', '')
     call('XTRIM', bytes, 'MINID', decimal(after + 1))
-    if attachment[side .. '_full'] == '1' then notify_attached(id) end
+    if attachment[side .. '_full'] == '1' then notify(id) end
   end
   local worker = string.match(attachment.lease or '', '^(.*)/') or ''
   local reply = { attachment.state, attachment.exit or '', attachment.reason or '', attachment.size or '',
@@ -192,7 +192,7 @@ end
 -- ATTACH_SWEEP -> how many last. The leader, each second: ends attachments whose principals have not been heard for 30 s.
 local function attach_sweep()
   local now_ms = now()
-  end_silent(now_ms)
+  end_expired(now_ms)
   return call('ZCARD', PREFIX .. 'attachments')
 end
 

@@ -8,11 +8,11 @@ local function read_head()
   return 0, string.rep('0', 40)
 end
 
-local function quoted(text) return string.find(text, '^[%w_-]*$') and '"' .. text .. '"' or cjson.encode(text) end
+local function quote(text) return string.find(text, '^[%w_-]*$') and '"' .. text .. '"' or cjson.encode(text) end
 
-local function body_of(now_ms, tenant, token, action, subject, outcome, count)
-  return '"t":' .. decimal(now_ms) .. ',"tenant":' .. quoted(tenant) .. ',"token":' .. quoted(token) ..
-    ',"action":"' .. action .. '","subject":' .. quoted(subject) .. ',"outcome":' .. quoted(outcome) ..
+local function format_body(now_ms, tenant, token, action, subject, outcome, count)
+  return '"t":' .. decimal(now_ms) .. ',"tenant":' .. quote(tenant) .. ',"token":' .. quote(token) ..
+    ',"action":"' .. action .. '","subject":' .. quote(subject) .. ',"outcome":' .. quote(outcome) ..
     (count and ',"count":' .. decimal(count) or '')
 end
 
@@ -27,13 +27,16 @@ end
 -- Writes an entry into the audit log.
 function Audit.log(now_ms, tenant, token, action, subject, outcome, count)
   local seq, hash = read_head()
-  append(seq, hash, body_of(now_ms, tenant, token, action, subject, outcome, count))
+  append(seq, hash, format_body(now_ms, tenant, token, action, subject, outcome, count))
 end
 
 -- LOG_DENIED calls(json) -> 1. Writes one entry of the audit log for each {tenant, token, source, reason, count}.
 local function log_denied(args)
   local now_ms = now()
-  for _, one in ipairs(cjson.decode(args[1])) do Audit.log(now_ms, one[1], one[2], 'denied', one[3], one[4], one[5]) end
+  for _, denied in ipairs(cjson.decode(args[1])) do
+    local tenant, token, source, reason, count = unpack(denied)
+    Audit.log(now_ms, tenant, token, 'denied', source, reason, count)
+  end
   return 1
 end
 
@@ -79,7 +82,7 @@ local function log_rebase(args)
   local since = call('XRANGE', stream, decimal(void) .. '-0', '+')
   call('DEL', stream)
   call('HSET', head, 'dropped_seq', decimal(seq), 'dropped_hash', hash, 'exported', decimal(seq))
-  seq, hash = append(seq, hash, body_of(now(), '', '', 'rollback', decimal(void) .. '-' .. decimal(seq), 'void'))
+  seq, hash = append(seq, hash, format_body(now(), '', '', 'rollback', decimal(void) .. '-' .. decimal(seq), 'void'))
   for _, entry in ipairs(since) do seq, hash = append(seq, hash, entry[2][4]) end
   return 1
 end

@@ -2,48 +2,48 @@
 
 -- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's
 -- size is that of its result and of these of its fields.
-local WEIGHED = { spec = true, parameters = true, notes = true, after = true, after_any = true }
+local SIZED_FIELDS = { spec = true, parameters = true, notes = true, after = true, after_any = true }
 
 -- What a tenant may still use today of something that ct:usage counts; math.huge where nothing caps it.
-function Caps.left(name, what, now_ms)
+function Caps.remaining(name, what, now_ms)
   local most, known = Tenants.share_of(name).caps[what], name .. ':' .. what
   if not most then return math.huge end
-  if not State.left[known] then
+  if not State.remaining[known] then
     local field = decimal(math.floor(now_ms / DAY_MS)) .. '|' .. what
-    State.left[known] = most - read_number('HGET', PREFIX .. 'usage:' .. name, field)
+    State.remaining[known] = most - read_number('HGET', PREFIX .. 'usage:' .. name, field)
   end
-  return State.left[known]
+  return State.remaining[known]
 end
 
 -- Whether a job waits for the next day: its tenant has used the units of its kind. One that is finishing needs none.
-function Caps.is_spent(job, now_ms)
-  return job.state ~= 'finishing' and Caps.left(job.tenant, 'units|' .. job.kind, now_ms) <= 0
+function Caps.is_exhausted(job, now_ms)
+  return job.state ~= 'finishing' and Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms) <= 0
 end
 
 -- Units that this call leases; what it leases further must leave room for them.
-function Caps.foresee(job, units, now_ms)
-  local left = Caps.left(job.tenant, 'units|' .. job.kind, now_ms)
-  State.left[job.tenant .. ':units|' .. job.kind] = left - units
+function Caps.reserve(job, units, now_ms)
+  local left = Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms)
+  State.remaining[job.tenant .. ':units|' .. job.kind] = left - units
 end
 
 -- ct:capped has gpu:{tenant} of each tenant that has used the GPU seconds of a day: its jobs ring for no GPU worker.
-function Caps.without_gpu(name, now_ms)
-  if Caps.left(name, 'device_ms', now_ms) > 0 then return false end
+function Caps.is_gpu_exhausted(name, now_ms)
+  if Caps.remaining(name, 'device_ms', now_ms) > 0 then return false end
   call('SADD', PREFIX .. 'capped', 'gpu:' .. name)
   return true
 end
 
 -- ct:deferred:{tenant}:{kind}: jobs that wait for the next day, in their turn; ct:deferred says which of these zsets
 -- may hold something.
-function Caps.defer(job, turn)
+function Caps.defer(job, position)
   local name = job.tenant .. ':' .. job.kind
-  call('ZADD', PREFIX .. 'deferred:' .. name, turn, job.id)
+  call('ZADD', PREFIX .. 'deferred:' .. name, position, job.id)
   call('SADD', PREFIX .. 'deferred', name)
   job.deferred = 1
   Jobs.set(job, 'deferred', 1)
-  Jobs.account(job)
+  Jobs.update_load(job)
   Jobs.save(job)
-  Queues.step_out(job.queue, job.tenant, job.id)
+  Queues.dequeue(job.queue, job.tenant, job.id)
 end
 
 function Caps.set_size(name, id, bytes)
@@ -55,10 +55,10 @@ function Caps.set_size(name, id, bytes)
 end
 
 -- Notes the size of what is stored of a job, its specification and its result; 0 for a job that is not there.
-local function weigh(name, id)
+local function measure(name, id)
   if not Tenants.share_of(name).caps.stored_bytes then return end
   local bytes = 0
-  for field in pairs(WEIGHED) do
+  for field in pairs(SIZED_FIELDS) do
     local length = redis.pcall('HSTRLEN', job_key(id), field)
     bytes = bytes + (tonumber(length) or 0)
   end
@@ -67,12 +67,12 @@ local function weigh(name, id)
 end
 
 -- Notes the size of what is stored of a job, where its tenant has a cap on that.
-function Caps.weigh_job(name, id)
-  if Tenants.exist() and Tenants.has_caps(name) then weigh(name, id) end
+function Caps.update_job_size(name, id)
+  if Tenants.are_registered() and Tenants.has_caps(name) then measure(name, id) end
 end
 
 -- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else nil.
-local function seconds_until_purge(name, now_ms)
+local function estimate_purge_seconds(name, now_ms)
   local first = call('ZRANGE', PREFIX .. 'expiry', 0, 31, 'WITHSCORES')
   for i = 1, #first, 2 do
     if Jobs.tenant_of(first[i]) == name then return math.max(1, math.ceil((first[i + 1] - now_ms) / 1000)) end
@@ -83,34 +83,34 @@ end
 -- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The
 -- event after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are
 -- words[from], its name, and what follows it, and so on.
-function Caps.too_much(name, words, from, now_ms)
+function Caps.check_stored_bytes(name, words, from, now_ms)
   local most, bytes = Tenants.share_of(name).caps.stored_bytes, 0
   if not most then return nil end
   for i = from, #words, 2 do
-    if WEIGHED[words[i]] then bytes = bytes + #words[i + 1] end
+    if SIZED_FIELDS[words[i]] then bytes = bytes + #words[i + 1] end
   end
   local stored = read_number('HGET', PREFIX .. 'stored', name)
   if stored + bytes <= most then return nil end
-  local seconds = seconds_until_purge(name, now_ms)
+  local seconds = estimate_purge_seconds(name, now_ms)
   local event = seconds and 'expiry' or ''
   return { 'over', 'max_stored_bytes', decimal(most), decimal(seconds or 3600), decimal(stored), event }
 end
 
 -- The cap of a tenant on stored bytes, or nil.
-function Caps.most_stored(tenant)
-  return Tenants.exist() and Tenants.has_caps(tenant) and Tenants.share_of(tenant).caps.stored_bytes
+function Caps.max_stored_bytes(tenant)
+  return Tenants.are_registered() and Tenants.has_caps(tenant) and Tenants.share_of(tenant).caps.stored_bytes
 end
 
-local function stored_of_files(tenant) return read_number('HGET', PREFIX .. 'filesums', tenant .. '|stored|bytes') end
+local function read_files_size(tenant) return read_number('HGET', PREFIX .. 'filesums', tenant .. '|stored|bytes') end
 
 -- Makes what artifacts store part of what is compared with the cap on stored bytes, beside the sizes of jobs.
-function Caps.weigh_files(tenant)
-  if Caps.most_stored(tenant) then Caps.set_size(tenant, '|files', stored_of_files(tenant)) end
+function Caps.update_files_size(tenant)
+  if Caps.max_stored_bytes(tenant) then Caps.set_size(tenant, '|files', read_files_size(tenant)) end
 end
 
 -- Does so with what is kept of workflows beside their jobs.
-function Caps.weigh_workflows(tenant)
-  if not Caps.most_stored(tenant) then return end
+function Caps.update_workflows_size(tenant)
+  if not Caps.max_stored_bytes(tenant) then return end
   Caps.set_size(tenant, '|workflows', read_number('HGET', PREFIX .. 'workflowbytes', tenant))
 end
 
@@ -120,10 +120,11 @@ local function daily(args)
   local now_ms = now()
   local answer = { decimal(DAY_MS - now_ms % DAY_MS) }
   for _, name in ipairs(args) do
-    local rows, caps = {}, Tenants.exist() and Tenants.has_caps(name)
+    local rows, caps = {}, Tenants.are_registered() and Tenants.has_caps(name)
     for what, most in pairs(caps and Tenants.share_of(name).caps or {}) do
       local is_stored = what == 'stored_bytes'
-      local used = is_stored and read_number('HGET', PREFIX .. 'stored', name) or most - Caps.left(name, what, now_ms)
+      local used = is_stored and read_number('HGET', PREFIX .. 'stored', name)
+        or most - Caps.remaining(name, what, now_ms)
       rows[#rows + 1] = what .. '=' .. decimal(used) .. '/' .. decimal(most)
     end
     answer[#answer + 1] = table.concat(rows, ',')
@@ -137,19 +138,19 @@ end
 -- |workflows.
 local function recount(args)
   local name = args[1]
-  local caps = Tenants.exist() and name ~= '' and Tenants.has_caps(name)
-  local function weigh_again(id)
+  local caps = Tenants.are_registered() and name ~= '' and Tenants.has_caps(name)
+  local function remeasure(id)
     local row = redis.pcall('HMGET', job_key(id), 'state', 'tenant')
     local owner = row[1] and row[2]
-    if owner then Caps.weigh_job(owner, id) end
+    if owner then Caps.update_job_size(owner, id) end
     if caps and name ~= owner then Caps.set_size(name, id, 0) end
   end
   for i = 2, #args do
-    if args[i] ~= '|files' and args[i] ~= '|workflows' then weigh_again(args[i]) end
+    if args[i] ~= '|files' and args[i] ~= '|workflows' then remeasure(args[i]) end
   end
   if caps and #args == 1 then
-    Caps.weigh_files(name)
-    Caps.weigh_workflows(name)
+    Caps.update_files_size(name)
+    Caps.update_workflows_size(name)
     local sum = 0
     for _, bytes in ipairs(call('HVALS', PREFIX .. 'stored:' .. name)) do sum = sum + (tonumber(bytes) or 0) end
     call('HSET', PREFIX .. 'stored', name, decimal(sum))

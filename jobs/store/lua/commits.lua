@@ -6,7 +6,7 @@ local PROGRESS_MS = 200
 local FAILURES_KEPT = 1000
 
 -- BEAT id token upto ttl -> 1 go on | 2 stop at the next chunk and commit | 0 drop the work
-local function beat(args)
+local function heartbeat(args)
   local id, token, upto, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4])
   local now_ms = now()
   local job = Jobs.find(id)
@@ -18,9 +18,9 @@ local function beat(args)
   if Programs.is_program(job) then ttl = PROGRAM_TTL_MS end
   if job.timeout_ms > 0 then Jobs.settle(job, now_ms) end
   if job.state == 'failed' then return 0 end
-  if Tenants.exist() then
+  if Tenants.are_registered() then
     call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token)
-    Tenants.settle_bill(job, lease, math.max(lease.billed or 0, now_ms - lease.granted))
+    Tenants.adjust_bill(job, lease, math.max(lease.billed or 0, now_ms - lease.granted))
   end
   lease.upto = math.max(lease.upto, math.min(upto, lease.hi))
   Leases.write(id, token, lease)
@@ -54,7 +54,7 @@ local function commit(args)
     return redis.error_reply('COMMIT of ' .. decimal(upto) .. ' outside ' .. range)
   end
   if not keep then Leases.drop(job, token, now_ms, lease) end
-  if Tenants.exist() then Tenants.settle_bill(job, lease, ms) end
+  if Tenants.are_registered() then Tenants.adjust_bill(job, lease, ms) end
   if upto < lease.hi and not keep then call('LPUSH', job_key(id, 'free'), Ranges.format(upto, lease.hi, 0, 0)) end
   local parts = call('RPUSH', job_key(id, 'parts'), partial)
   job.done = job.done + (upto - lease.lo) -- in this order: done + upto may pass 2^53
@@ -85,14 +85,14 @@ local function commit(args)
     call('HSET', job_key(id), 'rate', string.format('%.9g', rate), 'mark_at', decimal(now_ms), 'mark_done',
       decimal(job.done))
   end
-  if Jobs.finish_if_whole(job, now_ms) then return { 2, parts } end
+  if Jobs.finish_if_complete(job, now_ms) then return { 2, parts } end
   if job.state == 'cancelled' then return { 1, parts } end
-  Jobs.account(job)
-  local tells = math.abs(now_ms - job.progress_at) >= PROGRESS_MS
-  if tells then Jobs.set(job, 'progress_at', decimal(now_ms)) end
+  Jobs.update_load(job)
+  local is_progress_due = math.abs(now_ms - job.progress_at) >= PROGRESS_MS
+  if is_progress_due then Jobs.set(job, 'progress_at', decimal(now_ms)) end
   Jobs.save(job)
-  if tells then Jobs.emit(job, 'progress', 'worker', worker) end
-  Leases.after_end(job, now_ms)
+  if is_progress_due then Jobs.emit(job, 'progress', 'worker', worker) end
+  Leases.handle_end(job, now_ms)
   return { 1, parts }
 end
 
@@ -110,10 +110,10 @@ local function done1(args)
   end
   if lease.hi - lease.lo < job.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
   Leases.drop(job, token, now_ms, lease, true)
-  if Tenants.exist() then Tenants.settle_bill(job, lease, ms) end
+  if Tenants.are_registered() then Tenants.adjust_bill(job, lease, ms) end
   if job.state == 'cancelling' then
     call('LPUSH', job_key(id, 'free'), Ranges.format(lease.lo, lease.hi, 0, 0))
-    Leases.after_end(job, now_ms)
+    Leases.handle_end(job, now_ms)
     return 0
   end
   job.done = job.total
@@ -127,7 +127,7 @@ local function done1(args)
     Usage.add(job, now_ms, 'device_ms', device_ms)
   end
   if job.state ~= 'running' then Jobs.set_state(job, 'finishing', now_ms) end
-  job.is_nowhere = call('ZREM', PREFIX .. 'later', id) == 1 -- such a job is in no queue
+  job.is_unindexed = call('ZREM', PREFIX .. 'later', id) == 1 -- such a job is in no queue
   Jobs.set_state(job, 'done', now_ms)
   return 1
 end
@@ -136,11 +136,11 @@ end
 local function release(args)
   local id, token = args[1], args[2]
   local now_ms = now()
-  local job, lease = Leases.take_back(id, token, now_ms)
+  local job, lease = Leases.revoke(id, token, now_ms)
   if not lease then return 0 end
   call('LPUSH', job_key(id, 'free'), Ranges.format(lease.lo, lease.hi, lease.expiries, lease.errors))
   call('HINCRBY', PREFIX .. 'outcomes', 'released', 1)
-  Leases.after_end(job, now_ms)
+  Leases.handle_end(job, now_ms)
   return 1
 end
 
@@ -149,16 +149,16 @@ end
 local function crash(args)
   local id, token = args[1], args[2]
   local now_ms = now()
-  local job, lease = Leases.take_back(id, token, now_ms)
+  local job, lease = Leases.revoke(id, token, now_ms)
   if not lease then return 0 end
   if job.state == 'cancelling' then
     call('LPUSH', job_key(id, 'free'), Ranges.format(lease.lo, lease.hi, lease.expiries, lease.errors))
     call('HINCRBY', PREFIX .. 'outcomes', 'released', 1)
   else
-    Ranges.lapse(job, lease)
+    Ranges.expire(job, lease)
     call('HINCRBY', PREFIX .. 'outcomes', 'crashed', 1)
   end
-  Leases.after_end(job, now_ms)
+  Leases.handle_end(job, now_ms)
   return 1
 end
 
@@ -166,7 +166,7 @@ end
 local function fail(args)
   local id, token, text, jitter = args[1], args[2], args[3], tonumber(args[4])
   local now_ms = now()
-  local job, lease = Leases.take_back(id, token, now_ms)
+  local job, lease = Leases.revoke(id, token, now_ms)
   if not lease then return 0 end
   call('HSET', job_key(id), 'error', text)
   call('HINCRBY', PREFIX .. 'outcomes', 'failed', 1)
@@ -178,7 +178,7 @@ local function fail(args)
     local wait = Ranges.backoff(errors) * (0.5 + jitter / 2)
     call('ZADD', job_key(id, 'retry'), decimal(now_ms + math.floor(wait)), piece)
   end
-  Leases.after_end(job, now_ms)
+  Leases.handle_end(job, now_ms)
   return 1
 end
 
@@ -188,7 +188,7 @@ local function fail_unit(args)
   local id, token, unit, text, most, wait, row =
     args[1], args[2], tonumber(args[3]), args[4], tonumber(args[5]), tonumber(args[6]), args[7]
   local now_ms = now()
-  local job, lease = Leases.take_back(id, token, now_ms, unit)
+  local job, lease = Leases.revoke(id, token, now_ms, unit)
   if not lease then return 0 end
   local first = decimal(lease.lo)
   call('HSET', job_key(id), 'error', text)
@@ -204,7 +204,7 @@ local function fail_unit(args)
   if row ~= '' and (call('HLEN', failures) < FAILURES_KEPT or call('HEXISTS', failures, first) == 1) then
     call('HSET', failures, first, row)
   end
-  Leases.after_end(job, now_ms)
+  Leases.handle_end(job, now_ms)
   return 1
 end
 
@@ -217,18 +217,18 @@ local function split(args)
   if lease and at == lease.hi then return 1 end
   if not lease or at <= lease.lo or at > lease.hi then return 0 end
   call('LPUSH', job_key(id, 'free'), Ranges.format(at, lease.hi, 0, 0))
-  local behind = lease.hi - at
+  local remaining = lease.hi - at
   lease.hi, lease.upto = at, math.min(lease.upto, at)
   Leases.write(id, token, lease)
-  Leases.after_end(job, now_ms)
+  Leases.handle_end(job, now_ms)
   if job.holders > 0 and job.state == 'running' then
-    Queues.ring_for_help(job, job.max_running > 0 and job.max_running - 1 or behind)
+    Queues.notify_helpers(job, job.max_running > 0 and job.max_running - 1 or remaining)
   end
   return 1
 end
 
 register({
-  { 'beat', beat, 'allow-oom' },
+  { 'beat', heartbeat, 'allow-oom' },
   { 'commit', commit, 'allow-oom' },
   { 'crash', crash, 'allow-oom' },
   { 'done1', done1, 'allow-oom' },

@@ -10,7 +10,7 @@ function Files.parse(text)
   return tonumber(size), tonumber(references), objects
 end
 
-function Files.count(tenant, what, files, bytes)
+function Files.add_sums(tenant, what, files, bytes)
   call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|files', decimal(files))
   call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|bytes', decimal(bytes))
 end
@@ -24,11 +24,11 @@ end
 
 -- Puts a file into the index, with objects that were just taken out of ct:unowned.
 local function add(tenant, sha, size, objects, now_ms)
-  local _, references, there = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
+  local _, references, is_listed = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
   call('HSET', PREFIX .. 'files:' .. tenant, sha, size .. ':' .. decimal(references or 0) .. ':' .. objects)
-  if there then return end -- it was lost, and is counted
+  if is_listed then return end -- it was lost, and is counted
   call('ZADD', PREFIX .. 'loose', decimal(now_ms + LOOSE_MS), tenant .. '/' .. sha)
-  Files.count(tenant, 'loose', 1, tonumber(size))
+  Files.add_sums(tenant, 'loose', 1, tonumber(size))
 end
 
 function Files.drop_loose(tenant, sha, now_ms)
@@ -36,8 +36,8 @@ function Files.drop_loose(tenant, sha, now_ms)
   call('ZREM', PREFIX .. 'loose', tenant .. '/' .. sha)
   if not size or references > 0 then return end
   call('HDEL', PREFIX .. 'files:' .. tenant, sha)
-  Files.disown(tenant, objects, now_ms + CONDEMNED_MS)
-  Files.count(tenant, 'loose', -1, -size)
+  Files.disown(tenant, objects, now_ms + DELETION_DELAY_MS)
+  Files.add_sums(tenant, 'loose', -1, -size)
 end
 
 -- Whether a file is in the index with its bytes.
@@ -51,9 +51,9 @@ end
 local function touch_files(args)
   local tenant, now_ms, answer = args[1], now(), {}
   local loose = decimal(now_ms + LOOSE_MS)
-  for from = 2, #args, FILES_A_CALL do
-    local till = math.min(from + FILES_A_CALL - 1, #args)
-    for i, text in ipairs(call('HMGET', PREFIX .. 'files:' .. tenant, unpack(args, from, till))) do
+  for from = 2, #args, FILES_PER_COMMAND do
+    local last = math.min(from + FILES_PER_COMMAND - 1, #args)
+    for i, text in ipairs(call('HMGET', PREFIX .. 'files:' .. tenant, unpack(args, from, last))) do
       local _, references, objects = Files.parse(text or '')
       if (objects or '') == '' then
         answer[#answer + 1] = from + i - 3
@@ -80,15 +80,15 @@ local function add_files(args)
   for i = 2, #args, 3 do
     if not is_stored(tenant, args[i]) then added = added + tonumber(args[i + 1]) end
   end
-  local most, loose = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
+  local most, loose = Caps.max_stored_bytes(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
   if most and loose + added > most then return { 'over', decimal(most), decimal(loose) } end
   for i = 2, #args, 3 do
-    local sha, object, how = args[i], args[i + 2], 'there'
+    local sha, object, outcome = args[i], args[i + 2], 'there'
     if not is_stored(tenant, sha) then
-      how = call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 1 and 'new' or 'gone'
-      if how == 'new' then add(tenant, sha, args[i + 1], object, now_ms) end
+      outcome = call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 1 and 'new' or 'gone'
+      if outcome == 'new' then add(tenant, sha, args[i + 1], object, now_ms) end
     end
-    answer[#answer + 1] = how
+    answer[#answer + 1] = outcome
   end
   return answer
 end
@@ -99,17 +99,17 @@ end
 -- nobody completes.
 local function add_part(args)
   local tenant, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
-  local place = PREFIX .. 'parts:' .. tenant .. ':' .. sha
+  local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
   if is_stored(tenant, sha) then return { 'there' } end
-  local begun = call('HGET', place, 'size')
-  if begun and begun ~= size then return { 'size' } end
-  local most, loose = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
-  if most and not begun and loose + tonumber(size) > most then return { 'over', decimal(most), decimal(loose) } end
-  if call('HEXISTS', place, number) == 1 then return { 'there' } end
+  local known_size = call('HGET', key, 'size')
+  if known_size and known_size ~= size then return { 'size' } end
+  local most, loose = Caps.max_stored_bytes(tenant), read_number('HGET', PREFIX .. 'filesums', tenant .. '|loose|bytes')
+  if most and not known_size and loose + tonumber(size) > most then return { 'over', decimal(most), decimal(loose) } end
+  if call('HEXISTS', key, number) == 1 then return { 'there' } end
   if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return { 'gone' } end
-  call('HSET', place, 'size', size, number, object)
+  call('HSET', key, 'size', size, number, object)
   call('ZADD', PREFIX .. 'uploads', decimal(now_ms + LOOSE_MS), tenant .. '/' .. sha)
-  if not begun then Files.count(tenant, 'loose', 1, tonumber(size)) end
+  if not known_size then Files.add_sums(tenant, 'loose', 1, tonumber(size)) end
   return { 'new' }
 end
 
@@ -117,18 +117,18 @@ end
 -- file's any more if they were not verified.
 local function end_parts(args)
   local tenant, sha, objects, now_ms = args[1], args[2], args[3], now()
-  local place = PREFIX .. 'parts:' .. tenant .. ':' .. sha
-  local size = call('HGET', place, 'size')
+  local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
+  local size = call('HGET', key, 'size')
   if not size then return 0 end
   local number = 0
   for object in string.gmatch(objects, '[^,]+') do
-    if call('HGET', place, decimal(number)) ~= object then return 0 end
+    if call('HGET', key, decimal(number)) ~= object then return 0 end
     number = number + 1
   end
-  if call('HLEN', place) ~= number + 1 then return 0 end
-  call('DEL', place)
+  if call('HLEN', key) ~= number + 1 then return 0 end
+  call('DEL', key)
   call('ZREM', PREFIX .. 'uploads', tenant .. '/' .. sha)
-  Files.count(tenant, 'loose', -1, -tonumber(size))
+  Files.add_sums(tenant, 'loose', -1, -tonumber(size))
   if args[4] == '1' and not is_stored(tenant, sha) then
     add(tenant, sha, size, objects, now_ms)
   else
@@ -162,7 +162,7 @@ local function condemn_files(args)
     for i = 1, #fields, 2 do
       local name, value = fields[i], fields[i + 1]
       if name == 'size' then
-        Files.count(tenant, 'loose', -1, -tonumber(value))
+        Files.add_sums(tenant, 'loose', -1, -tonumber(value))
       else
         Files.disown(tenant, value, now_ms)
       end

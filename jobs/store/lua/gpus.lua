@@ -12,34 +12,34 @@ local function claim(args)
   local gpus, worker, ttl, class = cjson.decode(args[1]), args[2], tonumber(args[3]), args[4]
   local now_ms = now()
   local function is_runner(name) return call('HGET', PREFIX .. 'worker:' .. name, 'device') == 'runner' end
-  local programs = is_runner(worker)
-  if programs and not Queues.CLASSES[class] then class = 'normal' end
-  local own, longest = Queues.CLASSES[class] or 5, programs and PROGRAM_CLAIM_TTL_MS or ttl
-  local function place(gpu, what) return PREFIX .. 'gpu:' .. gpu .. (what and (':' .. what) or '') end
+  local is_for_programs = is_runner(worker)
+  if is_for_programs and not Queues.CLASSES[class] then class = 'normal' end
+  local own_rank, claim_ttl = Queues.CLASSES[class] or 5, is_for_programs and PROGRAM_CLAIM_TTL_MS or ttl
+  local function gpu_key(gpu, what) return PREFIX .. 'gpu:' .. gpu .. (what and (':' .. what) or '') end
 
-  local function wish(gpu, what, ms)
-    call('ZADD', place(gpu, what), 'GT', decimal(now_ms + ms), class)
-    call('PEXPIRE', place(gpu, what), WANTED_MS)
+  local function note_demand(gpu, what, ms)
+    call('ZADD', gpu_key(gpu, what), 'GT', decimal(now_ms + ms), class)
+    call('PEXPIRE', gpu_key(gpu, what), WANTED_MS)
   end
 
   -- The highest priority of those that wait for a GPU, as a number and by name; 6 for none.
-  local function most_urgent(gpu, what)
-    local least, name = 6, ''
-    local wishes = call('ZRANGE', place(gpu, what), 0, -1, 'WITHSCORES')
+  local function find_most_urgent(gpu, what)
+    local highest_rank, name = 6, ''
+    local wishes = call('ZRANGE', gpu_key(gpu, what), 0, -1, 'WITHSCORES')
     for i = 1, #wishes, 2 do
       local left, at = wishes[i + 1] - now_ms, Queues.CLASSES[wishes[i]]
-      if at and at < least and left > 0 and left <= WANTED_MS then least, name = at, wishes[i] end
+      if at and at < highest_rank and left > 0 and left <= WANTED_MS then highest_rank, name = at, wishes[i] end
     end
-    return least, name
+    return highest_rank, name
   end
 
   if ttl == 0 then
     local all = 1
     for _, gpu in ipairs(gpus) do
-      if call('GET', place(gpu)) == worker then
-        call('DEL', place(gpu))
-        if programs then
-          wish(gpu, 'wanted', LINGER_MS)
+      if call('GET', gpu_key(gpu)) == worker then
+        call('DEL', gpu_key(gpu))
+        if is_for_programs then
+          note_demand(gpu, 'wanted', LINGER_MS)
           call('SREM', PREFIX .. 'claimed:' .. worker, gpu)
         end
       else
@@ -49,43 +49,43 @@ local function claim(args)
     return { all, '', '' }
   end
 
-  local why, fresh = '', {}
+  local reason, unclaimed = '', {}
   for _, gpu in ipairs(gpus) do
-    local owner = call('GET', place(gpu))
-    if owner ~= worker then fresh[#fresh + 1] = gpu end
+    local owner = call('GET', gpu_key(gpu))
+    if owner ~= worker then unclaimed[#unclaimed + 1] = gpu end
     if owner and owner ~= worker then
-      local theirs = is_runner(owner)
-      why = theirs and 'program' or 'worker'
-      cap_expiry(place(gpu), theirs and PROGRAM_CLAIM_TTL_MS or KERNEL_CLAIM_TTL_MS)
+      local is_owner_runner = is_runner(owner)
+      reason = is_owner_runner and 'program' or 'worker'
+      cap_expiry(gpu_key(gpu), is_owner_runner and PROGRAM_CLAIM_TTL_MS or KERNEL_CLAIM_TTL_MS)
     end
   end
-  for _, gpu in ipairs(why == '' and fresh or {}) do
-    local least = most_urgent(gpu, programs and 'needed' or 'wanted')
-    if programs and least < own then why = 'worker' end
-    if not programs and least <= own then why = 'wanted' end
+  for _, gpu in ipairs(reason == '' and unclaimed or {}) do
+    local highest_rank = find_most_urgent(gpu, is_for_programs and 'needed' or 'wanted')
+    if is_for_programs and highest_rank < own_rank then reason = 'worker' end
+    if not is_for_programs and highest_rank <= own_rank then reason = 'wanted' end
   end
-  if why ~= '' then
-    for _, gpu in ipairs(fresh) do
-      if programs then
-        wish(gpu, 'wanted', WANTED_MS)
+  if reason ~= '' then
+    for _, gpu in ipairs(unclaimed) do
+      if is_for_programs then
+        note_demand(gpu, 'wanted', WANTED_MS)
       elseif class ~= '' then
-        wish(gpu, 'needed', NEEDED_MS)
+        note_demand(gpu, 'needed', NEEDED_MS)
       end
     end
-    return { 0, '', why }
+    return { 0, '', reason }
   end
-  for _, gpu in ipairs(gpus) do call('SET', place(gpu), worker, 'PX', decimal(longest)) end
-  if programs then
-    for _, gpu in ipairs(fresh) do
-      call('ZREM', place(gpu, 'wanted'), class)
+  for _, gpu in ipairs(gpus) do call('SET', gpu_key(gpu), worker, 'PX', decimal(claim_ttl)) end
+  if is_for_programs then
+    for _, gpu in ipairs(unclaimed) do
+      call('ZREM', gpu_key(gpu, 'wanted'), class)
       call('SADD', PREFIX .. 'claimed:' .. worker, gpu)
     end
     return { 1, '', '' }
   end
-  local least, wanted = 6, ''
+  local highest_rank, wanted = 6, ''
   for _, gpu in ipairs(gpus) do
-    local at, name = most_urgent(gpu, 'wanted')
-    if at < least then least, wanted = at, name end
+    local at, name = find_most_urgent(gpu, 'wanted')
+    if at < highest_rank then highest_rank, wanted = at, name end
   end
   return { 1, wanted, '' }
 end

@@ -1,7 +1,7 @@
 -- Jobs: a job's hash, its state, and the indexes of jobs by state.
 
 --- Events of one job that are kept while it runs, and of its progress after its end.
-local JOB_EVENTS, STORY_EVENTS = 1000, 32
+local JOB_EVENTS, ENDED_JOB_EVENTS = 1000, 32
 --- Ranges that may be given up before a job that is no program fails.
 local MAX_DEAD = 16
 --- Upper bounds of histograms, in seconds.
@@ -11,7 +11,7 @@ Jobs.STATES = { blocked = 1, queued = 1, running = 1, finishing = 1, done = 1, p
   cancelled = 1, failed = 1, skipped = 1 }
 Jobs.ACTIVE = { running = true, finishing = true, cancelling = true }
 Jobs.TERMINAL = { done = true, failed = true, cancelled = true, skipped = true }
-Jobs.PENDABLE = { queued = true, running = true, finishing = true }
+Jobs.SCHEDULABLE = { queued = true, running = true, finishing = true }
 
 local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 'small', 'created', 'started',
   'timeout_ms', 'backlog' }
@@ -25,7 +25,7 @@ for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
 -- Adds the numbers of LAZY_NUMBERS, whose values these are, to a job.
 local function add_lazy_numbers(job, values)
   for i = 1, #LAZY_NUMBERS do
-    local name, number = LAZY_NUMBERS[i], number_in(values[i])
+    local name, number = LAZY_NUMBERS[i], parse_number(values[i])
     if not number then error({ broken = job.id, why = name .. ' is no number' }) end
     if rawget(job, name) == nil then job[name] = number end
   end
@@ -42,12 +42,12 @@ end }
 -- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5], ties = values[6] or '', unsaved = false, is_nowhere = false,
+    tenant = values[5], ties = values[6] or '', unsaved = false, is_unindexed = false,
     -- Places for all NUMBERS, so that the table does not grow three times.
     total = 0, cursor = 0, done = 0, seq = 0, est_ms = 0, load = 0, ttl_ms = 0, small = 0, created = 0, started = 0,
     timeout_ms = 0, backlog = 0 }
   for i = 1, #NUMBERS do
-    local number = number_in(values[i + 6])
+    local number = parse_number(values[i + 6])
     if not number then return nil, NUMBERS[i] .. ' is no number' end
     job[NUMBERS[i]] = number
   end
@@ -91,7 +91,7 @@ function Jobs.find(id)
 end
 
 function Jobs.tenant_of(id)
-  local name = Tenants.exist() and redis.pcall('HGET', job_key(id), 'tenant')
+  local name = Tenants.are_registered() and redis.pcall('HGET', job_key(id), 'tenant')
   return type(name) == 'string' and name or 'default'
 end
 
@@ -118,7 +118,7 @@ function Jobs.save(job)
 end
 
 -- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
-function Jobs.charge(job, load)
+function Jobs.set_load(job, load)
   if load == job.load then return end
   local reply = redis.pcall('HINCRBY', PREFIX .. 'load', job.queue, decimal(load - job.load))
   if type(reply) == 'table' then return end
@@ -128,12 +128,12 @@ end
 
 -- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day or in a
 -- backlog, which no worker may take. The caller saves.
-function Jobs.account(job)
-  local load, is_deferred = 0, Tenants.exist() and job.deferred == 1
+function Jobs.update_load(job)
+  local load, is_deferred = 0, Tenants.are_registered() and job.deferred == 1
   if (job.state == 'queued' or job.state == 'running') and job.backlog ~= 1 and not is_deferred then
     load = math.floor(job.est_ms * (1 - job.done / job.total))
   end
-  Jobs.charge(job, load)
+  Jobs.set_load(job, load)
 end
 
 -- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
@@ -165,7 +165,7 @@ function Jobs.emit(job, what, ...)
   local events = job_key(job.id, 'ev')
   call('XADD', events, id, 'job', job.id, 'kind', job.kind, 'type', what, 'state', job.state, 'done', done,
     'total', total, 'tenant', job.tenant, ...)
-  local most = Jobs.TERMINAL[what] and STORY_EVENTS or JOB_EVENTS
+  local most = Jobs.TERMINAL[what] and ENDED_JOB_EVENTS or JOB_EVENTS
   if call('XLEN', events) > most then thin_events(job.id, math.floor(most / 2)) end
 end
 
@@ -197,10 +197,10 @@ end
 
 -- ct:held:{queue}:{tenant}: jobs that workers hold, by how many; ct:holding:{queue}: the tenants that may have some.
 -- NEXT looks there for a job to help: all slots would be as many as there are workers.
-function Jobs.note_holders(job)
-  local place = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
-  if job.holders <= 0 then return call('ZREM', place, job.id) end
-  call('ZADD', place, decimal(job.holders), job.id)
+function Jobs.update_held_index(job)
+  local key = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
+  if job.holders <= 0 then return call('ZREM', key, job.id) end
+  call('ZADD', key, decimal(job.holders), job.id)
   call('SADD', PREFIX .. 'holding:' .. job.queue, job.tenant)
 end
 
@@ -208,7 +208,7 @@ end
 function Jobs.count_holders(job, change, lanes)
   job.holders, job.lanes = job.holders + change, job.lanes + lanes
   call('HSET', job_key(job.id), 'holders', decimal(job.holders), 'lanes', decimal(job.lanes))
-  Jobs.note_holders(job)
+  Jobs.update_held_index(job)
 end
 
 -- Whether the timeout of a job is over.
@@ -226,43 +226,43 @@ function Jobs.set_state(job, state, now_ms, ...)
   Jobs.set(job, 'state', state)
   if Jobs.TERMINAL[state] then Jobs.set(job, 'ended', decimal(now_ms)) end
   if Programs.is_program(job) then
-    if state == 'finishing' then Queues.unpend(job) end -- it needs a runner of its shape no longer
+    if state == 'finishing' then Queues.remove(job) end -- it needs a runner of its shape no longer
     local change = (had_ended and 1 or 0) - (Jobs.TERMINAL[state] and 1 or 0)
     Programs.count_shape(job.tenant, Programs.requirements_of(job), change)
   end
-  Jobs.account(job)
+  Jobs.update_load(job)
   Jobs.save(job)
-  if not Jobs.PENDABLE[state] and not job.is_nowhere then Queues.unpend(job) end
+  if not Jobs.SCHEDULABLE[state] and not job.is_unindexed then Queues.remove(job) end
   if Jobs.TERMINAL[state] then
     call('ZADD', PREFIX .. 'expiry', decimal(now_ms + job.ttl_ms), job.id)
     call('HINCRBY', PREFIX .. 'ended', job.kind .. '|' .. state, 1)
     if state == 'done' then
       Jobs.observe('durations', job.kind, now_ms - job.started)
       Usage.add(job, now_ms, 'jobs|' .. job.kind, 1)
-      Caps.weigh_job(job.tenant, job.id)
+      Caps.update_job_size(job.tenant, job.id)
     end
-    if not job.is_nowhere then call('ZREM', PREFIX .. 'later', job.id) end
+    if not job.is_unindexed then call('ZREM', PREFIX .. 'later', job.id) end
   elseif had_ended then
     call('ZREM', PREFIX .. 'expiry', job.id)
   end
   if job.timeout_ms > 0 then update_deadline(job, state, now_ms) end
-  local room = Tenants.exist() and Admission.update(job, state)
+  local has_freed_capacity = Tenants.are_registered() and Admission.update(job, state)
   Jobs.emit(job, state, ...)
-  if room then Admission.admit_backlog(job.tenant, now_ms, 1) end
+  if has_freed_capacity then Admission.admit_backlog(job.tenant, now_ms, 1) end
   if job.ties ~= '' and (had_ended or Jobs.TERMINAL[state] or before == 'blocked') then
-    Dependencies.moved(job, before, now_ms)
+    Dependencies.on_state_change(job, before, now_ms)
   end
 end
 
 -- Whether all that is left of a running job are ranges that were given up, or there are too many of those.
-local function is_lost(job, leases)
+local function is_unfinishable(job, leases)
   local dead = call('LLEN', job_key(job.id, 'dead'))
   if dead > MAX_DEAD and not Programs.is_program(job) then return true end
   return dead > 0 and leases == 0 and job.cursor == job.total and call('LLEN', job_key(job.id, 'free')) == 0
     and call('ZCARD', job_key(job.id, 'retry')) == 0
 end
 
-local function reason_of_loss(job)
+local function describe_failure(job)
   local text = call('HGET', job_key(job.id), 'error') or ''
   if not Programs.is_program(job) then return text end
   local units = job.total == 1 and ' unit' or ' units'
@@ -280,17 +280,17 @@ function Jobs.settle(job, now_ms)
     local text = 'it ran longer than its timeout of ' .. string.format('%.14g', job.timeout_ms / 1000) .. ' s'
     call('HSET', job_key(job.id), 'error', text)
     Jobs.set_state(job, 'failed', now_ms, 'error', text)
-  elseif job.state == 'running' and is_lost(job, leases) then
-    Jobs.set_state(job, 'failed', now_ms, 'error', reason_of_loss(job))
+  elseif job.state == 'running' and is_unfinishable(job, leases) then
+    Jobs.set_state(job, 'failed', now_ms, 'error', describe_failure(job))
   end
 end
 
 -- Makes a job finishing whose last unit was committed. Returns whether it was.
-function Jobs.finish_if_whole(job, now_ms)
+function Jobs.finish_if_complete(job, now_ms)
   if job.done < job.total then return false end
   if job.state == 'cancelling' then Jobs.settle(job, now_ms) return false end
   Jobs.set_state(job, 'finishing', now_ms)
-  if job.holders <= 0 then Queues.set_later(job, now_ms + 1000) end
+  if job.holders <= 0 then Queues.recheck_at(job, now_ms + 1000) end
   return true
 end
 

@@ -18,8 +18,8 @@ local function lease(args)
   end
   local row = redis.pcall('HMGET', PREFIX .. 'worker:' .. worker, 'drain', 'device', 'reserved', 'labels')
   local labels = Workers.labels_of(args[10], row[4])
-  local barred = Tenants.exist() and Tenants.bars(job.tenant, labels)
-  if job.state == 'finishing' then return { barred and 'yield' or 'finishing' } end
+  local is_excluded = Tenants.are_registered() and Tenants.excludes(job.tenant, labels)
+  if job.state == 'finishing' then return { is_excluded and 'yield' or 'finishing' } end
   if (job.state ~= 'queued' and job.state ~= 'running') or job.backlog == 1 then
     if job.state == 'cancelling' then Leases.reclaim(job, now_ms) Jobs.settle(job, now_ms) end
     return { 'gone' }
@@ -27,54 +27,54 @@ local function lease(args)
   Leases.reclaim(job, now_ms)
   Jobs.settle(job, now_ms)
   if job.state == 'failed' then return { 'gone' } end
-  local mine = Leases.read(id, token)
-  if mine then return { 'ok', decimal(mine.lo), decimal(mine.hi), decimal(mine.errors) } end
-  if barred or row[1] == '1' then return { 'yield' } end
+  local current = Leases.read(id, token)
+  if current then return { 'ok', decimal(current.lo), decimal(current.hi), decimal(current.errors) } end
+  if is_excluded or row[1] == '1' then return { 'yield' } end
   if row[3] and Programs.is_program(job) then
     local reservation = Reservations.read(row[3], now_ms)
     if reservation and reservation.counts and reservation.runner == worker then
-      want = math.min(want, Reservations.units_beside(reservation, job, now_ms))
+      want = math.min(want, Reservations.count_allowed_units(reservation, job, now_ms))
     end
     if want < 1 then return { 'yield' } end
   end
-  local caps = Tenants.exist() and Tenants.has_caps(job.tenant)
-  if caps and Caps.is_spent(job, now_ms) then return { 'yield' } end
-  if caps and row[2] == 'gpu' and Caps.without_gpu(job.tenant, now_ms) then return { 'yield' } end
+  local caps = Tenants.are_registered() and Tenants.has_caps(job.tenant)
+  if caps and Caps.is_exhausted(job, now_ms) then return { 'yield' } end
+  if caps and row[2] == 'gpu' and Caps.is_gpu_exhausted(job.tenant, now_ms) then return { 'yield' } end
   for _, queue in ipairs(higher) do
-    if call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.capped_out(queue, labels) > 0 then return { 'yield' } end
+    if call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.count_capped(queue, labels) > 0 then return { 'yield' } end
   end
   -- Queues of this worker's device and of any device are those that it listens to.
   local device = higher[1] and string.match(higher[1], '^(%a+)')
 
   -- The tenant of a queue that was given least, of those that this worker may serve, and what it was given.
-  local function first_to_serve(queue)
+  local function find_first_tenant(queue)
     local from = 0
     while true do
       local head = call('ZRANGE', PREFIX .. 'order:' .. queue, from, from, 'WITHSCORES')
-      if not head[1] or not Tenants.bars(head[1], labels) then return head end
+      if not head[1] or not Tenants.excludes(head[1], labels) then return head end
       from = from + 1
     end
   end
 
-  if device and Tenants.exist() then -- a tenant of the same class that was given much less waits
+  if device and Tenants.are_registered() then -- a tenant of the same class that was given much less waits
     local class = Queues.class_of(job.queue)
     local finish = read_number('HGET', PREFIX .. 'finish:' .. class, job.tenant)
-    if device == 'runner' then Tenants.refresh(device .. '.' .. class) end
-    for _, where in ipairs({ device, device ~= 'any' and device ~= 'runner' and 'any' or nil }) do
-      local head = first_to_serve(where .. '.' .. class)
+    if device == 'runner' then Tenants.refresh_order(device .. '.' .. class) end
+    for _, device_class in ipairs({ device, device ~= 'any' and device ~= 'runner' and 'any' or nil }) do
+      local head = find_first_tenant(device_class .. '.' .. class)
       local ahead = head[1] and head[1] ~= job.tenant and finish - head[2] > LEAD_MS
       if ahead and not Tenants.is_capped(head[1]) then
-        local its = row[2] == 'gpu' and Tenants.has_caps(head[1])
-        if not (its and Caps.without_gpu(head[1], now_ms)) then return { 'yield' } end
+        local needs_gpu_check = row[2] == 'gpu' and Tenants.has_caps(head[1])
+        if not (needs_gpu_check and Caps.is_gpu_exhausted(head[1], now_ms)) then return { 'yield' } end
       end
     end
   end
   if device and call('EXISTS', PREFIX .. 'aged') == 1 and call('HEXISTS', PREFIX .. 'aged', job.queue) == 0
-      and read_number('HGET', PREFIX .. 'aging', worker) % AGED_TURN == 0 then
+      and read_number('HGET', PREFIX .. 'aging', worker) % AGED_INTERVAL == 0 then
     -- The worker's next turn is that of an aged job.
     for _, queue in ipairs(call('HKEYS', PREFIX .. 'aged')) do
-      local where = string.match(queue, '^(%a+)')
-      if where == device or (where == 'any' and device ~= 'runner') then return { 'yield' } end
+      local device_class = string.match(queue, '^(%a+)')
+      if device_class == device or (device_class == 'any' and device ~= 'runner') then return { 'yield' } end
     end
   end
   if Leases.is_saturated(job, now_ms) or Tenants.is_capped(job.tenant) then return { 'wait' } end
@@ -102,34 +102,34 @@ local function lease(args)
     if rate > 0 and job.rate > 0 then share = math.min(rate / job.rate, 1) end
     want = math.min(want, math.max(least, math.floor(left * share / 2)))
   end
-  if caps then want = math.min(want, Caps.left(job.tenant, 'units|' .. job.kind, now_ms)) end
+  if caps then want = math.min(want, Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms)) end
   local cut = hi
   if want < hi - lo then
-    cut = Ranges.on_grain(job, lo + math.max(want, 1))
+    cut = Ranges.align(job, lo + math.max(want, 1))
     if cut <= lo then cut = math.min(hi, cut + job.grain) end
   end
   if piece then
     if cut < hi then call('LPUSH', job_key(id, 'free'), Ranges.format(cut, hi, expiries, errors)) end
   else
-    if State.is_full then return refuse_growth() end
+    if State.is_redis_full then return refuse_growth() end
     call('HSET', job_key(id), 'cursor', decimal(cut))
     job.cursor = cut
   end
   local estimate = rate > 0 and (cut - lo) * 1000 / rate or job.est_ms * ((cut - lo) / job.total)
   local billed = Leases.grant(job, token, lo, cut, expiries, errors, ttl, lane, now_ms, estimate, true)
-  if Tenants.exist() then Tenants.bill(job, billed) end
+  if Tenants.are_registered() then Tenants.bill(job, billed) end
   call('HINCRBY', job_key(id), 'leases', 1)
-  if Programs.is_program(job) and Reservations.forget_wait(id) == worker then
+  if Programs.is_program(job) and Reservations.stop_waiting(id) == worker then
     -- Others have their time before it is kept again.
     call('HSET', PREFIX .. 'worker:' .. worker, 'kept_until', decimal(now_ms))
   end
 
   if job.state == 'queued' then
-    local fresh = job.started == 0
+    local is_first_start = job.started == 0
     Jobs.start(job, now_ms)
-    if fresh then
+    if is_first_start then
       local pieces = math.floor((job.total - cut) / math.max(least, 1))
-      Queues.ring_for_help(job, math.min(pieces, job.max_running > 0 and job.max_running - 1 or 1000))
+      Queues.notify_helpers(job, math.min(pieces, job.max_running > 0 and job.max_running - 1 or 1000))
     end
   end
   return { 'ok', decimal(lo), decimal(cut), decimal(errors) }
@@ -137,7 +137,7 @@ end
 
 -- Does the same in a full Redis, which grants returned ranges alone.
 local function lease_when_full(args)
-  State.is_full = true
+  State.is_redis_full = true
   return lease(args)
 end
 

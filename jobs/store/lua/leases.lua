@@ -37,21 +37,21 @@ function Leases.drop(job, token, now_ms, lease, only)
     call('HDEL', job_key(job.id, 'lease'), token)
     call('ZREM', job_key(job.id, 'leases'), token)
   end
-  if not Tenants.exist() then return end
+  if not Tenants.are_registered() then return end
   if call('ZREM', PREFIX .. 'lanes:' .. job.tenant, token) == 1 and Tenants.is_limited(job.tenant) then
-    Tenants.note_cap(job.tenant, now_ms)
+    Tenants.update_capped(job.tenant, now_ms)
   end
 end
 
 -- Tells the workers that have leases of a job, at once, to ask what is to become of these: else they hear with their
 -- next beats.
 function Leases.notify_holders(job)
-  local told = {}
+  local notified = {}
   for _, token in ipairs(call('HKEYS', job_key(job.id, 'lease'))) do
     local lease = Leases.read(job.id, token) or {}
     local worker = string.match(lease.lane or '', '^(.*)/') or lease.lane
-    if worker and not told[worker] then call('PUBLISH', PREFIX .. 'stops:' .. worker, job.id) end
-    if worker then told[worker] = true end
+    if worker and not notified[worker] then call('PUBLISH', PREFIX .. 'stops:' .. worker, job.id) end
+    if worker then notified[worker] = true end
   end
 end
 
@@ -63,61 +63,61 @@ end
 
 -- ct:grace: swept, when SWEEP ran last, and until, before which no lease of a program is taken back: while nobody
 -- sweeps, runners may be unable to beat. 0: leases of the job are taken back when they expire.
-function Leases.spared_until(job, now_ms)
+function Leases.grace_until(job, now_ms)
   if not Programs.is_program(job) then return 0 end
   local known = call('HMGET', PREFIX .. 'grace', 'swept', 'until')
-  local swept, till = tonumber(known[1] or nil), tonumber(known[2] or 0) or 0
-  if swept and now_ms - swept > SWEPT_LATE_MS then till = now_ms + PROGRAM_TTL_MS end
-  return till > now_ms and math.min(till, now_ms + PROGRAM_TTL_MS) or 0
+  local swept, grace_end = tonumber(known[1] or nil), tonumber(known[2] or 0) or 0
+  if swept and now_ms - swept > SWEEP_OVERDUE_MS then grace_end = now_ms + PROGRAM_TTL_MS end
+  return grace_end > now_ms and math.min(grace_end, now_ms + PROGRAM_TTL_MS) or 0
 end
 
 function Leases.reclaim(job, now_ms)
   Leases.cap_expiries(job, now_ms)
-  if Leases.spared_until(job, now_ms) > 0 then return end
+  if Leases.grace_until(job, now_ms) > 0 then return end
   for _, token in ipairs(call('ZRANGEBYSCORE', job_key(job.id, 'leases'), '-inf', decimal(now_ms), 'LIMIT', 0, 64)) do
     local lease = Leases.read(job.id, token)
     Leases.drop(job, token, now_ms, lease)
     call('HINCRBY', job_key(job.id), 'expired', 1)
     call('HINCRBY', PREFIX .. 'outcomes', 'expired', 1)
-    if lease then Ranges.lapse(job, lease) end
+    if lease then Ranges.expire(job, lease) end
   end
 end
 
-function Leases.due(job, now_ms)
+function Leases.next_due(job, now_ms)
   local expires = earliest_score(job_key(job.id, 'leases'))
-  if expires <= now_ms then expires = math.max(expires, Leases.spared_until(job, now_ms)) end
+  if expires <= now_ms then expires = math.max(expires, Leases.grace_until(job, now_ms)) end
   return math.min(expires, earliest_score(job_key(job.id, 'retry')))
 end
 
 -- As many lanes compute the job as its submitter allows at once. Expired leases do not count, unless they are spared.
 function Leases.is_saturated(job, now_ms)
   if job.max_running == 0 then return false end
-  local from = Leases.spared_until(job, now_ms) > 0 and '-inf' or '(' .. decimal(now_ms)
+  local from = Leases.grace_until(job, now_ms) > 0 and '-inf' or '(' .. decimal(now_ms)
   return call('ZCOUNT', job_key(job.id, 'leases'), from, '+inf') >= job.max_running
 end
 
 function Leases.is_leasable(job, now_ms)
   local has_ranges = job.cursor < job.total or call('LLEN', job_key(job.id, 'free')) > 0
-    or Leases.due(job, now_ms) <= now_ms
+    or Leases.next_due(job, now_ms) <= now_ms
   return has_ranges and not Leases.is_saturated(job, now_ms)
 end
 
 -- When something of the job can be leased that cannot be leased now.
 function Leases.next_change(job, now_ms)
-  if not Leases.is_saturated(job, now_ms) then return Leases.due(job, now_ms) end
-  return math.max(earliest_score(job_key(job.id, 'leases')), Leases.spared_until(job, now_ms))
+  if not Leases.is_saturated(job, now_ms) then return Leases.next_due(job, now_ms) end
+  return math.max(earliest_score(job_key(job.id, 'leases')), Leases.grace_until(job, now_ms))
 end
 
 -- After a lease ended without finishing the job.
-function Leases.after_end(job, now_ms)
+function Leases.handle_end(job, now_ms)
   Jobs.settle(job, now_ms)
-  if job.holders <= 0 then Queues.rest(job, now_ms) end
+  if job.holders <= 0 then Queues.reschedule(job, now_ms) end
 end
 
 -- ms: of one lane, by the estimate; what the caller bills. more: one more lane computes for the tenant than before.
 function Leases.grant(job, token, lo, hi, expiries, errors, ttl, lane, now_ms, ms, more)
   local lease = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = now_ms, lane = lane }
-  if Tenants.exist() then
+  if Tenants.are_registered() then
     lease.billed = math.min(math.ceil(ms), job.max_ms)
     if more then Tenants.occupy(job.tenant, token, now_ms, ttl) end
   end
@@ -136,19 +136,19 @@ function Leases.continue_from(job, token, lease, lo, now_ms)
   local ttl = Leases.ttl(job)
   Leases.write(job.id, token, lease)
   call('ZADD', job_key(job.id, 'leases'), decimal(now_ms + ttl), token)
-  if Tenants.exist() then call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token) end
+  if Tenants.are_registered() then call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token) end
 end
 
 -- Takes a lease away from its lane. Returns the job and the lease, or nil for a token that is not alive, and for one
 -- whose lease does not begin at the unit `first`, if one is named.
-function Leases.take_back(id, token, now_ms, first)
+function Leases.revoke(id, token, now_ms, first)
   local job = Jobs.find(id)
   local lease = job and Leases.read(id, token)
   if lease and first and lease.lo ~= first then return nil end
   if lease then
     Leases.drop(job, token, now_ms, lease)
     local spent = math.min(math.max(now_ms - lease.granted, 0), job.max_ms)
-    if Tenants.exist() then Tenants.settle_bill(job, lease, spent) end
+    if Tenants.are_registered() then Tenants.adjust_bill(job, lease, spent) end
   end
   return lease and job, lease
 end

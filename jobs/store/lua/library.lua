@@ -16,7 +16,7 @@ local cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatabl
 
 local Admission, Artifacts, Attachments, Audit, Caps, Dependencies, Files, Jobs, Leases, Output, Profiles, Programs =
   {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
-local Help, Offers, Order, Queues, Ranges, Repairs, Reservations, Results, Slots, Spans, Tenants, Turns, Usage =
+local Help, Offers, Order, Queues, Ranges, Repairs, Reservations, Results, Slots, Spans, Tenants, Requests, Usage =
   {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 local Webhooks, Workers, Workflows = {}, {}, {}
 
@@ -25,16 +25,16 @@ local DAY_MS = 86400000
 --- Events of jobs and workers that the cluster keeps.
 local FLEET_EVENTS = 100000
 --- A worker's turns of which one is an aged job's.
-local AGED_TURN = 8
+local AGED_INTERVAL = 8
 --- Tenants at whose heads NEXT looks.
-local TENANTS_TRIED = 16
+local MAX_TENANTS_READ = 16
 --- SWEEP was away when it comes later than this after the last one.
-local SWEPT_LATE_MS = 3000
+local SWEEP_OVERDUE_MS = 3000
 --- Files of an artifact that one command reads or writes.
-local FILES_A_CALL = 1000
+local FILES_PER_COMMAND = 1000
 --- Milliseconds until the bytes of a file that nothing refers to any more are deleted.
-local CONDEMNED_MS = 600000
-local EVERY_QUEUE = SETTINGS.queues
+local DELETION_DELAY_MS = 600000
+local ALL_QUEUES = SETTINGS.queues
 local LEASE_TTL_MS, PROGRAM_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS =
   SETTINGS.lease_ttl_ms, SETTINGS.program_ttl_ms, SETTINGS.slot_ttl_ms, SETTINGS.worker_ttl_ms
 
@@ -47,7 +47,7 @@ local LEASE_TTL_MS, PROGRAM_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS =
 local State
 
 --- Integers below this are converted once for the lifetime of the library.
-local SMALL = 1000
+local SMALL_NUMBER = 1000
 local TEXT_OF, NUMBER_OF = {}, {}
 
 -- A number as text. A format takes as long as half a command, and a call writes the same time several times.
@@ -57,7 +57,7 @@ local function decimal(number)
   if text then return text end
   local is_whole = number % 1 == 0
   text = string.format(is_whole and '%d' or '%.0f', number) -- '%.0f' is slow
-  if is_whole and number >= 0 and number < SMALL then TEXT_OF[number] = text else texts[number] = text end
+  if is_whole and number >= 0 and number < SMALL_NUMBER then TEXT_OF[number] = text else texts[number] = text end
   return text
 end
 
@@ -71,13 +71,13 @@ local function call(...)
 end
 
 -- A number as stored, 0 if there is none; nil for what is no number. Infinities and NaN minus themselves are not 0.
-local function number_in(value)
+local function parse_number(value)
   if not value then return 0 end
   local number = NUMBER_OF[value]
   if number then return number end
   number = tonumber(value)
   if not number or number - number ~= 0 then return nil end
-  if number >= 0 and number < SMALL and decimal(number) == value then NUMBER_OF[value] = number end
+  if number >= 0 and number < SMALL_NUMBER and decimal(number) == value then NUMBER_OF[value] = number end
   return number
 end
 
@@ -106,16 +106,16 @@ local function run(handler, args, is_read_only)
     cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
       type, unpack = globals()
   end
-  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, left = {}, texts = {}, notified = 0,
+  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, remaining = {}, texts = {}, notified = 0,
     steps = 0 }
   for _ = 1, 100 do
     local ok, answer = pcall(handler, args)
     if ok then return answer end
-    local described = type(answer) == 'table'
-    local culprit = described and answer.broken or State.job_id
+    local is_table = type(answer) == 'table'
+    local culprit = is_table and answer.broken or State.job_id
     if State.refused or not culprit then error(answer, 0) end
     if State.broken[culprit] then return 0 end
-    Repairs.quarantine(culprit, described and (answer.why or answer.err) or tostring(answer))
+    Repairs.quarantine(culprit, is_table and (answer.why or answer.err) or tostring(answer))
   end
   return redis.error_reply('more than 100 jobs are broken; call again')
 end

@@ -1,19 +1,19 @@
 -- NEXT: the job that a worker looks at.
 
 --- Milliseconds of estimated work of small jobs that a lane takes at once.
-local TAKE_MS = 100
+local SMALL_JOBS_MS = 100
 
-local function answer(turn, reply)
-  if State.had_slot and reply[1] ~= 'hold' then Slots.finish(turn.worker) end
-  if turn.popped ~= '' then Queues.level_popped(turn.popped) end
-  Queues.level_now()
+local function finish_request(request, reply)
+  if State.had_slot and reply[1] ~= 'hold' then Slots.remove(request.worker) end
+  if request.popped ~= '' then Queues.adjust_after_pop(request.popped) end
+  Queues.flush_wakeups()
   return reply
 end
 
-local function hold(turn, job)
-  call('ZADD', PREFIX .. 'slots', decimal(turn.now_ms + turn.slot_ttl), turn.worker)
-  call('HSET', PREFIX .. 'slotjob', turn.worker, job.id .. '|' .. decimal(turn.lanes))
-  Jobs.count_holders(job, 1, turn.lanes)
+local function grant_slot(request, job)
+  call('ZADD', PREFIX .. 'slots', decimal(request.now_ms + request.slot_ttl), request.worker)
+  call('HSET', PREFIX .. 'slotjob', request.worker, job.id .. '|' .. decimal(request.lanes))
+  Jobs.count_holders(job, 1, request.lanes)
   call('ZREM', PREFIX .. 'later', job.id)
   return { 'hold', job.id }
 end
@@ -21,15 +21,15 @@ end
 local function is_untouched_small(job) return job and job.small == 1 and job.state == 'queued' and job.cursor == 0 end
 
 -- Leases a small job whole, and adds it to the answer. Returns the time that is billed for it.
-local function take_one(turn, job, token, is_further_lane)
-  Queues.step_out(job.queue, job.tenant, job.id)
-  local billed = Leases.grant(job, token, 0, job.total, 0, 0, turn.ttl, turn.worker, turn.now_ms, job.est_ms,
+local function take_job(request, job, token, is_further_lane)
+  Queues.dequeue(job.queue, job.tenant, job.id)
+  local billed = Leases.grant(job, token, 0, job.total, 0, 0, request.ttl, request.worker, request.now_ms, job.est_ms,
     is_further_lane)
-  if Tenants.exist() and Tenants.has_caps(job.tenant) then Caps.foresee(job, job.total, turn.now_ms) end
+  if Tenants.are_registered() and Tenants.has_caps(job.tenant) then Caps.reserve(job, job.total, request.now_ms) end
   job.cursor = job.total
   Jobs.set(job, 'cursor', decimal(job.total))
-  Jobs.start(job, turn.now_ms)
-  Queues.set_later(job, turn.now_ms + turn.ttl)
+  Jobs.start(job, request.now_ms)
+  Queues.recheck_at(job, request.now_ms + request.ttl)
   local taken = State.taken
   local last = #taken
   taken[last + 1], taken[last + 2], taken[last + 3] = job.id, token, job.kind
@@ -40,71 +40,75 @@ end
 
 -- Takes small jobs. The lanes of a worker compute them one after the other: they occupy no more lanes than it has, and
 -- if the tenant may use fewer, there are only as many jobs.
-local function take(turn, queue, job)
-  local payer, name = job, Tenants.exist() and job.tenant or nil
-  local free = name and Tenants.free_lanes(name, turn.now_ms) or math.huge
-  local most = free < turn.lanes and math.min(math.max(free, 1), turn.take) or turn.take
-  local count, budget, billed = 0, TAKE_MS * turn.lanes, 0
+local function take_small_jobs(request, queue, job)
+  local payer, name = job, Tenants.are_registered() and job.tenant or nil
+  local free = name and Tenants.free_lanes(name, request.now_ms) or math.huge
+  local max_jobs = free < request.lanes and math.min(math.max(free, 1), request.take) or request.take
+  local count, budget, billed = 0, SMALL_JOBS_MS * request.lanes, 0
   State.taken = { 'take' }
-  while is_untouched_small(job) and count < most do
-    if count > 0 and (budget <= 0 or Turns.has_no_gpu(turn, name)) then break end
+  while is_untouched_small(job) and count < max_jobs do
+    if count > 0 and (budget <= 0 or Requests.is_gpu_exhausted(request, name)) then break end
     count = count + 1
-    billed = billed + take_one(turn, job, turn.token .. 'x' .. decimal(count), count <= turn.lanes)
+    billed = billed + take_job(request, job, request.token .. 'x' .. decimal(count), count <= request.lanes)
     budget = budget - job.est_ms
-    job = Turns.first(turn, queue, name)
+    job = Requests.find_first(request, queue, name)
   end
   if name then Tenants.bill(payer, billed) end
-  Queues.level(queue, -count)
+  Queues.adjust_wakeups(queue, -count)
   return State.taken
 end
 
-local function give(turn, job, queue)
-  if turn.take > 0 and is_untouched_small(job) then return take(turn, queue, job) end
-  Queues.level(queue, -Queues.step_out(queue, job.tenant, job.id))
-  return hold(turn, job)
+local function assign(request, job, queue)
+  if request.take > 0 and is_untouched_small(job) then return take_small_jobs(request, queue, job) end
+  Queues.adjust_wakeups(queue, -Queues.dequeue(queue, job.tenant, job.id))
+  return grant_slot(request, job)
 end
 
 -- The pending job of the priority at this rank that has waited longest, and its queue. The worker's own device does not
 -- come first: jobs of a saturated device, which come back after each turn, would keep those of `any` waiting for ever.
-local function oldest(turn, rank)
-  local best, earliest, where
-  for _, queue in ipairs(turn.listened.at_rank[rank]) do
-    local job, position = Turns.first(turn, queue)
-    if job and (not best or position < earliest) then best, earliest, where = job, position, queue end
+local function find_oldest(request, rank)
+  local best, earliest, best_queue
+  for _, queue in ipairs(request.subscription.at_rank[rank]) do
+    local job, position = Requests.find_first(request, queue)
+    if job and (not best or position < earliest) then best, earliest, best_queue = job, position, queue end
   end
-  return best, where
+  return best, best_queue
 end
 
 -- Without a bell, most often nothing waits: one call says so of all queues.
-local function does_any_wait(turn)
-  return turn.popped ~= '' or call('EXISTS', unpack(turn.listened.pending)) > 0
+local function has_waiting_jobs(request)
+  return request.popped ~= '' or call('EXISTS', unpack(request.subscription.pending)) > 0
 end
 
 -- The first rank at which something may wait or be held: most often nothing does in the first half of the queues, and
 -- one call says so of all of them.
-local function first_rank(turn)
-  local upper = turn.listened.upper
-  return (not upper[1] or call('EXISTS', unpack(upper)) == 0) and turn.listened.middle or 1
+local function first_rank(request)
+  local upper = request.subscription.upper
+  return (not upper[1] or call('EXISTS', unpack(upper)) == 0) and request.subscription.middle or 1
 end
 
 -- The answer at one rank, or nil if nothing waits there. claimed: the job that the runner is kept for. is_first:
 -- nothing of a higher rank is held.
-local function answer_at(turn, rank, claimed, is_first)
-  if claimed and turn.rank[claimed.queue] == rank then
-    local above = not is_first and Help.find(turn, rank)
-    return above and hold(turn, above) or give(turn, claimed, claimed.queue)
+local function answer_at_rank(request, rank, reserved_job, is_first)
+  if reserved_job and request.rank[reserved_job.queue] == rank then
+    local higher = not is_first and Help.find(request, rank)
+    return higher and grant_slot(request, higher) or assign(request, reserved_job, reserved_job.queue)
   end
-  local job, queue, given
-  if Tenants.exist() then job, queue, given = Order.fairest(turn, rank) else job, queue = oldest(turn, rank) end
+  local job, queue, finish
+  if Tenants.are_registered() then
+    job, queue, finish = Order.find_fairest(request, rank)
+  else
+    job, queue = find_oldest(request, rank)
+  end
   if not job then return nil end
-  local above = not is_first and Help.find(turn, rank)
-  if above then return hold(turn, above) end
-  if Tenants.exist() then
-    local other = Help.find(turn, rank + 1, given)
-    if other then return hold(turn, other) end
-    Order.advance(turn, Queues.class_of(queue), given)
+  local higher = not is_first and Help.find(request, rank)
+  if higher then return grant_slot(request, higher) end
+  if Tenants.are_registered() then
+    local other = Help.find(request, rank + 1, finish)
+    if other then return grant_slot(request, other) end
+    Order.advance_clock(request, Queues.class_of(queue), finish)
   end
-  return give(turn, job, queue)
+  return assign(request, job, queue)
 end
 
 -- NEXT worker popped lanes ttl slot_ttl queues(json) token take kinds(json) offer(json) labels replicas
@@ -115,36 +119,38 @@ end
 -- whose jobs it may take, if any; '' for other workers. labels: of its host, as labels_of reads them. replicas: 1 from
 -- a runner that has no slot free, and starts replicas of services alone.
 local function next_job(args)
-  local turn = Turns.new(args)
-  Queues.level_later() -- the job that is taken most often silences the bell of the one that is parked
-  State.had_slot = Slots.park(turn.worker, turn.now_ms) or State.had_slot
-  if State.taken and #State.taken > 1 then return answer(turn, State.taken) end
+  local request = Requests.new(args)
+  Queues.defer_wakeups() -- the job that is taken most often silences the bell of the one that is parked
+  State.had_slot = Slots.release(request.worker, request.now_ms) or State.had_slot
+  if State.taken and #State.taken > 1 then return finish_request(request, State.taken) end
 
-  local row = redis.pcall('HMGET', PREFIX .. 'worker:' .. turn.worker, 'drain', 'device', 'reserved', 'labels')
-  if row[1] == '1' then return answer(turn, { 'draining' }) end
-  turn.device, turn.labels = row[2], Workers.labels_of(args[11], row[4])
-  if turn.runs_programs then Offers.read(turn, args[10] or '', row[3]) end
-  if turn.runs_programs and turn.kinds and args[12] == '1' then
-    local replica = Offers.replica(turn)
-    return answer(turn, replica and give(turn, replica, replica.queue) or { 'none' })
+  local fields = redis.pcall('HMGET', PREFIX .. 'worker:' .. request.worker, 'drain', 'device', 'reserved', 'labels')
+  if fields[1] == '1' then return finish_request(request, { 'draining' }) end
+  request.device, request.labels = fields[2], Workers.labels_of(args[11], fields[4])
+  if request.runs_programs then Offers.read(request, args[10] or '', fields[3]) end
+  if request.runs_programs and request.kinds and args[12] == '1' then
+    local replica = Offers.find_replica(request)
+    return finish_request(request, replica and assign(request, replica, replica.queue) or { 'none' })
   end
-  Queues.call_back(turn.kinds)
-  if turn.runs_programs and not turn.is_plain then Offers.call_back(turn) end
-  local claimed = turn.runs_programs and Offers.claimed(turn)
-  if claimed and turn.kept.all then return answer(turn, give(turn, claimed, claimed.queue)) end
-  if not turn.is_plain and (Tenants.exist() or call('EXISTS', PREFIX .. 'aged') == 1) then
-    local aged, queue = Order.aged(turn)
-    if aged then return answer(turn, give(turn, aged, queue)) end
+  Queues.requeue_supported(request.kinds)
+  if request.runs_programs and not request.is_simple then Offers.requeue_supported(request) end
+  local reserved_job = request.runs_programs and Offers.find_reserved(request)
+  if reserved_job and request.reservation.all then
+    return finish_request(request, assign(request, reserved_job, reserved_job.queue))
   end
-  if does_any_wait(turn) then
-    local from = first_rank(turn)
-    for _, rank in ipairs(turn.listened.ranks) do
-      local reply = rank >= from and answer_at(turn, rank, claimed, rank == from)
-      if reply then return answer(turn, reply) end
+  if not request.is_simple and (Tenants.are_registered() or call('EXISTS', PREFIX .. 'aged') == 1) then
+    local aged, queue = Order.find_aged(request)
+    if aged then return finish_request(request, assign(request, aged, queue)) end
+  end
+  if has_waiting_jobs(request) then
+    local from = first_rank(request)
+    for _, rank in ipairs(request.subscription.ranks) do
+      local reply = rank >= from and answer_at_rank(request, rank, reserved_job, rank == from)
+      if reply then return finish_request(request, reply) end
     end
   end
-  local best = claimed or Help.find(turn, math.huge)
-  return answer(turn, best and hold(turn, best) or { 'none' })
+  local best = reserved_job or Help.find(request, math.huge)
+  return finish_request(request, best and grant_slot(request, best) or { 'none' })
 end
 
 register({

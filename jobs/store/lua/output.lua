@@ -4,7 +4,7 @@
 -- kept | dropped: the job writes too fast. Live lines of a program, for those who follow it: at most OUTPUT_ROOM bytes
 -- of a job, for a minute.
 local function add_output(args)
-  local OUTPUT_ROOM, OUTPUT_RATE, OUTPUT_ENTRY, OUTPUT_MS = 262144, 65536, 100, 60000
+  local OUTPUT_BUDGET, OUTPUT_RATE, OUTPUT_ENTRY, OUTPUT_MS = 262144, 65536, 100, 60000
   local id, unit, data = args[1], tonumber(args[3]), args[7]
   local now_ms, lease = now(), Leases.read(id, args[2])
   if not lease or unit < lease.lo or unit >= lease.hi then return 'stale' end
@@ -13,24 +13,25 @@ local function add_output(args)
   if not followed or tonumber(followed) <= now_ms then return 'alone' end
 
   local lines, about = PREFIX .. 'output:' .. id, PREFIX .. 'outputs:' .. id
-  local known = call('HMGET', about, 'room', 'at', 'bytes')
-  local room, at, bytes = tonumber(known[1]) or OUTPUT_ROOM, tonumber(known[2]) or now_ms, tonumber(known[3]) or 0
-  room = math.min(OUTPUT_ROOM, room + math.floor(math.max(0, now_ms - at) * OUTPUT_RATE / 1000))
+  local fields = call('HMGET', about, 'budget', 'at', 'bytes')
+  local budget, at = tonumber(fields[1]) or OUTPUT_BUDGET, tonumber(fields[2]) or now_ms
+  local bytes = tonumber(fields[3]) or 0
+  budget = math.min(OUTPUT_BUDGET, budget + math.floor(math.max(0, now_ms - at) * OUTPUT_RATE / 1000))
   local cost = #data + OUTPUT_ENTRY
-  if cost > room then
-    call('HSET', about, 'room', decimal(room), 'at', decimal(now_ms))
+  if cost > budget then
+    call('HSET', about, 'budget', decimal(budget), 'at', decimal(now_ms))
     call('PEXPIRE', about, OUTPUT_MS)
     return 'dropped'
   end
   call('XADD', lines, '*', 'unit', decimal(unit), 'attempt', args[4], 'offset', args[5], 'run', args[6], 'data', data)
   bytes = bytes + cost
-  while bytes > OUTPUT_ROOM do
+  while bytes > OUTPUT_BUDGET do
     local first = call('XRANGE', lines, '-', '+', 'COUNT', 1)[1]
     if not first then break end
     call('XDEL', lines, first[1])
     bytes = bytes - #first[2][10] - OUTPUT_ENTRY
   end
-  call('HSET', about, 'room', decimal(room - cost), 'at', decimal(now_ms), 'bytes', decimal(bytes))
+  call('HSET', about, 'budget', decimal(budget - cost), 'at', decimal(now_ms), 'bytes', decimal(bytes))
   call('PEXPIRE', lines, OUTPUT_MS)
   call('PEXPIRE', about, OUTPUT_MS)
   return 'kept'
@@ -76,7 +77,7 @@ local function unit(args)
   local stored = decimal(unit)
   local artifact = call('HGET', job_key(id, 'files'), stored)
 
-  local function among(texts)
+  local function find_range(texts)
     for _, text in ipairs(texts) do
       local lo, hi = string.match(text, '^(%d+):(%d+):')
       if lo and tonumber(lo) <= unit and unit < tonumber(hi) then return text end
@@ -85,26 +86,26 @@ local function unit(args)
 
   -- The range that begins with this unit, as most do that are tried again or were given up: it is found in half the
   -- time.
-  local function first_of(texts)
+  local function starts_range(texts)
     return string.find('\n' .. table.concat(texts, '\n'), '\n' .. stored .. ':', 1, true)
   end
 
-  local function state()
+  local function find_state()
     if row[1] == 'done' then return 'done' end
     if unit >= (tonumber(row[5]) or 0) then return 'waiting' end
-    if among(call('HVALS', job_key(id, 'lease'))) then return 'running' end
+    if find_range(call('HVALS', job_key(id, 'lease'))) then return 'running' end
     local retry, dead = call('ZRANGE', job_key(id, 'retry'), 0, -1), call('LRANGE', job_key(id, 'dead'), 0, -1)
-    if first_of(retry) then return 'retrying' end
-    if first_of(dead) then return 'dead' end
-    local free = among(call('LRANGE', job_key(id, 'free'), 0, -1))
+    if starts_range(retry) then return 'retrying' end
+    if starts_range(dead) then return 'dead' end
+    local free = find_range(call('LRANGE', job_key(id, 'free'), 0, -1))
     if free then
       local lo, _, _, errors = Ranges.parse(free)
       return (lo == unit and errors > 0) and 'retrying' or 'waiting'
     end
-    return among(retry) and 'retrying' or among(dead) and 'dead' or 'done'
+    return find_range(retry) and 'retrying' or find_range(dead) and 'dead' or 'done'
   end
 
-  return { row[1], row[2], row[3], row[4], artifact and args[3] == '0' and '' or state(),
+  return { row[1], row[2], row[3], row[4], artifact and args[3] == '0' and '' or find_state(),
     artifact or '', call('HGET', job_key(id, 'failures'), stored) or '' }
 end
 

@@ -29,26 +29,26 @@ end
 -- START_PROFILE id live mine most caller token field value ... -> {new, id} | {exists, name} | {full, most} | {live,
 -- most} | {own, mine} | {missing, tenant}. live, mine: how many may be live in the cluster, and of the tenant.
 local function start_profile(args)
-  local id, given = args[1], {}
-  for i = 7, #args, 2 do given[args[i]] = args[i + 1] end
-  local tenant, now_ms = given.tenant, now()
-  local named = PREFIX .. 'profiles:' .. tenant
+  local id, fields = args[1], {}
+  for i = 7, #args, 2 do fields[args[i]] = args[i + 1] end
+  local tenant, now_ms = fields.tenant, now()
+  local names = PREFIX .. 'profiles:' .. tenant
   if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
-  local known = call('HGET', named, given.name)
+  local known = call('HGET', names, fields.name)
   if known == id then return { 'new', id } end
-  if known then return { 'exists', given.name } end
-  if call('HLEN', named) >= tonumber(args[4]) then return { 'full', args[4] } end
-  local live, own = call('HKEYS', PREFIX .. 'profiling'), 0
+  if known then return { 'exists', fields.name } end
+  if call('HLEN', names) >= tonumber(args[4]) then return { 'full', args[4] } end
+  local live, own_count = call('HKEYS', PREFIX .. 'profiling'), 0
   if #live >= tonumber(args[2]) then return { 'live', args[2] } end
   for _, other in ipairs(live) do
-    if call('HGET', PREFIX .. 'profile:' .. other, 'tenant') == tenant then own = own + 1 end
+    if call('HGET', PREFIX .. 'profile:' .. other, 'tenant') == tenant then own_count = own_count + 1 end
   end
-  if own >= tonumber(args[3]) then return { 'own', args[3] } end
-  local till = decimal(now_ms + given.seconds * 1000)
-  call('HSET', PREFIX .. 'profile:' .. id, 'created', decimal(now_ms), 'until', till, unpack(args, 7))
-  call('HSET', named, given.name, id)
+  if own_count >= tonumber(args[3]) then return { 'own', args[3] } end
+  local until_ms = decimal(now_ms + fields.seconds * 1000)
+  call('HSET', PREFIX .. 'profile:' .. id, 'created', decimal(now_ms), 'until', until_ms, unpack(args, 7))
+  call('HSET', names, fields.name, id)
   change_state(id, 'recording')
-  Audit.log(now_ms, args[5], args[6], 'start profile', tenant .. '/' .. given.name, 'ok')
+  Audit.log(now_ms, args[5], args[6], 'start profile', tenant .. '/' .. fields.name, 'ok')
   return { 'new', id }
 end
 
@@ -96,33 +96,34 @@ end
 local function report_profile(args)
   local id, worker, ttl, silent, most = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local key, claims = PREFIX .. 'profile:' .. id, PREFIX .. 'profile_claims:' .. id
-  local rows = PREFIX .. 'profile_recordings:' .. id
+  local recordings = PREFIX .. 'profile_recordings:' .. id
   local now_ms, first = now(), 7 + args[6]
   local state = call('HGET', key, 'state')
   if not state then return { 'gone', decimal(now_ms), {}, {} } end
-  local mine, told = {}, {}
+  local claimed, replies = {}, {}
   if state == 'recording' then
     for i = 7, first - 1 do
-      local by, till = string.match(call('HGET', claims, args[i]) or '', '^(.*)|(%d+)$')
+      local by, until_ms = string.match(call('HGET', claims, args[i]) or '', '^(.*)|(%d+)$')
       -- A clock that was set back leaves no claim for longer than one lasts.
-      if not by or by == worker or tonumber(till) <= now_ms or tonumber(till) > now_ms + ttl then
+      if not by or by == worker or tonumber(until_ms) <= now_ms or tonumber(until_ms) > now_ms + ttl then
         call('HSET', claims, args[i], worker .. '|' .. decimal(now_ms + ttl))
-        mine[#mine + 1] = args[i]
+        claimed[#claimed + 1] = args[i]
       end
     end
   end
   for i = first, #args, 4 do
-    local rec, size = args[i], tonumber(args[i + 2])
-    local known = call('HMGET', rows, rec .. '|by', rec .. '|at', rec .. '|end', rec .. '|sha', rec .. '|parts')
-    local wanted = 'wait'
+    local recording, size = args[i], tonumber(args[i + 2])
+    local known = call('HMGET', recordings, recording .. '|by', recording .. '|at', recording .. '|end',
+      recording .. '|sha', recording .. '|parts')
+    local next_part = 'wait'
     if known[3] then
-      wanted = known[3]
+      next_part = known[3]
     elseif known[1] and known[1] ~= worker and math.abs(now_ms - (tonumber(known[2]) or 0)) < silent then
-      wanted = 'other'
-    elseif not known[1] and call('HLEN', rows) >= 5 * most then
-      wanted = 'full'
+      next_part = 'other'
+    elseif not known[1] and call('HLEN', recordings) >= 5 * most then
+      next_part = 'full'
     else
-      call('HSET', rows, rec, args[i + 1], rec .. '|by', worker, rec .. '|at', decimal(now_ms))
+      call('HSET', recordings, recording, args[i + 1], recording .. '|by', worker, recording .. '|at', decimal(now_ms))
       if size > 0 then
         if state == 'done' then
           state = 'collecting'
@@ -130,53 +131,56 @@ local function report_profile(args)
           change_state(id, state)
         end
         if known[4] ~= args[i + 3] then
-          call('HSET', rows, rec .. '|sha', args[i + 3], rec .. '|size', decimal(size), rec .. '|parts', '')
+          call('HSET', recordings, recording .. '|sha', args[i + 3], recording .. '|size', decimal(size),
+            recording .. '|parts', '')
           known[5] = ''
         end
         for number = 0, math.ceil(size / PROFILE_PART) - 1 do
           if not string.find(known[5] or '', ',' .. decimal(number) .. ',', 1, true) then
-            if call('HEXISTS', PREFIX .. 'profile_parts', id .. '|' .. rec .. '|' .. decimal(number)) == 0 then
-              wanted = decimal(number)
+            if call('HEXISTS', PREFIX .. 'profile_parts', id .. '|' .. recording .. '|' .. decimal(number)) == 0 then
+              next_part = decimal(number)
               break
             end
           end
         end
       end
     end
-    told[#told + 1] = { rec, wanted }
+    replies[#replies + 1] = { recording, next_part }
   end
-  return { state, decimal(now_ms), mine, told }
+  return { state, decimal(now_ms), claimed, replies }
 end
 
 -- ADD_PROFILE_PART id worker recording number most all bytes -> stored | wait: `most` of the profile are there, or
 -- `all` | gone | size: it is not as long as the recording says.
 local function add_profile_part(args)
-  local id, worker, rec, number = args[1], args[2], args[3], tonumber(args[4])
-  local known = call('HMGET', PREFIX .. 'profile_recordings:' .. id, rec .. '|by', rec .. '|size', rec .. '|end')
+  local id, worker, recording, number = args[1], args[2], args[3], tonumber(args[4])
+  local recordings = PREFIX .. 'profile_recordings:' .. id
+  local known = call('HMGET', recordings, recording .. '|by', recording .. '|size', recording .. '|end')
   local size = tonumber(known[2])
   if call('HGET', PREFIX .. 'profile:' .. id, 'state') ~= 'collecting' then return 'gone' end
   if known[1] ~= worker or known[3] or not size then return 'gone' end
   if #args[7] ~= math.min(PROFILE_PART, size - number * PROFILE_PART) then return 'size' end
-  local own, others, field = 0, call('HKEYS', PREFIX .. 'profile_parts'), id .. '|' .. rec .. '|' .. decimal(number)
+  local own_count, others = 0, call('HKEYS', PREFIX .. 'profile_parts')
+  local field = id .. '|' .. recording .. '|' .. decimal(number)
   for _, other in ipairs(others) do
     if other == field then return 'stored' end
-    if string.match(other, '^(.-)|') == id then own = own + 1 end
+    if string.match(other, '^(.-)|') == id then own_count = own_count + 1 end
   end
-  if own >= tonumber(args[5]) or #others >= tonumber(args[6]) then return 'wait' end
+  if own_count >= tonumber(args[5]) or #others >= tonumber(args[6]) then return 'wait' end
   call('HSET', PREFIX .. 'profile_parts', field, args[7])
   return 'stored'
 end
 
 -- KEEP_PROFILE_PART id recording number sha256 -> 1 / 0: it is to be sent anew. The leader has stored its bytes.
 local function keep_profile_part(args)
-  local id, rec, number = args[1], args[2], args[3]
-  local rows = PREFIX .. 'profile_recordings:' .. id
-  local known = call('HMGET', rows, rec .. '|sha', rec .. '|parts', rec .. '|size')
-  call('HDEL', PREFIX .. 'profile_parts', id .. '|' .. rec .. '|' .. number)
+  local id, recording, number = args[1], args[2], args[3]
+  local recordings = PREFIX .. 'profile_recordings:' .. id
+  local known = call('HMGET', recordings, recording .. '|sha', recording .. '|parts', recording .. '|size')
+  call('HDEL', PREFIX .. 'profile_parts', id .. '|' .. recording .. '|' .. number)
   if known[1] ~= args[4] or not known[3] then return 0 end
   local parts = known[2] or ''
   if not string.find(parts, ',' .. number .. ',', 1, true) then
-    call('HSET', rows, rec .. '|parts', parts .. ',' .. number .. ',')
+    call('HSET', recordings, recording .. '|parts', parts .. ',' .. number .. ',')
   end
   return 1
 end
@@ -184,13 +188,13 @@ end
 -- SETTLE_RECORDING id recording how sha256 most -> kept | lost | again. kept: its file is whole. again: its bytes were
 -- not those that it said; it is sent anew, `most` times, then it is lost.
 local function settle_recording(args)
-  local rows, rec, how = PREFIX .. 'profile_recordings:' .. args[1], args[2], args[3]
-  if call('HGET', rows, rec .. '|sha') ~= args[4] then return 'again' end
-  if how == 'again' and call('HINCRBY', rows, rec .. '|tries', 1) >= tonumber(args[5]) then how = 'lost' end
+  local recordings, recording, how = PREFIX .. 'profile_recordings:' .. args[1], args[2], args[3]
+  if call('HGET', recordings, recording .. '|sha') ~= args[4] then return 'again' end
+  if how == 'again' and call('HINCRBY', recordings, recording .. '|tries', 1) >= tonumber(args[5]) then how = 'lost' end
   if how == 'again' then
-    call('HSET', rows, rec .. '|parts', '', rec .. '|sha', '')
+    call('HSET', recordings, recording .. '|parts', '', recording .. '|sha', '')
   else
-    call('HSET', rows, rec .. '|end', how)
+    call('HSET', recordings, recording .. '|end', how)
   end
   return how
 end

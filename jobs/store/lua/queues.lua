@@ -3,7 +3,7 @@
 -- Priorities, the most urgent first.
 Queues.CLASSES = { interactive = 1, high = 2, normal = 3, low = 4 }
 --- Jobs of one kind that a worker brings back at once from `lacked`.
-Queues.CALLED_BACK = 32
+Queues.MAX_REQUEUED = 32
 
 -- Priorities by queue, as far as they were asked for.
 local CLASS_OF = {}
@@ -20,64 +20,66 @@ end
 
 -- Adds wake-ups: RQ's queue length is the number of jobs that wait for a worker. All wake-ups have the id of one job
 -- that RQ made itself.
-function Queues.ring(queue, count)
+function Queues.notify(queue, count)
   local ids = {}
   for i = 1, math.min(count, 1000) do ids[i] = 'bell' end
   if ids[1] then call('RPUSH', 'rq:queue:' .. queue, unpack(ids)) end
 end
 
-local function silence(queue, count)
+local function remove_wakeups(queue, count)
   if count > 0 then call('RPOP', 'rq:queue:' .. queue, decimal(math.min(count, 1000))) end
 end
 
 -- Jobs of tenants that use all their lanes, or that hosts with these labels may not compute: they wait, and ring for
 -- nobody. Without labels: that any host may not.
-function Queues.capped_out(queue, labels) return Tenants.exist() and Tenants.capped_out(queue, labels) or 0 end
+function Queues.count_capped(queue, labels)
+  return Tenants.are_registered() and Tenants.count_capped(queue, labels) or 0
+end
 
 -- Makes the number of wake-ups that of the jobs that wait for a worker. change: jobs that the queue has got more, where
 -- that is known and no tenant's jobs wait without a wake-up. SWEEP counts them once a second.
-function Queues.level(queue, change)
-  if State.unlevelled then
-    State.unlevelled[queue] = (State.unlevelled[queue] or 0) + (change or math.huge)
+function Queues.adjust_wakeups(queue, change)
+  if State.wakeup_changes then
+    State.wakeup_changes[queue] = (State.wakeup_changes[queue] or 0) + (change or math.huge)
     return
   end
-  if not change or change == math.huge or Tenants.exist() then
-    local waiting = call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.capped_out(queue)
+  if not change or change == math.huge or Tenants.are_registered() then
+    local waiting = call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.count_capped(queue)
     change = waiting - call('LLEN', 'rq:queue:' .. queue)
   end
-  Queues.ring(queue, change)
-  silence(queue, -change)
+  Queues.notify(queue, change)
+  remove_wakeups(queue, -change)
 end
 
 -- A wake-up was popped. If jobs were taken from its queue, one of them was that for which it stood; else it must ring
 -- again for what this worker does not take.
-function Queues.level_popped(queue)
-  local change = State.unlevelled[queue]
-  Queues.level(queue, change and change < 0 and 1 or nil)
+function Queues.adjust_after_pop(queue)
+  local change = State.wakeup_changes[queue]
+  Queues.adjust_wakeups(queue, change and change < 0 and 1 or nil)
 end
 
 -- From now on until `level_now`, queues are only noted: most often the changes of one call add up to nothing.
-function Queues.level_later() State.unlevelled = State.unlevelled or {} end
+function Queues.defer_wakeups() State.wakeup_changes = State.wakeup_changes or {} end
 
-function Queues.level_now()
-  local some = State.unlevelled or {}
-  State.unlevelled = nil
-  for queue, change in pairs(some) do
-    if change ~= 0 then Queues.level(queue, change) end
+function Queues.flush_wakeups()
+  local changes = State.wakeup_changes or {}
+  State.wakeup_changes = nil
+  for queue, change in pairs(changes) do
+    if change ~= 0 then Queues.adjust_wakeups(queue, change) end
   end
 end
 
 -- ct:waiting_replicas: replicas of services that are pending, or that wait in ct:lacked for a runner with what they
 -- need.
-function Queues.line_up(queue, name, id, turn)
+function Queues.enqueue(queue, name, id, position)
   if Programs.is_replica(id) then call('SADD', PREFIX .. 'waiting_replicas', id) end
-  call('ZADD', PREFIX .. 'pending:' .. queue, turn, id)
-  if Tenants.exist() then Tenants.line_up(queue, name, id, turn) end
+  call('ZADD', PREFIX .. 'pending:' .. queue, position, id)
+  if Tenants.are_registered() then Tenants.enqueue(queue, name, id, position) end
 end
 
-function Queues.step_out(queue, name, id)
+function Queues.dequeue(queue, name, id)
   if Programs.is_replica(id) then call('SREM', PREFIX .. 'waiting_replicas', id) end
-  if Tenants.exist() then Tenants.step_out(queue, name, id) end
+  if Tenants.are_registered() then Tenants.dequeue(queue, name, id) end
   return call('ZREM', PREFIX .. 'pending:' .. queue, id)
 end
 
@@ -85,19 +87,19 @@ end
 -- programs what they need: zsets by queue:kind|version, and |requirements where there are some; the set ct:lacked says
 -- which of them may hold something, of queues of runners ct:unfit. A result is derived wherever the kind is.
 -- State.none_lacked: ct:lacked is known to be empty.
-function Queues.lacked_member(job, some)
+function Queues.unsupported_member(job, requirements_text)
   local name = job.queue .. ':' .. tostring(job.kind) .. '|' .. tostring(job.version)
-  some = some or (job.state == 'finishing' and '' or Programs.requirements_of(job))
-  return some == '' and name or name .. '|' .. some
+  requirements_text = requirements_text or (job.state == 'finishing' and '' or Programs.requirements_of(job))
+  return requirements_text == '' and name or name .. '|' .. requirements_text
 end
 
-local function note_lacked(job)
-  call('SADD', PREFIX .. (Programs.is_program(job) and 'unfit' or 'lacked'), Queues.lacked_member(job))
+local function note_unsupported(job)
+  call('SADD', PREFIX .. (Programs.is_program(job) and 'unfit' or 'lacked'), Queues.unsupported_member(job))
 end
 
-local function is_lacked(job)
-  if State.none_lacked and not Programs.is_program(job) then return false end
-  return call('ZSCORE', PREFIX .. 'lacked:' .. Queues.lacked_member(job), job.id)
+local function is_unsupported(job)
+  if State.has_no_unsupported and not Programs.is_program(job) then return false end
+  return call('ZSCORE', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), job.id)
 end
 
 -- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
@@ -108,79 +110,81 @@ function Queues.end_deferral(job)
   job.deferred = 0
 end
 
-function Queues.pend(job)
+function Queues.make_pending(job)
   if job.state == 'finishing' then Queues.end_deferral(job) end -- that needs no further units
   if job.deferred == 1 then
     call('SADD', PREFIX .. 'deferred', job.tenant .. ':' .. job.kind)
-  elseif is_lacked(job) then
-    note_lacked(job)
+  elseif is_unsupported(job) then
+    note_unsupported(job)
   elseif not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then
-    Queues.line_up(job.queue, job.tenant, job.id, call('INCR', PREFIX .. 'seq'))
-    Queues.level(job.queue, 1)
+    Queues.enqueue(job.queue, job.tenant, job.id, call('INCR', PREFIX .. 'seq'))
+    Queues.adjust_wakeups(job.queue, 1)
   end
   call('ZREM', PREFIX .. 'later', job.id)
 end
 
-function Queues.unpend(job)
-  if Queues.step_out(job.queue, job.tenant, job.id) == 1 then Queues.level(job.queue, -1) end
-  call('ZREM', PREFIX .. 'lacked:' .. Queues.lacked_member(job), job.id)
-  if Programs.is_program(job) then Reservations.forget_wait(job.id) end
+function Queues.remove(job)
+  if Queues.dequeue(job.queue, job.tenant, job.id) == 1 then Queues.adjust_wakeups(job.queue, -1) end
+  call('ZREM', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), job.id)
+  if Programs.is_program(job) then Reservations.stop_waiting(job.id) end
   local requirements = Programs.requirements_of(job)
-  if requirements ~= '' then call('ZREM', PREFIX .. 'lacked:' .. Queues.lacked_member(job, requirements), job.id) end
+  if requirements ~= '' then
+    call('ZREM', PREFIX .. 'lacked:' .. Queues.unsupported_member(job, requirements), job.id)
+  end
   Queues.end_deferral(job)
 end
 
-function Queues.leave_to_others(job)
-  State.none_lacked = nil
-  local turn = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
-  call('ZADD', PREFIX .. 'lacked:' .. Queues.lacked_member(job), turn, job.id)
-  Queues.step_out(job.queue, job.tenant, job.id)
+function Queues.mark_unsupported(job)
+  State.has_no_unsupported = nil
+  local position = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
+  call('ZADD', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), position, job.id)
+  Queues.dequeue(job.queue, job.tenant, job.id)
   if Programs.is_replica(job.id) then call('SADD', PREFIX .. 'waiting_replicas', job.id) end
-  note_lacked(job)
+  note_unsupported(job)
 end
 
 -- Brings back what a worker with these versions can compute; without them: all.
-function Queues.call_back(kinds)
-  if State.none_lacked then return end
+function Queues.requeue_supported(kinds)
+  if State.has_no_unsupported then return end
   for _, name in ipairs(call('SMEMBERS', PREFIX .. 'lacked')) do
     local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
     if queue and (not kinds or kinds[kind] == version) then
-      local back = call('ZPOPMIN', PREFIX .. 'lacked:' .. name, Queues.CALLED_BACK)
-      for i = 1, #back, 2 do Queues.line_up(queue, Jobs.tenant_of(back[i]), back[i], back[i + 1]) end
-      if #back < 2 * Queues.CALLED_BACK then call('SREM', PREFIX .. 'lacked', name) end
-      Queues.level(queue)
+      local back = call('ZPOPMIN', PREFIX .. 'lacked:' .. name, Queues.MAX_REQUEUED)
+      for i = 1, #back, 2 do Queues.enqueue(queue, Jobs.tenant_of(back[i]), back[i], back[i + 1]) end
+      if #back < 2 * Queues.MAX_REQUEUED then call('SREM', PREFIX .. 'lacked', name) end
+      Queues.adjust_wakeups(queue)
     end
   end
 end
 
 -- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.
-function Queues.set_later(job, at)
+function Queues.recheck_at(job, at)
   if Programs.is_program(job) then at = math.min(at, now() + LEASE_TTL_MS) end
   call('ZADD', PREFIX .. 'later', decimal(at), job.id)
 end
 
 -- Puts a job where somebody will look at it again: pending, or later when only leases and backoff are left.
-function Queues.rest(job, now_ms)
+function Queues.reschedule(job, now_ms)
   if job.backlog == 1 then return end
   if job.state == 'running' or job.state == 'queued' then
     if Leases.is_leasable(job, now_ms) then
-      Queues.pend(job)
+      Queues.make_pending(job)
     elseif job.holders <= 0 then
       local at = Leases.next_change(job, now_ms)
-      Queues.set_later(job, at < math.huge and at or now_ms)
+      Queues.recheck_at(job, at < math.huge and at or now_ms)
     end
   elseif job.holders <= 0 then
     if job.state == 'finishing' then
-      Queues.pend(job)
+      Queues.make_pending(job)
     elseif job.state == 'cancelling' then
-      Queues.set_later(job, math.min(earliest_score(job_key(job.id, 'leases')), now_ms + 60000))
+      Queues.recheck_at(job, math.min(earliest_score(job_key(job.id, 'leases')), now_ms + 60000))
     end
   end
 end
 
 -- Slots of the workers of a device: counted, or where other devices have workers, of the fewer of them. any: of all but
 -- runners, of which this many live.
-local function count_held_slots(device, runners)
+local function count_slots(device, runners)
   local held, own, others, count = call('ZCARD', PREFIX .. 'slots'), PREFIX .. 'workers:' .. device, {}, 0
   if held == 0 or (device == 'any' and runners == 0) then return held end
   for _, other in ipairs(device == 'any' and { 'runner' } or { 'cpu', 'gpu', 'runner' }) do
@@ -195,11 +199,11 @@ end
 
 -- Rings for idle workers, which may help with so much of a job. Bells that wait already wake as many: else a thousand
 -- idle workers would be rung for by each of a thousand jobs. Those of any device are not for runners.
-function Queues.ring_for_help(job, most)
+function Queues.notify_helpers(job, most)
   local device = string.match(job.queue, '^(%a+)')
   local runners = device == 'any' and call('ZCARD', PREFIX .. 'workers:runner') or 0
   local live = call('ZCARD', PREFIX .. (device == 'any' and 'workers' or 'workers:' .. device)) - runners
   local idle = live - call('LLEN', 'rq:queue:' .. job.queue)
-  if idle > 0 and most > 0 then idle = idle - count_held_slots(device, runners) end
-  Queues.ring(job.queue, math.min(idle, most))
+  if idle > 0 and most > 0 then idle = idle - count_slots(device, runners) end
+  Queues.notify(job.queue, math.min(idle, most))
 end

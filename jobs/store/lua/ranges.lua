@@ -11,22 +11,22 @@ function Ranges.parse(text)
 end
 
 -- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
-function Ranges.on_grain(job, position)
+function Ranges.align(job, position)
   return position - math.fmod(math.fmod(position, job.grain) + job.offset, job.grain)
 end
 
 -- Ranges of a job of which it is kept why they were given up.
-local DEAD_TEXTS = 1000
+local MAX_DEAD_ERRORS = 1000
 
 -- Tries a range no more, and notes why.
 function Ranges.give_up(id, piece, text)
-  if call('RPUSH', job_key(id, 'dead'), piece) > DEAD_TEXTS then return end
+  if call('RPUSH', job_key(id, 'dead'), piece) > MAX_DEAD_ERRORS then return end
   call('HSET', job_key(id), 'dead|' .. string.match(piece, '^%d+'), text)
 end
 
 -- A range whose lane died once more. At the limit it is halved until only the part that kills is left. Halves are
 -- leased before all else: what kills everywhere is found after the logarithm of the range, not after the range.
-function Ranges.lapse(job, lease)
+function Ranges.expire(job, lease)
   local expiries = lease.expiries + 1
   if expiries <= SETTINGS.max_expiries then
     call('RPUSH', job_key(job.id, 'free'), Ranges.format(lease.lo, lease.hi, expiries, lease.errors))
@@ -36,7 +36,7 @@ function Ranges.lapse(job, lease)
     call('HSETNX', job_key(job.id), 'error', text)
   else
     local middle = lease.lo + math.floor((lease.hi - lease.lo) / 2)
-    local cut = Ranges.on_grain(job, middle)
+    local cut = Ranges.align(job, middle)
     if cut <= lease.lo then cut = middle end
     local most = SETTINGS.max_expiries
     call('LPUSH', job_key(job.id, 'free'), Ranges.format(cut, lease.hi, most, lease.errors),

@@ -8,7 +8,7 @@ local function renumber()
   local last = read_number('GET', PREFIX .. 'seq')
   if last < 0 or last > MAX_NUMBER then last = 0 end
   local indexes = { PREFIX .. 'jobs' }
-  for _, queue in ipairs(EVERY_QUEUE) do indexes[#indexes + 1] = PREFIX .. 'pending:' .. queue end
+  for _, queue in ipairs(ALL_QUEUES) do indexes[#indexes + 1] = PREFIX .. 'pending:' .. queue end
   for _, index in ipairs(indexes) do
     local newest = call('ZREVRANGEBYSCORE', index, decimal(MAX_NUMBER), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     last = math.max(last, tonumber(newest[2] or 0))
@@ -28,7 +28,7 @@ local function count_slots(now_ms)
   return holders, lanes
 end
 
-local function place_by_state(job)
+local function index_by_state(job)
   call('ZADD', PREFIX .. 'jobs', decimal(job.seq), job.id)
   for state in pairs(Jobs.STATES) do
     if state ~= job.state then call('ZREM', PREFIX .. 'in:' .. state, job.id) end
@@ -36,8 +36,8 @@ local function place_by_state(job)
   call('ZADD', PREFIX .. 'in:' .. job.state, decimal(job.seq), job.id)
 end
 
-local function place_by_tenant(job)
-  if not Tenants.exist() then return end
+local function index_by_tenant(job)
+  if not Tenants.are_registered() then return end
   Admission.update(job, job.state)
   Dependencies.count_blocked(job)
   if job.backlog == 1 then call('ZADD', PREFIX .. 'backlog:' .. job.tenant, 'NX', decimal(job.seq), job.id) end
@@ -49,19 +49,19 @@ end
 local function recount(job, holders, lanes)
   job.holders, job.lanes, job.load = holders, lanes, 0
   Jobs.set(job, 'holders', decimal(holders), 'lanes', decimal(lanes), 'load', 0)
-  Jobs.account(job)
+  Jobs.update_load(job)
   Jobs.save(job)
-  Jobs.note_holders(job)
+  Jobs.update_held_index(job)
 end
 
 -- Puts a job that has not ended where it is looked for.
-local function place_for_work(job, now_ms)
+local function index_for_work(job, now_ms)
   Programs.count_shape(job.tenant, Programs.requirements_of(job), 1)
   if job.state == 'running' and job.timeout_ms > 0 then
     call('ZADD', PREFIX .. 'deadlines', 'NX', decimal(math.min(now_ms, job.started) + job.timeout_ms), job.id)
   end
-  if job.state == 'running' and job.done == job.total then Jobs.finish_if_whole(job, now_ms) end
-  Queues.rest(job, now_ms)
+  if job.state == 'running' and job.done == job.total then Jobs.finish_if_complete(job, now_ms) end
+  Queues.reschedule(job, now_ms)
 end
 
 -- REINDEX id ... -> jobs that are there. Puts these jobs into every index again. Load and shapes are counted from
@@ -74,13 +74,13 @@ local function reindex(args)
     local job = Jobs.find(id)
     if job then
       count = count + 1
-      place_by_state(job)
-      place_by_tenant(job)
+      index_by_state(job)
+      index_by_tenant(job)
       recount(job, holders[id] or 0, lanes[id] or 0)
       if Jobs.TERMINAL[job.state] then
         call('ZADD', PREFIX .. 'expiry', 'NX', decimal(now_ms + job.ttl_ms), id)
       else
-        place_for_work(job, now_ms)
+        index_for_work(job, now_ms)
       end
     end
   end

@@ -36,14 +36,14 @@ function Repairs.report(key)
   redis.call('SET', PREFIX .. 'damaged', key)
 end
 
-local function put_aside(key)
+local function quarantine_key(key)
   redis.call('RENAME', key, PREFIX .. 'aside:' .. key)
   redis.call('PEXPIRE', PREFIX .. 'aside:' .. key, KEPT_MS)
   Repairs.report(key)
 end
 
 -- What SUBMIT answers while a key waits to be repaired, else nil.
-function Repairs.refusal()
+function Repairs.check()
   local key = call('GET', PREFIX .. 'damaged')
   return key and redis.error_reply('DAMAGED ' .. key)
 end
@@ -53,7 +53,7 @@ function Repairs.recover(message, command, key, ...)
   local is_broken = is_bad_content(message) or (command == 'INCR' and is_bad_argument(message))
   local id = string.match(key or '', '^ct:job:([^:]*)')
   if is_broken and id then error({ broken = id, why = message }) end
-  if is_broken and not State.is_read_only then put_aside(key) end
+  if is_broken and not State.is_read_only then quarantine_key(key) end
   State.refused = not is_broken and not is_bad_argument(message)
   return redis.call(command, key, ...)
 end
@@ -61,11 +61,11 @@ end
 -- Removes a job from all places where somebody looks for work.
 local function remove_from_indexes(id)
   local tenant = Jobs.tenant_of(id)
-  for _, queue in ipairs(EVERY_QUEUE) do
-    if Queues.step_out(queue, tenant, id) == 1 then Queues.level(queue) end
+  for _, queue in ipairs(ALL_QUEUES) do
+    if Queues.dequeue(queue, tenant, id) == 1 then Queues.adjust_wakeups(queue) end
     call('ZREM', PREFIX .. 'held:' .. queue .. ':' .. tenant, id)
   end
-  for _, index in ipairs(Tenants.exist() and { 'admitted:', 'backlog:', 'blocked:' } or {}) do
+  for _, index in ipairs(Tenants.are_registered() and { 'admitted:', 'backlog:', 'blocked:' } or {}) do
     call('ZREM', PREFIX .. index .. tenant, id)
   end
   call('ZREM', PREFIX .. 'later', id)

@@ -59,7 +59,7 @@ local function finish(args)
   if call('LLEN', job_key(id, 'parts')) > 0 or Results.digest(id, 0) ~= seen then return 0 end
   call('SET', job_key(id, 'result'), result)
   Results.keep_marks(marks)
-  Queues.unpend(job)
+  Queues.remove(job)
   Jobs.set_state(job, 'done', now_ms)
   if not Programs.is_program(job) then call('DEL', job_key(id, 'acc')) end -- rows and values of its units
   return 1
@@ -72,7 +72,7 @@ local function abort(args)
   local job = Jobs.find(id)
   if not job or job.state ~= 'finishing' then return 0 end
   call('HSET', job_key(id), 'error', text)
-  Queues.unpend(job)
+  Queues.remove(job)
   Jobs.set_state(job, 'failed', now_ms, 'error', text)
   return 1
 end
@@ -87,7 +87,7 @@ local function stumble(args)
   if call('HSETNX', job_key(id), 'stumble|' .. token, 1) == 0 then return 0 end
   if call('HINCRBY', job_key(id), 'stumbles', 1) <= SETTINGS.max_expiries then return 0 end
   call('HSET', job_key(id), 'error', text)
-  Queues.unpend(job)
+  Queues.remove(job)
   Jobs.set_state(job, 'failed', now_ms, 'error', text)
   return 1
 end

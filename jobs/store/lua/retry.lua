@@ -1,17 +1,17 @@
 -- Retries of jobs that have ended, and of ranges that were given up.
 
 -- Ranges in order, those that touch as one: of a program each unit that failed is a range.
-local function join(ranges)
-  local joint = {}
-  table.sort(ranges, function(one, other) return one.lo < other.lo end)
+local function merge_ranges(ranges)
+  local merged = {}
+  table.sort(ranges, function(left, right) return left.lo < right.lo end)
   for _, each in ipairs(ranges) do
-    local last = joint[#joint]
-    if last and last.hi == each.lo then last.hi = each.hi else joint[#joint + 1] = each end
+    local last = merged[#merged]
+    if last and last.hi == each.lo then last.hi = each.hi else merged[#merged + 1] = each end
   end
-  return joint
+  return merged
 end
 
-local function ranges_of(pieces)
+local function parse_ranges(pieces)
   local ranges = {}
   for i, piece in ipairs(pieces) do
     local lo, hi = Ranges.parse(piece)
@@ -20,7 +20,7 @@ local function ranges_of(pieces)
   return ranges
 end
 
-local function put_free(id, ranges)
+local function push_free(id, ranges)
   for from = 1, #ranges, 1000 do
     local texts = {}
     for i = from, math.min(from + 999, #ranges) do
@@ -31,7 +31,7 @@ local function put_free(id, ranges)
 end
 
 -- Forgets why ranges were given up.
-local function forget_texts(id, pieces)
+local function drop_errors(id, pieces)
   for from = 1, #pieces, 1000 do
     local names = {}
     for i = from, math.min(from + 999, #pieces) do names[#names + 1] = 'dead|' .. string.match(pieces[i], '^%d+') end
@@ -40,18 +40,18 @@ local function forget_texts(id, pieces)
 end
 
 -- Takes the first of a list's ranges, at most as many as one call moves.
-local function take_some(list)
-  local some = call('LRANGE', list, 0, SETTINGS.retried_ranges - 1)
-  call('LTRIM', list, #some, -1)
-  return some
+local function take_batch(list)
+  local batch = call('LRANGE', list, 0, SETTINGS.retried_ranges - 1)
+  call('LTRIM', list, #batch, -1)
+  return batch
 end
 
 -- All ranges of a program, in any order, go to `retry`, by their first units instead of times, which are larger.
-local function gather_some(job, stage)
+local function collect_batch(job, stage)
   local id = job.id
-  local retry, pieces = job_key(id, 'retry'), take_some(job_key(id, 'dead'))
-  forget_texts(id, pieces)
-  if #pieces == 0 and stage ~= 'join' then pieces = take_some(job_key(id, 'free')) end
+  local retry, pieces = job_key(id, 'retry'), take_batch(job_key(id, 'dead'))
+  drop_errors(id, pieces)
+  if #pieces == 0 and stage ~= 'join' then pieces = take_batch(job_key(id, 'free')) end
   if #pieces == 0 then
     pieces = call('ZRANGEBYSCORE', retry, '(' .. decimal(job.total), '+inf', 'LIMIT', 0, SETTINGS.retried_ranges)
     for _, piece in ipairs(pieces) do call('ZREM', retry, piece) end
@@ -64,56 +64,56 @@ local function gather_some(job, stage)
 end
 
 -- From there they come back in their order, those that touch as one.
-local function join_some(id)
+local function merge_batch(id)
   local pieces = call('ZRANGE', job_key(id, 'retry'), 0, SETTINGS.retried_ranges - 1)
   if #pieces == 0 then return 0 end
   call('ZREMRANGEBYRANK', job_key(id, 'retry'), 0, #pieces - 1)
   local last = call('RPOP', job_key(id, 'free'))
   if last then table.insert(pieces, 1, last) end
-  put_free(id, join(ranges_of(pieces)))
+  push_free(id, merge_ranges(parse_ranges(pieces)))
   return #pieces
 end
 
 -- What would take one call too long is done by joint; each begins where the last one ended, whoever makes it. Returns
 -- nil where there is little to do, and whether there is more.
-local function move_some(job)
+local function requeue_batch(job)
   local id = job.id
-  local stage = call('HGET', job_key(id), 'again')
+  local stage = call('HGET', job_key(id), 'retry_stage')
   local count = call('LLEN', job_key(id, 'dead')) + call('LLEN', job_key(id, 'free'))
     + call('ZCARD', job_key(id, 'retry'))
   if not stage and count <= SETTINGS.retried_ranges then return nil end
-  local next_stage = gather_some(job, stage) > 0 and 'gather' or 'join'
-  if next_stage ~= stage then call('HSET', job_key(id), 'again', next_stage) end
-  return next_stage == 'gather' or join_some(id) > 0
+  local next_stage = collect_batch(job, stage) > 0 and 'gather' or 'join'
+  if next_stage ~= stage then call('HSET', job_key(id), 'retry_stage', next_stage) end
+  return next_stage == 'gather' or merge_batch(id) > 0
 end
 
-local function move_all(job)
+local function requeue_all(job)
   local id = job.id
   local pieces = call('LRANGE', job_key(id, 'dead'), 0, -1)
-  forget_texts(id, pieces)
+  drop_errors(id, pieces)
   local free, retry = call('LRANGE', job_key(id, 'free'), 0, -1), call('ZRANGE', job_key(id, 'retry'), 0, -1)
   for _, list in ipairs({ free, retry }) do
     for _, piece in ipairs(list) do pieces[#pieces + 1] = piece end
   end
   call('DEL', job_key(id, 'dead'), job_key(id, 'retry'), job_key(id, 'free'))
-  local ranges = ranges_of(pieces)
-  put_free(id, Programs.is_program(job) and join(ranges) or ranges)
+  local ranges = parse_ranges(pieces)
+  push_free(id, Programs.is_program(job) and merge_ranges(ranges) or ranges)
 end
 
 -- Somebody let one unit be leased again between two calls: the job is under way, and the rest follows as that unit did.
 -- Returns whether there is more.
-local function follow(job, version, now_ms)
+local function continue_retry(job, version, now_ms)
   local id = job.id
-  if call('HEXISTS', job_key(id), 'again') == 0 or job.version ~= version then return false end
-  local pieces = take_some(job_key(id, 'dead'))
+  if call('HEXISTS', job_key(id), 'retry_stage') == 0 or job.version ~= version then return false end
+  local pieces = take_batch(job_key(id, 'dead'))
   if #pieces == 0 then
-    call('HDEL', job_key(id), 'again')
+    call('HDEL', job_key(id), 'retry_stage')
     return false
   end
   Leases.reclaim(job, now_ms)
-  forget_texts(id, pieces)
-  put_free(id, ranges_of(pieces))
-  Queues.rest(job, now_ms)
+  drop_errors(id, pieces)
+  push_free(id, parse_ranges(pieces))
+  Queues.reschedule(job, now_ms)
   return true
 end
 
@@ -126,12 +126,12 @@ end
 local function retry(args)
   local id, version, actor, token, hold, workflow, attempt = unpack(args)
   local now_ms = now()
-  local goes = workflow and Workflows.state_in_attempt(workflow, attempt)
-  if workflow and goes ~= 'running' and goes ~= 'waiting' then return { 'stale' } end
+  local workflow_state = workflow and Workflows.state_in_attempt(workflow, attempt)
+  if workflow and workflow_state ~= 'running' and workflow_state ~= 'waiting' then return { 'stale' } end
   local job = Jobs.find(id)
   if not job then return { 'missing' } end
-  if Jobs.PENDABLE[job.state] then
-    if follow(job, version, now_ms) then return { 'more' } end
+  if Jobs.SCHEDULABLE[job.state] then
+    if continue_retry(job, version, now_ms) then return { 'more' } end
     return { 'ok', job.state }
   end
   if job.state == 'blocked' then return { 'ok', job.state } end
@@ -140,23 +140,23 @@ local function retry(args)
   end
   if job.version ~= version then return { 'version', job.version } end
   if string.find(job.ties, 'p', 1, true) then
-    local answer = Dependencies.retried(job, now_ms)
+    local answer = Dependencies.retry(job, now_ms)
     if answer and answer[1] == 'ok' then Audit.log(now_ms, actor, token, 'retry', id, job.state) end
     if answer then return answer end
   end
-  local refused = Tenants.exist() and Admission.refusal(job.tenant)
+  local refused = Tenants.are_registered() and Admission.check(job.tenant)
   if refused and hold ~= '1' then return refused end
   Leases.reclaim(job, now_ms)
   local more
-  if Programs.is_program(job) then more = move_some(job) end
+  if Programs.is_program(job) then more = requeue_batch(job) end
   if more then return { 'more' } end
-  if more == nil then move_all(job) end
+  if more == nil then requeue_all(job) end
   call('HSET', job_key(id), 'since', decimal(now_ms))
-  call('HDEL', job_key(id), 'error', 'ended', 'stumbles', 'again')
+  call('HDEL', job_key(id), 'error', 'ended', 'stumbles', 'retry_stage')
   if refused and job.done < job.total then Admission.put_in_backlog(job) end
   Jobs.set_state(job, 'queued', now_ms)
   if job.done == job.total then Jobs.set_state(job, 'finishing', now_ms) end
-  Queues.rest(job, now_ms)
+  Queues.reschedule(job, now_ms)
   Audit.log(now_ms, actor, token, 'retry', id, job.state)
   return { 'ok', job.state }
 end
@@ -169,7 +169,7 @@ local function retry_dead(args)
   local now_ms = now()
   local job = Jobs.find(id)
   if not job then return { 'missing' } end
-  if job.state ~= 'failed' and not Jobs.PENDABLE[job.state] and job.state ~= 'paused' then
+  if job.state ~= 'failed' and not Jobs.SCHEDULABLE[job.state] and job.state ~= 'paused' then
     return { 'conflict', job.state }
   end
   if job.version ~= version then return { 'version', job.version } end
@@ -179,7 +179,7 @@ local function retry_dead(args)
     if string.match(text, '^%d+') == first then piece = text end
   end
   if not piece then return { 'none' } end
-  local refused = job.state == 'failed' and Tenants.exist() and Admission.refusal(job.tenant)
+  local refused = job.state == 'failed' and Tenants.are_registered() and Admission.check(job.tenant)
   if refused and args[6] ~= '1' then return refused end
 
   Leases.reclaim(job, now_ms)
@@ -193,7 +193,7 @@ local function retry_dead(args)
     if refused then Admission.put_in_backlog(job) end
     Jobs.set_state(job, 'queued', now_ms)
   end
-  Queues.rest(job, now_ms)
+  Queues.reschedule(job, now_ms)
   Audit.log(now_ms, args[4], args[5], 'retry', id .. ' from ' .. first, job.state)
   return { 'ok', job.state }
 end

@@ -3,27 +3,27 @@
 -- ADD_SCHEDULE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant}
 --   | {artifact, id}.
 local function add_schedule(args)
-  local id, most, given = args[1], tonumber(args[2]), {}
-  for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
-  local tenant = given.tenant
-  local mine = PREFIX .. 'schedules:' .. tenant
+  local id, most, fields = args[1], tonumber(args[2]), {}
+  for i = 5, #args, 2 do fields[args[i]] = args[i + 1] end
+  local tenant = fields.tenant
+  local names = PREFIX .. 'schedules:' .. tenant
   if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
-  local known = call('HGET', mine, given.name)
+  local known = call('HGET', names, fields.name)
   if known == id then return { 'new', id } end
-  if known then return { 'exists', given.name } end
-  if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
-  local needed = {}
-  for artifact in string.gmatch(given.artifacts, '[^,]+') do
+  if known then return { 'exists', fields.name } end
+  if call('HLEN', names) >= most then return { 'full', decimal(most) } end
+  local holder_keys = {}
+  for artifact in string.gmatch(fields.artifacts, '[^,]+') do
     local holders = PREFIX .. 'holders:' .. tenant .. ':' .. artifact
     if call('EXISTS', holders) == 0 then return { 'artifact', artifact } end
-    needed[#needed + 1] = holders
+    holder_keys[#holder_keys + 1] = holders
   end
   local now_ms = now()
   call('HSET', PREFIX .. 'schedule:' .. id, unpack(args, 5))
-  call('HSET', mine, given.name, id)
-  call('ZADD', PREFIX .. 'schedules', given.next .. '000', id)
-  for _, holders in ipairs(needed) do call('SADD', holders, 'schedule:' .. id) end
-  Audit.log(now_ms, args[3], args[4], 'add schedule', tenant .. '/' .. given.name, 'ok')
+  call('HSET', names, fields.name, id)
+  call('ZADD', PREFIX .. 'schedules', fields.next .. '000', id)
+  for _, holders in ipairs(holder_keys) do call('SADD', holders, 'schedule:' .. id) end
+  Audit.log(now_ms, args[3], args[4], 'add schedule', tenant .. '/' .. fields.name, 'ok')
   return { 'new', id }
 end
 
@@ -45,16 +45,16 @@ end
 
 -- TURN_SCHEDULE tenant name next caller token -> 1 / 0: there is none. next: 0 pauses it; else it runs from then on.
 local function turn_schedule(args)
-  local tenant, name, following, now_ms = args[1], args[2], args[3], now()
+  local tenant, name, next_run, now_ms = args[1], args[2], args[3], now()
   local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
   if not id then return 0 end
-  local key, on = PREFIX .. 'schedule:' .. id, following ~= '0'
+  local key, on = PREFIX .. 'schedule:' .. id, next_run ~= '0'
   local was_paused = call('HGET', key, 'paused') == '1'
   if was_paused ~= on then return 1 end
-  call('HSET', key, 'paused', on and 0 or 1, 'next', following)
+  call('HSET', key, 'paused', on and 0 or 1, 'next', next_run)
   call('HDEL', key, 'firing')
   if on then
-    call('ZADD', PREFIX .. 'schedules', following .. '000', id)
+    call('ZADD', PREFIX .. 'schedules', next_run .. '000', id)
   else
     call('ZREM', PREFIX .. 'schedules', id)
   end
@@ -82,29 +82,29 @@ end
 -- CLAIM_RUN id next firing following missed -> 1 / 0: it was paused, deleted, or moved on by somebody else. firing:
 -- the run that is claimed, 0: none; it stays due until NOTE_RUN. following: 0: it never runs again.
 local function claim_run(args)
-  local id, firing, following = args[1], args[3], args[4]
+  local id, firing, next_run = args[1], args[3], args[4]
   local key = PREFIX .. 'schedule:' .. id
   local known = call('HMGET', key, 'next', 'firing', 'paused')
   if known[1] ~= args[2] or known[2] or known[3] == '1' then return 0 end
-  call('HSET', key, 'next', following)
+  call('HSET', key, 'next', next_run)
   if args[5] ~= '0' then call('HINCRBY', key, 'missed', args[5]) end
   if firing ~= '0' then
     call('HSET', key, 'firing', firing)
-  elseif following == '0' then
+  elseif next_run == '0' then
     call('ZREM', PREFIX .. 'schedules', id)
   else
-    call('ZADD', PREFIX .. 'schedules', following .. '000', id)
+    call('ZADD', PREFIX .. 'schedules', next_run .. '000', id)
   end
   return 1
 end
 
 -- NOTE_RUN id firing outcome job said -> 1 / 0: that run is not claimed.
 local function note_run(args)
-  local id, firing, outcome, job, said = args[1], args[2], args[3], args[4], args[5]
+  local id, firing, outcome, job, message = args[1], args[2], args[3], args[4], args[5]
   local key = PREFIX .. 'schedule:' .. id
   local known = call('HMGET', key, 'firing', 'next', 'name', 'paused')
   if not known[3] or known[1] ~= firing then return 0 end
-  call('HSET', key, 'said', said, 'last', firing)
+  call('HSET', key, 'said', message, 'last', firing)
   if job ~= '' then call('HSET', key, 'last_job', job) end
   call('HINCRBY', key, outcome, 1)
   call('HDEL', key, 'firing')
@@ -121,10 +121,10 @@ end
 local function claim_by_hand(args)
   local id, run, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'schedule:' .. id
-  local other, till = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
-  if other == run and till == '0' then return 'same' end
+  local other, until_ms = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
+  if other == run and until_ms == '0' then return 'same' end
   if call('EXISTS', key) == 0 then return 'ok' end -- it was deleted meanwhile, and notes nothing
-  if other and tonumber(till) > now_ms and tonumber(till) <= now_ms + args[3] then return 'busy' end
+  if other and tonumber(until_ms) > now_ms and tonumber(until_ms) <= now_ms + args[3] then return 'busy' end
   call('HSET', key, 'hand', run .. '|' .. decimal(now_ms + args[3]))
   return 'ok'
 end
@@ -134,8 +134,8 @@ end
 local function note_by_hand(args)
   local id, run, job = args[1], args[2], args[3]
   local key = PREFIX .. 'schedule:' .. id
-  local other, till = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
-  if other ~= run or till == '0' then return 0 end
+  local other, until_ms = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
+  if other ~= run or until_ms == '0' then return 0 end
   if job == '' then
     call('HDEL', key, 'hand')
     return 1

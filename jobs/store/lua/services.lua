@@ -3,28 +3,28 @@
 -- ADD_SERVICE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant} |
 -- {artifact, id}.
 local function add_service(args)
-  local id, most, given = args[1], tonumber(args[2]), {}
-  for i = 5, #args, 2 do given[args[i]] = args[i + 1] end
-  local tenant = given.tenant
-  local mine = PREFIX .. 'services:' .. tenant
+  local id, most, fields = args[1], tonumber(args[2]), {}
+  for i = 5, #args, 2 do fields[args[i]] = args[i + 1] end
+  local tenant = fields.tenant
+  local names = PREFIX .. 'services:' .. tenant
   if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', tenant } end
-  local known = call('HGET', mine, given.name)
-  if known == id then return { 'new', id } end
-  if known then return { 'exists', given.name } end
-  if call('HLEN', mine) >= most then return { 'full', decimal(most) } end
-  if given.artifact ~= '' and call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. given.artifact) == 0 then
-    return { 'artifact', given.artifact }
+  local stored = call('HGET', names, fields.name)
+  if stored == id then return { 'new', id } end
+  if stored then return { 'exists', fields.name } end
+  if call('HLEN', names) >= most then return { 'full', decimal(most) } end
+  if fields.artifact ~= '' and call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. fields.artifact) == 0 then
+    return { 'artifact', fields.artifact }
   end
   local now_ms = now()
-  local begun = decimal(now_ms)
-  call('HSET', PREFIX .. 'service:' .. id, 'created', begun, 'asked_at', begun, 'needed_at', begun, 'generation', 1,
-    'next', 1, 'failures', 0, 'retry_at', 0, unpack(args, 5))
-  call('HSET', mine, given.name, id)
+  local created = decimal(now_ms)
+  call('HSET', PREFIX .. 'service:' .. id, 'created', created, 'asked_at', created, 'needed_at', created,
+    'generation', 1, 'next', 1, 'failures', 0, 'retry_at', 0, unpack(args, 5))
+  call('HSET', names, fields.name, id)
   call('SADD', PREFIX .. 'services', id)
-  if given.artifact ~= '' then
-    call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. given.artifact, 'service:' .. id)
+  if fields.artifact ~= '' then
+    call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. fields.artifact, 'service:' .. id)
   end
-  Audit.log(now_ms, args[3], args[4], 'add service', tenant .. '/' .. given.name, 'ok')
+  Audit.log(now_ms, args[3], args[4], 'add service', tenant .. '/' .. fields.name, 'ok')
   return { 'new', id }
 end
 
@@ -56,8 +56,8 @@ end
 -- RESCALE_SERVICE id from to needed_at -> 1 / 0: somebody else scaled it meanwhile. The leader scales by load.
 local function rescale_service(args)
   local key = PREFIX .. 'service:' .. args[1]
-  local known = call('HMGET', key, 'replicas', 'deleted')
-  if known[1] ~= args[2] or known[2] == '1' then return 0 end
+  local stored = call('HMGET', key, 'replicas', 'deleted')
+  if stored[1] ~= args[2] or stored[2] == '1' then return 0 end
   call('HSET', key, 'replicas', args[3], 'needed_at', args[4])
   return 1
 end
@@ -74,11 +74,11 @@ end
 local function forget_service(args)
   local id, now_ms = args[1], now()
   local key = PREFIX .. 'service:' .. id
-  local known = call('HMGET', key, 'deleted', 'tenant', 'artifact')
-  if known[1] ~= '1' or call('HLEN', PREFIX .. 'servicereplicas:' .. id) > 0 then return 0 end
+  local stored = call('HMGET', key, 'deleted', 'tenant', 'artifact')
+  if stored[1] ~= '1' or call('HLEN', PREFIX .. 'servicereplicas:' .. id) > 0 then return 0 end
   call('DEL', key, PREFIX .. 'serviceasked:' .. id)
   call('SREM', PREFIX .. 'services', id)
-  if known[3] and known[3] ~= '' then Artifacts.release(known[2], known[3], 'service:' .. id, now_ms) end
+  if stored[3] and stored[3] ~= '' then Artifacts.release(stored[2], stored[3], 'service:' .. id, now_ms) end
   return 1
 end
 
@@ -87,8 +87,8 @@ end
 local function place_replica(args)
   local id, number, generation = args[1], args[2], args[3]
   local key, now_ms = PREFIX .. 'service:' .. id, now()
-  local known = call('HMGET', key, 'next', 'stopped')
-  if known[1] ~= number or known[2] == '1' then return 0 end
+  local stored = call('HMGET', key, 'next', 'stopped')
+  if stored[1] ~= number or stored[2] == '1' then return 0 end
   call('HSET', key, 'next', decimal(tonumber(number) + 1))
   call('HSET', PREFIX .. 'servicereplicas:' .. id, number, generation .. '|' .. decimal(now_ms) .. '|0')
   return 1
@@ -121,11 +121,11 @@ end
 local function report_replica(args)
   local id, token, ttl, now_ms = args[1], args[2], args[3], now()
   if not call('HGET', job_key(id, 'lease'), token) then return 0 end
-  local key, given = PREFIX .. 'replica:' .. id, {}
-  for i = 4, #args, 2 do given[args[i]] = args[i + 1] end
-  local known = call('HMGET', key, 'state', 'since', 'token')
-  local same = known[1] == given.state and known[3] == token
-  call('HSET', key, 'token', token, 'since', same and known[2] or decimal(now_ms), unpack(args, 4))
+  local key, fields = PREFIX .. 'replica:' .. id, {}
+  for i = 4, #args, 2 do fields[args[i]] = args[i + 1] end
+  local stored = call('HMGET', key, 'state', 'since', 'token')
+  local is_same = stored[1] == fields.state and stored[3] == token
+  call('HSET', key, 'token', token, 'since', is_same and stored[2] or decimal(now_ms), unpack(args, 4))
   call('PEXPIRE', key, ttl)
   return 1
 end
@@ -136,17 +136,17 @@ local function lead_replica(args)
   local id, token, service, number = args[1], args[2], args[3], args[4]
   if not call('HGET', job_key(id, 'lease'), token) then return -1 end
   local replicas, key = PREFIX .. 'servicereplicas:' .. service, PREFIX .. 'service:' .. service
-  local function known(number)
+  local function read_replica(number)
     return string.match(call('HGET', replicas, number) or '', '^(%d+)|%d+|(%d+)$')
   end
-  local generation = known(number)
+  local generation = read_replica(number)
   if not generation then return -1 end
   local field = 'leads:' .. generation
-  local leads = call('HGET', key, field)
-  if leads and leads ~= number then
-    local _, stopping = known(leads)
-    local state = call('HGET', job_key('v-' .. service .. '-' .. leads), 'state')
-    if stopping == '0' and (state == 'running' or state == 'finishing') then return tonumber(leads) end
+  local leader = call('HGET', key, field)
+  if leader and leader ~= number then
+    local _, stopping = read_replica(leader)
+    local state = call('HGET', job_key('v-' .. service .. '-' .. leader), 'state')
+    if stopping == '0' and (state == 'running' or state == 'finishing') then return tonumber(leader) end
   end
   call('HSET', key, field, number)
   call('HDEL', key, 'leads:' .. decimal(tonumber(generation) - 2))
@@ -157,15 +157,15 @@ end
 -- services now, those that wait included, and whether there are new ones: a service that was scaled to none wakes for
 -- those alone.
 local function ask_services(args)
-  local who, seconds, now_ms, found = args[1], args[2], now(), 0
+  local coordinator, seconds, now_ms, found = args[1], args[2], now(), 0
   for i = 3, #args, 3 do
-    local key, asked = PREFIX .. 'service:' .. args[i], PREFIX .. 'serviceasked:' .. args[i]
+    local key, demand = PREFIX .. 'service:' .. args[i], PREFIX .. 'serviceasked:' .. args[i]
     if call('EXISTS', key) == 1 then
       found = found + 1
       local is_new = args[i + 2] == '1'
       if is_new or call('HGET', key, 'asked_at') ~= '0' then call('HSET', key, 'asked_at', decimal(now_ms)) end
-      call('HSET', asked, who, args[i + 1])
-      call('EXPIRE', asked, seconds)
+      call('HSET', demand, coordinator, args[i + 1])
+      call('EXPIRE', demand, seconds)
     end
   end
   return found

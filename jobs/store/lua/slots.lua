@@ -1,11 +1,11 @@
 -- Slots: which worker looks at which job.
 
 -- Ends a worker's slot.
-function Slots.finish(worker) call('ZREM', PREFIX .. 'slots', worker) end
+function Slots.remove(worker) call('ZREM', PREFIX .. 'slots', worker) end
 
 -- Takes the job out of a worker's slot, which the caller ends or gives another; the job goes where somebody finds it.
 -- Returns whether it had a slot.
-function Slots.park(worker, now_ms)
+function Slots.release(worker, now_ms)
   local text = call('HGET', PREFIX .. 'slotjob', worker)
   if not text then return false end
   call('HDEL', PREFIX .. 'slotjob', worker)
@@ -13,7 +13,7 @@ function Slots.park(worker, now_ms)
   local job = id and Jobs.find(id)
   if job then
     Jobs.count_holders(job, -1, -lanes)
-    Queues.rest(job, now_ms)
+    Queues.reschedule(job, now_ms)
   end
   return true
 end
@@ -27,8 +27,8 @@ end
 
 -- LEAVE worker -> 1
 local function leave(args)
-  Slots.finish(args[1])
-  Slots.park(args[1], now())
+  Slots.remove(args[1])
+  Slots.release(args[1], now())
   return 1
 end
 

@@ -6,7 +6,7 @@ local SPAN_GAP_MS, SPAN_MS = 1500, 30000
 --- How long spans are kept.
 local SPANS_KEPT_MS = 3660000
 
-local function put_away(lane, text)
+local function store_span(lane, text)
   call('XADD', PREFIX .. 'spans', 'MAXLEN', '~', SETTINGS.spans_kept, '*', 'lane', lane, 'span', text)
 end
 
@@ -23,7 +23,7 @@ function Spans.extend(job, lease, device, units, ms, now_ms)
       if last_id ~= id then id, jobs = '', last_jobs + 1 else jobs = tonumber(last_jobs) end
       from, ms, units, leases = math.min(begun, from), ms + busy, units + last_units, last_leases + 1
     else
-      put_away(lease.lane, latest)
+      store_span(lease.lane, latest)
     end
   end
   local text = table.concat({ id, job.kind, device, decimal(from), decimal(now_ms), decimal(ms), decimal(units),
@@ -41,7 +41,7 @@ local function spans()
     if not to then
       call('HDEL', PREFIX .. 'span', latest[i])
     elseif now_ms - to > SPAN_GAP_MS then
-      put_away(latest[i], latest[i + 1])
+      store_span(latest[i], latest[i + 1])
       call('HDEL', PREFIX .. 'span', latest[i])
       count = count + 1
     end

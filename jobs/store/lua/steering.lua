@@ -17,7 +17,7 @@ local function cancel(args)
     Jobs.set_state(job, 'cancelled', now_ms)
   else
     Jobs.set_state(job, 'cancelling', now_ms)
-    Queues.set_later(job, earliest_score(job_key(id, 'leases')))
+    Queues.recheck_at(job, earliest_score(job_key(id, 'leases')))
     Leases.notify_holders(job)
   end
   Audit.log(now_ms, tenant, token, 'cancel', id, job.state)
@@ -45,14 +45,14 @@ local function resume(args)
   if not job then return { 'missing' } end
   if job.state == 'queued' or job.state == 'running' then return { 'ok', job.state } end
   if job.state ~= 'paused' then return { 'conflict', job.state } end
-  local refused = Tenants.exist() and Admission.refusal(job.tenant)
+  local refused = Tenants.are_registered() and Admission.check(job.tenant)
   if refused and args[4] ~= '1' then return refused end
   Leases.reclaim(job, now_ms)
   call('HSET', job_key(job.id), 'since', decimal(now_ms))
   if refused then Admission.put_in_backlog(job) end
   Jobs.set_state(job, job.started > 0 and not refused and 'running' or 'queued', now_ms)
   Jobs.settle(job, now_ms)
-  Queues.rest(job, now_ms)
+  Queues.reschedule(job, now_ms)
   Audit.log(now_ms, args[2], args[3], 'resume', job.id, job.state)
   return { 'ok', job.state }
 end

@@ -3,7 +3,7 @@
 --- Most that one call does; the leader calls again at once if one of these was reached.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 --- Jobs of all tenants together that one call takes back from `deferred`: at midnight each tenant may have some.
-local CALLED_UP = 1000
+local MAX_RESUMED = 1000
 --- When SWEEP looks again at a job that has expired and is still needed: no sooner and no later than this.
 local PINNED_MS, KEPT_MS = 60000, 3600000
 local WORKER_INDEXES = { 'workers', 'workers:cpu', 'workers:gpu', 'workers:runner' }
@@ -12,7 +12,7 @@ local WORKER_INDEXES = { 'workers', 'workers:cpu', 'workers:gpu', 'workers:runne
 local function note_sweep(now_ms)
   local grace = PREFIX .. 'grace'
   local swept, spared = unpack(call('HMGET', grace, 'swept', 'until'))
-  if tonumber(swept or nil) and now_ms - swept > SWEPT_LATE_MS then spared = now_ms + PROGRAM_TTL_MS end
+  if tonumber(swept or nil) and now_ms - swept > SWEEP_OVERDUE_MS then spared = now_ms + PROGRAM_TTL_MS end
   local till = math.min(tonumber(spared or 0) or 0, now_ms + PROGRAM_TTL_MS)
   call('HSET', grace, 'swept', decimal(now_ms), 'until', decimal(till))
 end
@@ -22,23 +22,23 @@ local function end_slots(now_ms)
   cap_scores(PREFIX .. 'slots', now_ms, SLOT_TTL_MS)
   local slots = call('ZRANGEBYSCORE', PREFIX .. 'slots', '-inf', decimal(now_ms), 'LIMIT', 0, SLOTS_AT_ONCE)
   for _, worker in ipairs(slots) do
-    Slots.finish(worker)
-    Slots.park(worker, now_ms)
+    Slots.remove(worker)
+    Slots.release(worker, now_ms)
   end
   return #slots
 end
 
 -- Takes a job's expired leases back and puts the job where it belongs.
-local function look_at(job, now_ms)
+local function recheck(job, now_ms)
   if job.state == 'cancelling' or job.state == 'running' or job.state == 'queued' then
     Leases.reclaim(job, now_ms)
     Jobs.settle(job, now_ms)
   end
-  Queues.rest(job, now_ms)
+  Queues.reschedule(job, now_ms)
 end
 
 -- Looks at jobs in ct:later that are due. Returns how many.
-local function look_at_due_jobs(now_ms)
+local function recheck_due_jobs(now_ms)
   local later = PREFIX .. 'later'
   local due = call('ZRANGEBYSCORE', later, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)
   -- Times further off than a lease lasts are few, unless the clock stepped back.
@@ -47,14 +47,14 @@ local function look_at_due_jobs(now_ms)
     for _, id in ipairs(list) do
       call('ZREM', later, id)
       local job = Jobs.find(id)
-      if job then look_at(job, now_ms) end
+      if job then recheck(job, now_ms) end
     end
   end
   return #due
 end
 
 -- Fails jobs whose timeout is over.
-local function end_late_jobs(now_ms)
+local function fail_late_jobs(now_ms)
   local deadlines = PREFIX .. 'deadlines'
   for _, id in ipairs(call('ZRANGEBYSCORE', deadlines, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)) do
     local job = Jobs.find(id)
@@ -64,13 +64,13 @@ local function end_late_jobs(now_ms)
 end
 
 -- The cursor at which a scan goes on.
-local function cursor_at(place)
-  local cursor = string.match(call('GET', place) or '', '^%d+$') or '0'
+local function read_cursor(key)
+  local cursor = string.match(call('GET', key) or '', '^%d+$') or '0'
   return #cursor < 20 and cursor or '0'
 end
 
 -- Shortens what a clock that stepped back left, and looks at a job that is nowhere.
-local function check_running_job(job, now_ms)
+local function check_active_job(job, now_ms)
   Leases.cap_expiries(job, now_ms)
   local latest = now_ms + job.timeout_ms
   local deadline = job.timeout_ms > 0 and tonumber(call('ZSCORE', PREFIX .. 'deadlines', job.id) or 0) or 0
@@ -78,20 +78,20 @@ local function check_running_job(job, now_ms)
   if job.holders > 0 then return end
   local at = tonumber(call('ZSCORE', PREFIX .. 'later', job.id) or math.huge) -- nobody waits for more than a minute
   if at <= now_ms + 120000 then return end
-  if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then look_at(job, now_ms) end
+  if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then recheck(job, now_ms) end
 end
 
 -- Looks at about 32 jobs of each active state: an append-only file without its last lines may have left some where
 -- nobody looks.
 local function check_active_jobs(now_ms)
   for state in pairs(Jobs.ACTIVE) do
-    local place, jobs = PREFIX .. 'sweep:' .. state, PREFIX .. 'in:' .. state
-    local scan = call('ZSCAN', jobs, cursor_at(place), 'COUNT', 32)
-    call('SET', place, scan[1])
+    local key, jobs = PREFIX .. 'sweep:' .. state, PREFIX .. 'in:' .. state
+    local scan = call('ZSCAN', jobs, read_cursor(key), 'COUNT', 32)
+    call('SET', key, scan[1])
     for i = 1, #scan[2], 2 do
       local id = scan[2][i]
       local job = Jobs.find(id)
-      if job then check_running_job(job, now_ms) else call('ZREM', jobs, id) end
+      if job then check_active_job(job, now_ms) else call('ZREM', jobs, id) end
     end
   end
 end
@@ -107,91 +107,91 @@ local function labels_of_gpu_hosts(now_ms)
 end
 
 -- Whether some of these hosts may compute for a tenant.
-local function serves_any(hosts, name)
+local function can_serve(hosts, name)
   for _, labels in ipairs(hosts) do
-    if not Tenants.bars(name, labels) then return true end
+    if not Tenants.excludes(name, labels) then return true end
   end
   return false
 end
 
-local function move_to_any(job, queue)
-  Queues.unpend(job)
-  Jobs.charge(job, 0)
+local function move_job(job, queue)
+  Queues.remove(job)
+  Jobs.set_load(job, 0)
   call('ZREM', PREFIX .. 'held:' .. queue .. ':' .. job.tenant, job.id)
   job.queue = 'any.' .. string.sub(queue, 5)
-  if job.holders > 0 then Jobs.note_holders(job) end
-  Jobs.account(job)
+  if job.holders > 0 then Jobs.update_held_index(job) end
+  Jobs.update_load(job)
   Jobs.set(job, 'queue', job.queue)
   Jobs.save(job)
-  Queues.pend(job)
+  Queues.make_pending(job)
 end
 
 -- Jobs that prefer a GPU move to the any queue if no GPU may compute them: 32 a call from where the last call ended, so
 -- that none is passed over.
-local function move_some(queue, hosts)
-  local place = PREFIX .. 'sweep:' .. queue
-  local from = string.match(call('GET', place) or '', '^%d+$')
+local function move_batch(queue, hosts)
+  local key = PREFIX .. 'sweep:' .. queue
+  local from = string.match(call('GET', key) or '', '^%d+$')
   local range = { from and '(' .. from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 32 }
   local some = call('ZRANGEBYSCORE', PREFIX .. 'pending:' .. queue, unpack(range))
   for i = 1, #some, 2 do
     local job = Jobs.find(some[i])
-    if job and job.prefer == 1 and not serves_any(hosts, job.tenant) then move_to_any(job, queue) end
+    if job and job.prefer == 1 and not can_serve(hosts, job.tenant) then move_job(job, queue) end
   end
-  if #some == 64 then call('SET', place, some[64]) else call('DEL', place) end
+  if #some == 64 then call('SET', key, some[64]) else call('DEL', key) end
 end
 
 local function move_from_gpus(queues, now_ms)
   local is_any_alive = call('ZCOUNT', PREFIX .. 'workers:gpu', decimal(now_ms), '+inf') > 0
-  if is_any_alive and not (Tenants.exist() and next(Tenants.required_labels())) then return end
+  if is_any_alive and not (Tenants.are_registered() and next(Tenants.required_labels())) then return end
   local hosts = is_any_alive and labels_of_gpu_hosts(now_ms) or {}
   for _, queue in ipairs(queues) do
-    if string.sub(queue, 1, 4) == 'gpu.' then move_some(queue, hosts) end
+    if string.sub(queue, 1, 4) == 'gpu.' then move_batch(queue, hosts) end
   end
 end
 
-local function look_after_tenant(name, now_ms)
+local function sweep_tenant(name, now_ms)
   cap_scores(PREFIX .. 'lanes:' .. name, now_ms, PROGRAM_TTL_MS)
   call('ZREMRANGEBYSCORE', PREFIX .. 'lanes:' .. name, '-inf', decimal(now_ms - 60000))
-  Tenants.note_cap(name, now_ms)
-  local has_used_gpus = Tenants.has_caps(name) and Caps.without_gpu(name, now_ms)
+  Tenants.update_capped(name, now_ms)
+  local has_used_gpus = Tenants.has_caps(name) and Caps.is_gpu_exhausted(name, now_ms)
   if not has_used_gpus then call('SREM', PREFIX .. 'capped', 'gpu:' .. name) end
-  if Tenants.bars(name) and Tenants.lanes_of(name, now_ms) == 0 then Tenants.forgo(name) end
+  if Tenants.excludes(name) and Tenants.count_lanes(name, now_ms) == 0 then Tenants.reset_credit(name) end
   Admission.admit_backlog(name, now_ms, 100)
 end
 
 -- Whether jobs that waited for the next day go on: it has come, or their tenant's cap was raised.
-local function may_go_on(member, now_ms)
+local function can_resume(member, now_ms)
   local name, kind = string.match(member, '^(.-):(.*)$')
-  if not name or not Tenants.exist() or not Tenants.has_caps(name) then return true end
-  return Caps.left(name, 'units|' .. kind, now_ms) > 0
+  if not name or not Tenants.are_registered() or not Tenants.has_caps(name) then return true end
+  return Caps.remaining(name, 'units|' .. kind, now_ms) > 0
 end
 
-local function call_up_some(member, most, now_ms)
+local function resume_batch(member, most, now_ms)
   local waiting = PREFIX .. 'deferred:' .. member
   local back = call('ZRANGE', waiting, 0, most - 1, 'WITHSCORES')
   for i = 1, #back, 2 do
     local job = Jobs.find(back[i])
     if job and job.deferred == 1 then
       Queues.end_deferral(job)
-      Jobs.account(job)
+      Jobs.update_load(job)
       Jobs.set(job, 'since', decimal(now_ms)) -- it is not the other tenants who have kept it waiting
       Jobs.save(job)
-      Queues.line_up(job.queue, job.tenant, job.id, back[i + 1])
+      Queues.enqueue(job.queue, job.tenant, job.id, back[i + 1])
     end
     call('ZREM', waiting, back[i]) -- one that is gone, too
   end
   if #back < 2 * most then call('SREM', PREFIX .. 'deferred', member) end
 end
 
-local function call_up(now_ms)
+local function resume_deferred(now_ms)
   local ready = {}
   for _, member in ipairs(call('SMEMBERS', PREFIX .. 'deferred')) do
-    if may_go_on(member, now_ms) then ready[#ready + 1] = member end
+    if can_resume(member, now_ms) then ready[#ready + 1] = member end
   end
-  for _, member in ipairs(ready) do call_up_some(member, math.ceil(CALLED_UP / #ready), now_ms) end
+  for _, member in ipairs(ready) do resume_batch(member, math.ceil(MAX_RESUMED / #ready), now_ms) end
 end
 
-local function waits_since(id, now_ms)
+local function waiting_since(id, now_ms)
   local values = redis.pcall('HMGET', job_key(id), 'created', 'since')
   if values.err then return now_ms end
   return math.max(tonumber(values[1] or now_ms) or now_ms, tonumber(values[2] or 0) or 0)
@@ -199,9 +199,9 @@ end
 
 -- Indexes whose heads are those of a queue: of its tenants, if there are several.
 local function indexes_of(queue)
-  if not Tenants.exist() then return { PREFIX .. 'pending:' .. queue } end
+  if not Tenants.are_registered() then return { PREFIX .. 'pending:' .. queue } end
   local indexes = {}
-  for _, name in ipairs(call('ZRANGE', PREFIX .. 'order:' .. queue, 0, TENANTS_TRIED - 1)) do
+  for _, name in ipairs(call('ZRANGE', PREFIX .. 'order:' .. queue, 0, MAX_TENANTS_READ - 1)) do
     indexes[#indexes + 1] = PREFIX .. 'turns:' .. queue .. ':' .. name
   end
   return indexes
@@ -210,7 +210,7 @@ end
 local function has_aged(queue, now_ms, age)
   for _, index in ipairs(indexes_of(queue)) do
     local id = call('ZRANGE', index, 0, 0)[1]
-    if id and waits_since(id, now_ms) <= now_ms - age then return true end
+    if id and waiting_since(id, now_ms) <= now_ms - age then return true end
   end
 end
 
@@ -233,12 +233,12 @@ end
 local function kept_until(id, now_ms)
   local workflow = redis.pcall('HGET', job_key(id), 'workflow')
   if type(workflow) ~= 'string' or call('EXISTS', PREFIX .. 'workflow:' .. workflow) == 0 then return nil end
-  local goes = tonumber(call('ZSCORE', PREFIX .. 'workflowexpiry', workflow) or nil) or now_ms
-  return math.max(now_ms + PINNED_MS, math.min(goes, now_ms + KEPT_MS))
+  local expires = tonumber(call('ZSCORE', PREFIX .. 'workflowexpiry', workflow) or nil) or now_ms
+  return math.max(now_ms + PINNED_MS, math.min(expires, now_ms + KEPT_MS))
 end
 
 -- Purges jobs that have expired. Returns at how many it looked.
-local function purge_some(now_ms)
+local function purge_batch(now_ms)
   local old = call('ZRANGEBYSCORE', PREFIX .. 'expiry', '-inf', decimal(now_ms), 'LIMIT', 0, PURGES_AT_ONCE)
   for _, id in ipairs(old) do
     local later = kept_until(id, now_ms)
@@ -266,18 +266,18 @@ local function sweep(args)
   note_sweep(now_ms)
   for _, index in ipairs(WORKER_INDEXES) do cap_scores(PREFIX .. index, now_ms, WORKER_TTL_MS) end
   local slots = end_slots(now_ms)
-  local due = look_at_due_jobs(now_ms)
-  end_late_jobs(now_ms)
+  local due = recheck_due_jobs(now_ms)
+  fail_late_jobs(now_ms)
   check_active_jobs(now_ms)
   move_from_gpus(queues, now_ms)
-  call_up(now_ms)
-  if Tenants.exist() then
-    for _, name in ipairs(call('ZRANGE', PREFIX .. 'tenants', 0, -1)) do look_after_tenant(name, now_ms) end
+  resume_deferred(now_ms)
+  if Tenants.are_registered() then
+    for _, name in ipairs(call('ZRANGE', PREFIX .. 'tenants', 0, -1)) do sweep_tenant(name, now_ms) end
   end
   note_aged(queues, now_ms, age)
   Reservations.renew(now_ms, age, reserve)
-  for _, queue in ipairs(queues) do Queues.level(queue) end
-  local old = purge_some(now_ms)
+  for _, queue in ipairs(queues) do Queues.adjust_wakeups(queue) end
+  local old = purge_batch(now_ms)
   report_lost_workers(now_ms)
   local has_more = slots == SLOTS_AT_ONCE or due == JOBS_AT_ONCE or old == PURGES_AT_ONCE
   return { slots, due, old, has_more and 1 or 0 }

@@ -2,7 +2,7 @@
 
 -- While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
-function Tenants.exist()
+function Tenants.are_registered()
   if State.tenants_exist == nil then State.tenants_exist = call('EXISTS', PREFIX .. 'shares') == 1 end
   return State.tenants_exist
 end
@@ -37,7 +37,7 @@ end
 
 -- Whether a host with these labels, with commas between, may not compute for a tenant; without labels: whether any may
 -- not.
-function Tenants.bars(name, labels)
+function Tenants.excludes(name, labels)
   local wanted = Tenants.required_labels()[name]
   if not wanted or not labels then return wanted ~= nil end
   for label in string.gmatch(wanted, '[^+]+') do
@@ -48,49 +48,49 @@ end
 
 -- What ct:shares is to have in |requires once a tenant requires these labels, with + between, or none; nil: what it
 -- has.
-function Tenants.with_labels(name, labels)
+function Tenants.format_required_labels(name, labels)
   local wanted, rows = Tenants.required_labels(), {}
   if (wanted[name] or '') == labels then return nil end
   wanted[name] = labels ~= '' and labels or nil
-  for each, some in pairs(wanted) do rows[#rows + 1] = each .. '=' .. some end
+  for each, text in pairs(wanted) do rows[#rows + 1] = each .. '=' .. text end
   table.sort(rows)
   return table.concat(rows, ',')
 end
 
 -- A job that not every worker may take rings once for those that are idle: who may not take it rings for nobody else.
-function Tenants.ring_for_labelled(queue)
+function Tenants.notify_idle_workers(queue)
   local idle = call('ZCARD', PREFIX .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
-  Queues.ring(queue, math.min(idle, TENANTS_TRIED))
+  Queues.notify(queue, math.min(idle, MAX_TENANTS_READ))
 end
 
 -- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
-local function exact(number) return string.format('%.17g', number) end
+local function format_double(number) return string.format('%.17g', number) end
 
 -- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
 -- tenant that returns starts at the class' clock, ct:virtual.
-local function enter(queue, name)
+local function add_to_order(queue, name)
   local class = Queues.class_of(queue)
   local finish = read_number('HGET', PREFIX .. 'finish:' .. class, name)
   local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
-  if clock > finish then call('HSET', PREFIX .. 'finish:' .. class, name, exact(clock)) end
-  call('ZADD', PREFIX .. 'order:' .. queue, 'NX', exact(math.max(finish, clock)), name)
+  if clock > finish then call('HSET', PREFIX .. 'finish:' .. class, name, format_double(clock)) end
+  call('ZADD', PREFIX .. 'order:' .. queue, 'NX', format_double(math.max(finish, clock)), name)
 end
 
 -- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
 function Tenants.bill(job, ms)
   if ms == 0 then return end
   local class, program = Queues.class_of(job.queue), Programs.is_program(job)
-  local cost = exact(ms / Tenants.share_of(job.tenant).weight)
+  local cost = format_double(ms / Tenants.share_of(job.tenant).weight)
   local finish = call('HINCRBYFLOAT', PREFIX .. 'finish:' .. class, job.tenant, cost)
-  local function order(device) return PREFIX .. 'order:' .. device .. '.' .. class end
-  if program then call('ZADD', order('runner'), 'XX', finish, job.tenant) end
-  if call('EXISTS', order('gpu'), order('any'), order('cpu')) == 0 then return end -- as often as not nobody waits
-  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order(device), 'XX', finish, job.tenant) end
+  local function order_key(device) return PREFIX .. 'order:' .. device .. '.' .. class end
+  if program then call('ZADD', order_key('runner'), 'XX', finish, job.tenant) end
+  if call('EXISTS', order_key('gpu'), order_key('any'), order_key('cpu')) == 0 then return end
+  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order_key(device), 'XX', finish, job.tenant) end
 end
 
 -- Makes ct:order of a queue of runners what ct:finish has: work on other devices is not noted there, which would cost
 -- it a call.
-function Tenants.refresh(queue)
+function Tenants.refresh_order(queue)
   local names = call('ZRANGE', PREFIX .. 'order:' .. queue, 0, -1)
   if #names < 2 then return end
   local words = {}
@@ -100,12 +100,12 @@ function Tenants.refresh(queue)
   call('ZADD', PREFIX .. 'order:' .. queue, unpack(words))
 end
 
-function Tenants.line_up(queue, name, id, turn)
-  call('ZADD', PREFIX .. 'turns:' .. queue .. ':' .. name, turn, id)
-  if not call('ZSCORE', PREFIX .. 'order:' .. queue, name) then enter(queue, name) end
+function Tenants.enqueue(queue, name, id, position)
+  call('ZADD', PREFIX .. 'turns:' .. queue .. ':' .. name, position, id)
+  if not call('ZSCORE', PREFIX .. 'order:' .. queue, name) then add_to_order(queue, name) end
 end
 
-function Tenants.step_out(queue, name, id)
+function Tenants.dequeue(queue, name, id)
   local turns = PREFIX .. 'turns:' .. queue .. ':' .. name
   if call('ZREM', turns, id) == 0 or call('EXISTS', turns) == 1 then return end
   call('ZREM', PREFIX .. 'order:' .. queue, name)
@@ -113,19 +113,19 @@ end
 
 -- Counts jobs in a queue that wait and ring for nobody, since their tenants use all their lanes, or hosts with these
 -- labels may not compute for them; without labels: any host may not.
-function Tenants.capped_out(queue, labels)
+function Tenants.count_capped(queue, labels)
   local count, counted = 0, {}
-  local function leave_out(name)
+  local function count_tenant(name)
     if counted[name] then return end
     counted[name] = true
     count = count + call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
   end
   for _, member in ipairs(call('SMEMBERS', PREFIX .. 'capped')) do
     local device, name = string.match(member, '^(gpu):(.*)$')
-    if not device or string.find(queue, '^[ga]') then leave_out(name or member) end
+    if not device or string.find(queue, '^[ga]') then count_tenant(name or member) end
   end
   for name in pairs(Tenants.required_labels()) do
-    if Tenants.bars(name, labels) then leave_out(name) end
+    if Tenants.excludes(name, labels) then count_tenant(name) end
   end
   return count
 end
@@ -134,69 +134,71 @@ end
 function Tenants.has_caps(name) return Tenants.share_of(name).caps ~= nil end
 
 -- Leases of a tenant that are alive: lanes that work for it.
-function Tenants.lanes_of(name, now_ms)
+function Tenants.count_lanes(name, now_ms)
   return call('ZCOUNT', PREFIX .. 'lanes:' .. name, '(' .. decimal(now_ms), '+inf')
 end
 
 function Tenants.is_limited(name) return Tenants.share_of(name).max_lanes > 0 end
 
 -- A tenant that uses all its lanes.
-function Tenants.is_capped(name) return Tenants.exist() and call('SISMEMBER', PREFIX .. 'capped', name) == 1 end
+function Tenants.is_capped(name)
+  return Tenants.are_registered() and call('SISMEMBER', PREFIX .. 'capped', name) == 1
+end
 
 -- Lanes that a tenant may use besides those that it uses.
 function Tenants.free_lanes(name, now_ms)
-  return Tenants.is_limited(name) and Tenants.share_of(name).max_lanes - Tenants.lanes_of(name, now_ms) or math.huge
+  return Tenants.is_limited(name) and Tenants.share_of(name).max_lanes - Tenants.count_lanes(name, now_ms) or math.huge
 end
 
 function Tenants.occupy(name, token, now_ms, ttl)
   call('ZADD', PREFIX .. 'lanes:' .. name, decimal(now_ms + ttl), token)
-  if Tenants.is_limited(name) then Tenants.note_cap(name, now_ms) end
+  if Tenants.is_limited(name) then Tenants.update_capped(name, now_ms) end
 end
 
 -- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
-function Tenants.note_cap(name, now_ms)
+function Tenants.update_capped(name, now_ms)
   local most = Tenants.share_of(name).max_lanes
-  if most > 0 and Tenants.lanes_of(name, now_ms) >= most then
+  if most > 0 and Tenants.count_lanes(name, now_ms) >= most then
     call('SADD', PREFIX .. 'capped', name)
   elseif call('SREM', PREFIX .. 'capped', name) == 1 then
-    for _, queue in ipairs(EVERY_QUEUE) do
+    for _, queue in ipairs(ALL_QUEUES) do
       local waiting = call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
-      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.ring(queue, 1) end
+      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.notify(queue, 1) end
     end
   end
 end
 
 -- Bills what a lease really took; nothing for one that was granted while nobody was billed.
-function Tenants.settle_bill(job, lease, ms)
+function Tenants.adjust_bill(job, lease, ms)
   if not lease.billed then return end
   Tenants.bill(job, ms - lease.billed)
   lease.billed = ms
 end
 
 -- Moves the virtual time of a tenant on in a class.
-function Tenants.catch_up(class, name, behind)
+function Tenants.advance(class, name, behind)
   Tenants.bill({ queue = 'any.' .. class, tenant = name }, behind * Tenants.share_of(name).weight)
 end
 
 -- Time for which nobody could serve a tenant is not saved up: it starts at the clocks when it is served again.
-function Tenants.forgo(name)
+function Tenants.reset_credit(name)
   for class in pairs(Queues.CLASSES) do
     local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
     local behind = clock - read_number('HGET', PREFIX .. 'finish:' .. class, name)
-    if behind > 0 then Tenants.catch_up(class, name, behind) end
+    if behind > 0 then Tenants.advance(class, name, behind) end
   end
 end
 
 -- Forgets what was read of a tenant's weight and caps.
-function Tenants.forget(name) State.shares[name] = nil end
+function Tenants.invalidate(name) State.shares[name] = nil end
 
 -- Everything that is there when the first tenant is registered belongs to `default`.
-local function divide()
-  for _, queue in ipairs(EVERY_QUEUE) do
+local function split_default()
+  for _, queue in ipairs(ALL_QUEUES) do
     local turns = PREFIX .. 'turns:' .. queue .. ':default'
     call('ZUNIONSTORE', turns, 1, PREFIX .. 'pending:' .. queue)
     call('DEL', PREFIX .. 'order:' .. queue)
-    if call('EXISTS', turns) == 1 then enter(queue, 'default') end
+    if call('EXISTS', turns) == 1 then add_to_order(queue, 'default') end
   end
   local admitted = PREFIX .. 'admitted:default'
   call('ZUNIONSTORE', admitted, 3, PREFIX .. 'in:queued', PREFIX .. 'in:running', PREFIX .. 'in:finishing')
@@ -209,11 +211,11 @@ end
 local function tenant(args)
   local name, weight, lanes, jobs, caps, text = args[1], args[2], args[3], args[4], args[5], args[6]
   local now_ms = now()
-  if not Tenants.exist() then
+  if not Tenants.are_registered() then
     call('ZADD', PREFIX .. 'tenants', decimal(now_ms), 'default')
     call('HSET', PREFIX .. 'shares', 'default', '1|0|0')
     State.tenants_exist = true
-    divide()
+    split_default()
   end
   local new = call('ZADD', PREFIX .. 'tenants', 'NX', decimal(now_ms), name) == 1
   local shares = weight .. '|' .. lanes .. '|' .. jobs
@@ -222,18 +224,18 @@ local function tenant(args)
   call('HSET', PREFIX .. 'shares', name, shares)
   call('HDEL', PREFIX .. 'shares', name .. '|caps')
   if caps ~= '' then call('HSET', PREFIX .. 'shares', name .. '|caps', caps) end
-  Tenants.forget(name)
+  Tenants.invalidate(name)
   if not string.find(caps, 'stored_bytes=', 1, true) then
     call('DEL', PREFIX .. 'stored:' .. name)
     call('HDEL', PREFIX .. 'stored', name)
   end
-  local required = (args[9] or '*') ~= '*' and Tenants.with_labels(name, args[9])
+  local required = (args[9] or '*') ~= '*' and Tenants.format_required_labels(name, args[9])
   if required then
     changed = true
     call('HSET', PREFIX .. 'shares', '|requires', required)
-    for _, queue in ipairs(EVERY_QUEUE) do Queues.level(queue) end
+    for _, queue in ipairs(ALL_QUEUES) do Queues.adjust_wakeups(queue) end
   end
-  Tenants.note_cap(name, now_ms)
+  Tenants.update_capped(name, now_ms)
   Admission.admit_backlog(name, now_ms, 100)
   if changed then
     local outcome = 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs .. text
@@ -272,7 +274,7 @@ local function tenant_remove(args)
   call('ZREM', PREFIX .. 'tenants', name)
   call('HINCRBY', PREFIX .. 'generations', name, 1)
   call('HDEL', PREFIX .. 'shares', name, name .. '|caps')
-  local required = Tenants.exist() and Tenants.with_labels(name, '')
+  local required = Tenants.are_registered() and Tenants.format_required_labels(name, '')
   if required then call('HSET', PREFIX .. 'shares', '|requires', required) end
   call('DEL', PREFIX .. 'lanes:' .. name)
   call('SREM', PREFIX .. 'capped', name, 'gpu:' .. name)

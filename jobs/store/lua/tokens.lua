@@ -9,7 +9,7 @@ local function create_token(args)
   if call('EXISTS', PREFIX .. 'token:' .. id) == 1 then return { 'exists' } end
 
   -- Those whose time is over are listed until there is no room.
-  local function forget_ended()
+  local function remove_expired()
     for _, old in ipairs(call('ZRANGE', PREFIX .. 'tokens', 0, -1)) do
       local ends = tonumber(call('HGET', PREFIX .. 'token:' .. old, 'expires') or 0) or 0
       if 0 < ends and ends <= now_ms then
@@ -19,7 +19,7 @@ local function create_token(args)
     end
   end
 
-  if call('ZCARD', PREFIX .. 'tokens') >= most then forget_ended() end
+  if call('ZCARD', PREFIX .. 'tokens') >= most then remove_expired() end
   if call('ZCARD', PREFIX .. 'tokens') >= most then return { 'full' } end
   local expires = decimal(ttl > 0 and now_ms + ttl or 0)
   call('HSET', PREFIX .. 'token:' .. id, 'created', decimal(now_ms), 'expires', expires, 'used', 0, 'tenant', owner,
@@ -52,16 +52,16 @@ local function end_token(args)
   local index, id, tenant, token, keep = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
   if keep == '1' and is_last_admin(id, now_ms) then return -1 end
-  local was = call('ZREM', PREFIX .. index, id)
+  local removed = call('ZREM', PREFIX .. index, id)
   if index == 'tokens' then
     call('DEL', PREFIX .. 'logins:' .. id)
-    was = was + call('DEL', PREFIX .. 'token:' .. id)
+    removed = removed + call('DEL', PREFIX .. 'token:' .. id)
   else
     call('ZREM', PREFIX .. 'logins:' .. (call('HGET', PREFIX .. 'session:' .. id, 'token') or ''), id)
-    was = was + call('DEL', PREFIX .. 'session:' .. id)
+    removed = removed + call('DEL', PREFIX .. 'session:' .. id)
   end
   call('SET', PREFIX .. 'tokenset', decimal(now_ms) .. ':' .. id)
-  if was == 0 then return 0 end
+  if removed == 0 then return 0 end
   Audit.log(now_ms, tenant, token, index == 'tokens' and 'revoke token' or 'log out', id, 'ok')
   return 1
 end
@@ -82,17 +82,17 @@ local function log_in(args)
   local ttl, most, of_token = tonumber(args[4]), tonumber(args[5]), tonumber(args[6])
   local now_ms = now()
 
-  local function make_room(index, room)
+  local function evict(index, max_sessions)
     call('ZREMRANGEBYSCORE', index, '-inf', decimal(now_ms))
-    for _, old in ipairs(call('ZRANGE', index, 0, -room)) do
+    for _, old in ipairs(call('ZRANGE', index, 0, -max_sessions)) do
       call('ZREM', PREFIX .. 'logins:' .. (call('HGET', PREFIX .. 'session:' .. old, 'token') or ''), old)
       call('DEL', PREFIX .. 'session:' .. old)
       call('ZREM', PREFIX .. 'sessions', old)
     end
   end
 
-  make_room(PREFIX .. 'logins:' .. token, of_token)
-  make_room(PREFIX .. 'sessions', most)
+  evict(PREFIX .. 'logins:' .. token, of_token)
+  evict(PREFIX .. 'sessions', most)
   call('HSET', PREFIX .. 'session:' .. id, 'expires', decimal(now_ms + ttl), unpack(args, 7))
   call('PEXPIRE', PREFIX .. 'session:' .. id, decimal(ttl))
   call('ZADD', PREFIX .. 'sessions', decimal(now_ms + ttl), id)

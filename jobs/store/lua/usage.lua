@@ -9,12 +9,12 @@ function Usage.add(job, now_ms, what, amount)
 end
 
 -- Counts what a lease used. whole: this lease was all of the job, which nothing was used for before.
-function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, whole)
+function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_whole_job)
   Usage.add(job, now_ms, 'ms|' .. device, ms)
   Usage.add(job, now_ms, 'units|' .. job.kind, units)
   Spans.extend(job, lease, device, units, ms, now_ms)
   local prefix = 'use|' .. device .. '|' .. worker .. '|'
-  if whole then
+  if is_whole_job then
     Jobs.set(job, prefix .. 'units', decimal(units), prefix .. 'ms', decimal(ms), prefix .. 'leases', 1)
   else
     call('HINCRBY', job_key(job.id), prefix .. 'units', decimal(units))
@@ -50,23 +50,23 @@ local function count_inference(args)
   local day, slot = decimal(math.floor(now_ms / DAY_MS)), math.floor(now_ms / 10000)
   for i = 3, #args, 7 do
     local usage, model = PREFIX .. 'usage:' .. args[i], args[i + 1]
-    for place, what in ipairs({ 'requests', 'prompt', 'answer' }) do
-      local amount = args[i + 1 + place]
+    for offset, what in ipairs({ 'requests', 'prompt', 'answer' }) do
+      local amount = args[i + 1 + offset]
       if amount ~= '0' then call('HINCRBY', usage, day .. '|' .. what .. '|' .. model, amount) end
     end
     if args[i + 2] ~= '0' then call('SADD', PREFIX .. 'usages', args[i]) end
-    local figures = PREFIX .. 'servicefigures:' .. args[i + 5]
-    if call('HGET', figures, 'slot') ~= decimal(slot) then
-      for _, field in ipairs(call('HKEYS', figures)) do
+    local metrics = PREFIX .. 'servicefigures:' .. args[i + 5]
+    if call('HGET', metrics, 'slot') ~= decimal(slot) then
+      for _, field in ipairs(call('HKEYS', metrics)) do
         local counted_in = tonumber(string.match(field, '^(%d+)|'))
-        if counted_in and counted_in < slot - 6 then call('HDEL', figures, field) end
+        if counted_in and counted_in < slot - 6 then call('HDEL', metrics, field) end
       end
-      call('HSET', figures, 'slot', decimal(slot))
+      call('HSET', metrics, 'slot', decimal(slot))
     end
     for what, count in pairs(cjson.decode(args[i + 6])) do
-      call('HINCRBY', figures, decimal(slot) .. '|' .. what, count)
+      call('HINCRBY', metrics, decimal(slot) .. '|' .. what, count)
     end
-    call('PEXPIRE', figures, 90000)
+    call('PEXPIRE', metrics, 90000)
   end
   return 1
 end

@@ -2,7 +2,9 @@
 
 -- Labels of a worker's host, with commas between: '=' and those that the operator gave it, of a worker that reaches the
 -- coordinators alone; else those in its row.
-function Workers.labels_of(given, in_row) return string.match(given or '', '^=(.*)$') or in_row or '' end
+function Workers.labels_of(api_labels, own_labels)
+  return string.match(api_labels or '', '^=(.*)$') or own_labels or ''
+end
 
 -- Tells of a worker that it joined, left or was lost.
 function Workers.emit(worker, state)
@@ -10,16 +12,16 @@ function Workers.emit(worker, state)
 end
 
 -- Ends the leases and claims of a runner that has gone, or runs again under its name: nobody computes them.
-local function lapse_all(worker, now_ms)
+local function expire_all(worker, now_ms)
   local left = PREFIX .. 'leased:' .. worker
   for _, member in ipairs(call('SMEMBERS', left)) do
     local id, token = string.match(member, '^(.-)|(.*)$')
-    local job, lease = Leases.take_back(id, token, now_ms)
+    local job, lease = Leases.revoke(id, token, now_ms)
     if lease then
       call('HINCRBY', job_key(id), 'expired', 1)
       call('HINCRBY', PREFIX .. 'outcomes', 'expired', 1)
-      Ranges.lapse(job, lease)
-      Leases.after_end(job, now_ms)
+      Ranges.expire(job, lease)
+      Leases.handle_end(job, now_ms)
     end
   end
   call('DEL', left)
@@ -44,7 +46,7 @@ local function worker(args)
   for i = 4, #args, 2 do
     if args[i] == 'device' then is_runner = is_runner or args[i + 1] == 'runner' end
   end
-  if is_runner and (known ~= born or ttl == 0) then lapse_all(worker, now_ms) end
+  if is_runner and (known ~= born or ttl == 0) then expire_all(worker, now_ms) end
   if known ~= born then
     local drain = call('HGET', key, 'drain')
     call('DEL', key)

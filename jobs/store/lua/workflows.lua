@@ -15,10 +15,10 @@ function Workflows.emit(id, state, owner)
 end
 
 -- A workflow keeps so many bytes more beside its jobs.
-function Workflows.grow(id, tenant, bytes)
+function Workflows.add_bytes(id, tenant, bytes)
   call('HINCRBY', PREFIX .. 'workflow:' .. id, 'bytes', decimal(bytes))
   call('HINCRBY', PREFIX .. 'workflowbytes', tenant, decimal(bytes))
-  Caps.weigh_workflows(tenant)
+  Caps.update_workflows_size(tenant)
 end
 
 -- Forgets what has come of these actions, words[first] to words[last].
@@ -32,7 +32,7 @@ function Workflows.forget_actions(id, tenant, words, first, last)
     call('HDEL', PREFIX .. 'workflowjobs:' .. id, unpack(some))
     call('HDEL', PREFIX .. 'workflowrecords:' .. id, unpack(some))
   end
-  if freed > 0 then Workflows.grow(id, tenant, -freed) end
+  if freed > 0 then Workflows.add_bytes(id, tenant, -freed) end
 end
 
 -- ADD_WORKFLOW id idem digest tenant token most_live most_bytes document name value ... -> {new|same|conflict, id} |
@@ -42,15 +42,15 @@ end
 local function add_workflow(args)
   local id, idem, digest, tenant, token = unpack(args, 1, 5)
   local most_live, most_bytes, document = tonumber(args[6]), tonumber(args[7]), args[8]
-  local function known_as(other)
+  local function compare(other)
     local known = call('HMGET', PREFIX .. 'workflow:' .. other, 'digest', 'tenant')
     if known[2] == tenant then return known[1] == digest and 'same' or 'conflict' end
     return known[2] and 'taken'
   end
   local seen = idem ~= '' and string.match(call('GET', PREFIX .. 'idem:' .. idem) or '', '^(.-)|')
-  local how = known_as(seen or id)
+  local how = compare(seen or id)
   if how == 'same' or how == 'conflict' then return { how, seen or id } end
-  if known_as(id) then return { 'taken', '0' } end
+  if compare(id) then return { 'taken', '0' } end
   if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return { 'missing', '0' } end
   local live = 0
   for _, other in ipairs(call('SMEMBERS', PREFIX .. 'workflowslive')) do
@@ -59,11 +59,11 @@ local function add_workflow(args)
   if live >= most_live then return { 'live', decimal(live) } end
   local stored = read_number('HGET', PREFIX .. 'workflowbytes', tenant)
   if stored + #document > most_bytes then return { 'full', decimal(stored) } end
-  local most, all = Caps.most_stored(tenant), read_number('HGET', PREFIX .. 'stored', tenant)
+  local most, all = Caps.max_stored_bytes(tenant), read_number('HGET', PREFIX .. 'stored', tenant)
   if most and all + #document > most then return { 'over', 'max_stored_bytes', decimal(most), '3600', decimal(all) } end
   for i = 9, #args, 2 do
     if args[i] == 'notify' then
-      local refused = Webhooks.refusal(tenant)
+      local refused = Webhooks.check(tenant)
       if refused then return refused end
     end
   end
@@ -73,7 +73,7 @@ local function add_workflow(args)
   call('HSET', PREFIX .. 'workflow:' .. id, 'digest', digest, 'tenant', tenant, 'token', token, 'state', 'running',
     'attempt', 1, 'created', decimal(now_ms), 'bytes', #document, 'idem', idem, unpack(args, 9))
   call('HINCRBY', PREFIX .. 'workflowbytes', tenant, #document)
-  Caps.weigh_workflows(tenant)
+  Caps.update_workflows_size(tenant)
   call('ZADD', PREFIX .. 'workflows', decimal(now_ms), id)
   call('ZADD', PREFIX .. 'workflows:' .. tenant, decimal(now_ms), id)
   call('SADD', PREFIX .. 'workflowslive', id)
@@ -107,7 +107,7 @@ local function approve_workflow(args)
   if call('HEXISTS', PREFIX .. 'workflowrecords:' .. id, action) == 1 then return { 'ok', known[1] } end
   if (known[1] ~= 'running' and known[1] ~= 'waiting') or known[2] ~= attempt then return { 'conflict', known[1] } end
   call('HSET', PREFIX .. 'workflowrecords:' .. id, action, args[4])
-  Workflows.grow(id, known[3], #args[4])
+  Workflows.add_bytes(id, known[3], #args[4])
   call('HSET', PREFIX .. 'workflow:' .. id, 'state', 'running')
   call('SADD', PREFIX .. 'workflowsdue', id)
   Workflows.emit(id, 'running')
@@ -163,7 +163,7 @@ local function delete_workflow(args)
   if call('HINCRBY', PREFIX .. 'workflowbytes', owner, decimal(-(tonumber(known[3] or 0) or 0))) <= 0 then
     call('HDEL', PREFIX .. 'workflowbytes', owner)
   end
-  Caps.weigh_workflows(owner)
+  Caps.update_workflows_size(owner)
   Workflows.emit(id, 'deleted', owner)
   if token ~= '*' then Audit.log(now(), tenant, token, 'delete workflow', id, state) end
   return { 'ok', state }
@@ -185,7 +185,7 @@ local function record_action(args)
   if (known[1] ~= 'running' and known[1] ~= 'waiting') or known[2] ~= attempt then return 0 end
   if call('HEXISTS', PREFIX .. 'workflowjobs:' .. id, name) == 1 then return 0 end
   if call('HSETNX', PREFIX .. 'workflowrecords:' .. id, name, args[4]) == 1 then
-    Workflows.grow(id, known[3], #args[4])
+    Workflows.add_bytes(id, known[3], #args[4])
   end
   return 1
 end
@@ -224,10 +224,10 @@ local function settle_workflow(args)
   end
   local ended = state == 'done' or state == 'failed' or state == 'cancelled'
   local before, now_ms = known[3], now()
-  local function tell_receiver()
+  local function notify_receiver()
     local row = call('HMGET', key, 'notify', 'tenant', 'name', 'error')
     if not row[1] then return end
-    local ends = decimal(call('HINCRBY', key, 'told', 1))
+    local ends = decimal(call('HINCRBY', key, 'notifications', 1))
     local name = Webhooks.id_of('workflow', id, decimal(now_ms), ends)
     Webhooks.add(name, row[2], row[1], now_ms, 'type', 'workflow.' .. state, 'workflow', id, 'name', row[3] or '',
       'error', string.sub(row[4] or '', 1, 2000))
@@ -235,7 +235,7 @@ local function settle_workflow(args)
   call('HSET', key, 'state', state, unpack(args, first))
   if ended and state ~= was then
     call('HSET', key, 'ended', decimal(now_ms))
-    tell_receiver()
+    notify_receiver()
     call('ZADD', PREFIX .. 'workflowexpiry', decimal(now_ms + ttl), id)
     call('SREM', PREFIX .. 'workflowslive', id)
     call('DEL', PREFIX .. 'workflowretries:' .. id)

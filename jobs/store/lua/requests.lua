@@ -1,0 +1,140 @@
+-- Turns: what one NEXT knows of the worker that asks, and the jobs that this worker may take.
+
+--- Heads of queues at which one NEXT looks.
+local MAX_READS = 100
+
+--- Arguments of which the library remembers what they mean: workers name the same queues and kinds each time.
+local MAX_MEMOIZED = 100
+
+-- Returns a function that does as `read`, and does it once for equal texts. Nobody may change what it returns.
+local function memoize(read)
+  local known, count = {}, 0
+  return function(text)
+    if known[text] == nil then
+      if count == MAX_MEMOIZED then known, count = {}, 0 end
+      known[text], count = read(text), count + 1
+    end
+    return known[text]
+  end
+end
+
+-- Queues in the order of a worker: those of each rank, which is the first place of a queue of their priority, and the
+-- keys that tell at once whether something waits or is held there.
+local read_queues = memoize(function(text)
+  local subscription = { queues = cjson.decode(text), rank = {}, ranks = {}, at_rank = {}, pending = {}, upper = {},
+    held_before = {}, runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
+  local rank_of = {}
+  for i, queue in ipairs(subscription.queues) do
+    local class = Queues.class_of(queue)
+    local rank = rank_of[class] or i
+    if rank == i then
+      rank_of[class], subscription.at_rank[i] = i, {}
+      table.insert(subscription.ranks, i)
+    end
+    subscription.rank[queue] = rank
+    table.insert(subscription.at_rank[rank], queue)
+    table.insert(subscription.pending, PREFIX .. 'pending:' .. queue)
+  end
+  subscription.middle = subscription.rank[subscription.queues[math.ceil((#subscription.queues + 1) / 2)]] or 1
+  for _, queue in ipairs(subscription.queues) do
+    if subscription.rank[queue] < subscription.middle then
+      table.insert(subscription.upper, PREFIX .. 'pending:' .. queue)
+      table.insert(subscription.upper, PREFIX .. 'holding:' .. queue)
+    end
+  end
+  return subscription
+end)
+
+-- The version of each kind's model, as text.
+local read_kinds = memoize(function(text)
+  local kinds = cjson.decode(text)
+  for kind, version in pairs(kinds) do kinds[kind] = decimal(version) end
+  return kinds
+end)
+
+-- Keys that are there if a worker has held a job of a rank before `above`.
+function Requests.held_keys_before(request, above)
+  local keys = request.subscription.held_before[above]
+  if not keys then
+    keys = {}
+    for _, queue in ipairs(request.queues) do
+      if request.rank[queue] < above then keys[#keys + 1] = PREFIX .. 'holding:' .. queue end
+    end
+    request.subscription.held_before[above] = keys
+  end
+  return keys
+end
+
+-- Begins the turn of a worker, by the arguments of NEXT.
+function Requests.new(args)
+  local subscription = read_queues(args[6])
+  local request = { worker = args[1], popped = args[2], lanes = tonumber(args[3]), ttl = tonumber(args[4]),
+    slot_ttl = tonumber(args[5]), subscription = subscription, queues = subscription.queues, rank = subscription.rank,
+    token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
+    reads_left = MAX_READS, runs_programs = subscription.runs_programs }
+  -- Most often no tenant is registered, no job has aged and none is lacked: one call says so.
+  request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'lacked') == 0
+    and not (request.runs_programs and call('EXISTS', PREFIX .. 'unfit') == 1)
+  if request.is_simple then State.tenants_exist, State.has_no_unsupported = false, true end
+  return request
+end
+
+-- Whether a tenant requires labels which this worker's host has not.
+function Requests.is_excluded(request, name)
+  return Tenants.are_registered() and Tenants.excludes(name, request.labels)
+end
+
+-- Whether this is a GPU, and the tenant has used the seconds of one that it may use in a day.
+function Requests.is_gpu_exhausted(request, name)
+  return request.device == 'gpu' and Tenants.are_registered() and Tenants.has_caps(name)
+    and Caps.is_gpu_exhausted(name, request.now_ms)
+end
+
+-- Whether this worker may not compute a tenant's jobs now.
+function Requests.is_tenant_unavailable(request, name)
+  if Tenants.is_capped(name) or Requests.is_excluded(request, name) then return true end
+  local is_out = Requests.is_gpu_exhausted(request, name)
+  if is_out then request.capped_count = nil end -- it may be the first to say so
+  return is_out
+end
+
+-- Whether a job waits for the next day.
+function Requests.is_exhausted(request, job)
+  return Tenants.are_registered() and Tenants.has_caps(job.tenant) and Caps.is_exhausted(job, request.now_ms)
+end
+
+function Requests.supports(request, job)
+  return not request.kinds or request.kinds[job.kind] == job.version
+end
+
+-- Whether this worker has what a job needs.
+function Requests.can_compute(request, job)
+  return Requests.supports(request, job) and (not request.runs_programs or Offers.can_take(request, job))
+end
+
+-- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes; and its turn.
+function Requests.find_first(request, queue, name)
+  local index = name and PREFIX .. 'turns:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
+  while request.reads_left > 0 do
+    local head = call('ZRANGE', index, 0, 0, 'WITHSCORES')
+    local id = head[1]
+    if not id then return nil end
+    local job = Jobs.find(id)
+    local is_fit = job and Jobs.SCHEDULABLE[job.state] and (not name or job.tenant == name)
+    local is_spent = is_fit and Requests.is_exhausted(request, job)
+    if is_fit and Requests.can_compute(request, job) and not is_spent then return job, tonumber(head[2]) end
+    if is_spent then
+      Caps.defer(job, head[2])
+    elseif is_fit then
+      if request.runs_programs and not Offers.has_capacity(request, job) then
+        call('ZADD', PREFIX .. 'cramped', 'NX', decimal(request.now_ms), id)
+      end
+      Queues.mark_unsupported(job)
+    else
+      if not State.broken[id] then Repairs.report(index) end
+      Queues.dequeue(queue, name or Jobs.tenant_of(id), id)
+    end
+    request.reads_left = request.reads_left - 1
+    Queues.adjust_wakeups(queue)
+  end
+end
