@@ -70,7 +70,7 @@ def test_the_first_grant_rings_for_no_more_lanes_than_may_compute(bench: Bench) 
 # -- timeout --------------------------------------------------------------------------------------------------------
 
 TIMEOUT = 5000
-WHY = "it ran longer than its timeout of 5 s"
+WHY = "the job ran longer than its timeout of 5 s"
 
 
 def _running(bench: Bench, **more: Any) -> tuple[str, str]:

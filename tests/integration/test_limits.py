@@ -24,7 +24,7 @@ def test_a_job_with_a_timeout_fails_and_its_lane_goes_on_with_other_work(cluster
     leases = f"ct:job:{job_id}:leases"
     assert {cluster.redis().zcard(leases) for _ in range(100)} <= {0, 1}
     job = until(lambda: (job := cluster.job(job_id))["state"] == "failed" and job)
-    assert job["error"] == "it ran longer than its timeout of 1.5 s"
+    assert job["error"] == "the job ran longer than its timeout of 1.5 s"
     assert (job["max_running"], job["timeout_seconds"]) == (1, 1.5)
     assert 1.4 <= job["seconds"] <= 60, "undisturbed it runs for ever"
     assert cluster.result(cluster.submit("faulty", {"units": 3})) == {"sum": 3, "count": 3}

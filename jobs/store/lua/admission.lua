@@ -1,7 +1,7 @@
--- Admission: how many jobs of a tenant wait or run, and its backlog.
+-- Admission: the limit on a tenant's queued and running jobs (max_jobs), and the backlog of jobs above it.
 
--- Counts a job in this state, or not any more. Returns true when that makes room for another.
--- ct:admitted: jobs of a tenant that wait or run, and are not in its backlog.
+-- Update ct:admitted, the tenant's queued, running and finishing jobs outside its backlog, after the job's state
+-- changed. Return true if this frees capacity for another job.
 function Admission.update(job, state)
   if job.backlog == 1 and state ~= 'queued' then
     call('ZREM', PREFIX .. 'backlog:' .. job.tenant, job.id)
@@ -15,7 +15,7 @@ function Admission.update(job, state)
   end
 end
 
--- Takes a job out of the backlog.
+-- Move a job from the backlog to the queue.
 local function admit(job, now_ms)
   call('HDEL', job_key(job.id), 'backlog')
   job.backlog = 0
@@ -25,7 +25,7 @@ local function admit(job, now_ms)
   Queues.reschedule(job, now_ms)
 end
 
--- Takes as many jobs of the backlog as the tenant may have, and at most `most`.
+-- Admit jobs from the backlog until the tenant reaches max_jobs, at most `most` of them.
 function Admission.admit_backlog(name, now_ms, most)
   if call('EXISTS', PREFIX .. 'backlog:' .. name) == 0 then return end
   local previous_job_id, limit = State.job_id, Tenants.share_of(name).max_jobs
@@ -39,13 +39,13 @@ function Admission.admit_backlog(name, now_ms, most)
   State.job_id = previous_job_id
 end
 
--- Jobs of a tenant that tell when there may be room.
+-- Admitted jobs that are read to estimate when capacity becomes free.
 local FIRST_ADMITTED = 16
 
 local function to_seconds(ms) return decimal(math.max(1, math.ceil(ms / 1000))) end
 
--- How long a job takes still, and whether its present rate says so; nil for one of which that cannot be read. day: it
--- waits for the next day.
+-- Return the job's remaining milliseconds, and whether that is measured from its current rate. Return 'day' for a job
+-- that is deferred until the next day, and nil if the job cannot be read.
 local function estimate_remaining_ms(id)
   local row = redis.pcall('HMGET', job_key(id), 'total', 'done', 'est_ms', 'rate', 'lanes', 'deferred')
   if row.err then return nil end
@@ -57,8 +57,9 @@ local function estimate_remaining_ms(id)
   return estimate * (1 - done / math.max(total, 1)) / math.max(lanes, 1)
 end
 
--- When a tenant's first jobs may leave room: seconds, and the event that happens then. end: one of them ends at its
--- present rate. day: all of them wait for the next day. '': unknown; the seconds are a guess, an hour at most.
+-- Return the seconds until the tenant may submit again, and the event that frees capacity. The event is 'end' if a job
+-- ends at its measured rate, 'day' if all jobs are deferred until the next day, and '' if unknown: the seconds are
+-- then a guess of at most an hour.
 local function estimate_wait(name)
   local measured, guessed, deferred = math.huge, 3600000, 0
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'admitted:' .. name, 0, FIRST_ADMITTED - 1)) do
@@ -78,7 +79,7 @@ local function estimate_wait(name)
   return to_seconds(guessed), ''
 end
 
--- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds, 0, event}; nil when it may.
+-- Return nil if the tenant may have another job, else the refusal: {over, cap, its value, seconds, 0, event}.
 function Admission.check(name)
   local most = Tenants.share_of(name).max_jobs
   if most == 0 or call('ZCARD', PREFIX .. 'admitted:' .. name) < most then return nil end

@@ -1,6 +1,6 @@
--- Artifacts: docs/artifacts.md.
+-- Artifacts. See docs/artifacts.md.
 
--- An artifact that nobody holds is collected by the leader.
+-- Remove a holder. The leader later collects artifacts that have no holder.
 function Artifacts.release(tenant, id, holder, now_ms)
   call('SREM', PREFIX .. 'holders:' .. tenant .. ':' .. id, holder)
   if call('EXISTS', PREFIX .. 'holders:' .. tenant .. ':' .. id) == 1 then return end
@@ -8,14 +8,14 @@ function Artifacts.release(tenant, id, holder, now_ms)
   call('ZADD', PREFIX .. 'unheld', decimal(now_ms), tenant .. '/' .. id)
 end
 
--- ct:names:{tenant}: a name points to one artifact, and holds it.
+-- ct:names:{tenant} maps a name to one artifact. The name holds that artifact.
 local function set_name(tenant, name, id, now_ms)
   local before = call('HGET', PREFIX .. 'names:' .. tenant, name)
   call('HSET', PREFIX .. 'names:' .. tenant, name, id)
   if before and before ~= id then Artifacts.release(tenant, before, 'name:' .. name, now_ms) end
 end
 
--- Takes the object of a manifest for an artifact that is there, whose own may be lost.
+-- Replace the manifest object of an existing artifact, since the old object may be lost.
 function Artifacts.adopt_manifest(tenant, id, object, now_ms)
   if call('ZREM', PREFIX .. 'unowned', tenant .. '/' .. object) == 0 then return end
   local key = PREFIX .. 'artifact:' .. tenant .. ':' .. id
@@ -23,11 +23,11 @@ function Artifacts.adopt_manifest(tenant, id, object, now_ms)
   call('HSET', key, 'manifest', object)
 end
 
--- Refers to the files of an artifact, whose SHA-256 and sizes are among the words from `first` on, and stores it; the
--- caller has somebody hold it. about: bytes, files, manifest (its object), size (of that). Else changes nothing and
--- returns why: {missing, number of a file, ...} | {over, cap, most, seconds, stored} | {gone}.
+-- Store an artifact and add a reference to each of its files. The caller adds a holder.
+-- words[first] and what follows are pairs of SHA-256 and size. about: bytes, files, manifest (its object), size (of
+-- the manifest). Return nil, or change nothing and return the reason: {missing, index of a file, ...} | {over, cap,
+-- most, seconds, stored} | {gone}.
 function Artifacts.store(tenant, id, about, words, first, now_ms)
-  -- Of each run of files what HSET writes, and those that are loose until then.
   local index, runs, missing, added, added_files = PREFIX .. 'files:' .. tenant, {}, {}, tonumber(about.size), 0
   for from = first, #words, 2 * FILES_PER_COMMAND do
     local shas, written, loose = {}, {}, {}
@@ -65,9 +65,9 @@ function Artifacts.store(tenant, id, about, words, first, now_ms)
 end
 
 -- COMMIT_ARTIFACT tenant id name bytes files manifest-size manifest-object most-artifacts tenant token model (sha
--- size) ... -> {new} | {there} | {missing, number, ...} | {over, cap, most, seconds, stored} | {full} | {gone}.
--- Verifies that every file is there with this size and refers to each, or changes nothing. name: '' keeps the artifact
--- until it is deleted. model: 1, a path of it is one of a model's.
+-- size) ... -> {new} | {there} | {missing, index, ...} | {over, cap, most, seconds, stored} | {full} | {gone}
+-- Check that every file exists with this size and add a reference to each, or change nothing. An empty name keeps the
+-- artifact until it is deleted. model: 1 if one of its paths belongs to a model.
 local function commit_artifact(args)
   local tenant, id, name, bytes, files = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
@@ -99,8 +99,8 @@ local function commit_artifact(args)
   return { 'new' }
 end
 
--- HOLD_ARTIFACT tenant id holder 1/0 -> 1 / 0: there is none. A holder, such as job:ID, keeps an artifact or lets it
--- go.
+-- HOLD_ARTIFACT tenant id holder 1/0 -> 1 / 0: the artifact does not exist
+-- Add a holder, such as job:ID, or remove it.
 local function hold_artifact(args)
   local tenant, id, holder = args[1], args[2], args[3]
   if call('EXISTS', PREFIX .. 'artifact:' .. tenant .. ':' .. id) == 0 then return 0 end
@@ -113,9 +113,9 @@ local function hold_artifact(args)
   return 1
 end
 
--- DELETE_ARTIFACT tenant id tenant token beside name -> {ok} | {missing} | {held, holder}. With its names and places;
--- not while anything else holds it, but for jobs if beside is 1: those keep it, nameless, until they go. If it has the
--- name that is given and others besides, that name alone goes.
+-- DELETE_ARTIFACT tenant id tenant token beside name -> {ok} | {missing} | {held, holder}
+-- Delete an artifact with its names and cached copies, unless something else holds it. If beside is 1, jobs may hold
+-- it: they keep it without a name until they are purged. If it has other names besides `name`, remove only that name.
 local function delete_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'holders:' .. tenant .. ':' .. id
@@ -145,8 +145,9 @@ local function delete_artifact(args)
   return { 'ok' }
 end
 
--- COLLECT_ARTIFACT tenant id sha ... -> 1 / 0: somebody holds it. Forgets an artifact; files that no other refers to
--- are loose for ten minutes. The shas are those of its manifest, each once.
+-- COLLECT_ARTIFACT tenant id sha ... -> 1 / 0: it has a holder, or does not exist
+-- Remove an artifact. Files that no other artifact refers to become loose for ten minutes. The SHA-256 sums are those
+-- in its manifest, each once.
 local function collect_artifact(args)
   local tenant, id, now_ms = args[1], args[2], now()
   local key, index = PREFIX .. 'artifact:' .. tenant .. ':' .. id, PREFIX .. 'files:' .. tenant
@@ -180,8 +181,8 @@ local function collect_artifact(args)
 end
 
 -- KEEP_OUTPUT id token tenant units(lo:hi,...) artifact bytes files manifest-size manifest-object (sha size) ... ->
--- {new} | {there} | {stale} | {units} | {missing, number, ...} | {over, cap, most, seconds, stored} | {gone}. Commits
--- an artifact that the job holds, as what these units of the lease left, or changes nothing.
+-- {new} | {there} | {stale} | {units} | {missing, index, ...} | {over, cap, most, seconds, stored} | {gone}
+-- Store the output of these units of the lease as an artifact that the job holds, or change nothing.
 local function keep_output(args)
   local id, token, tenant, artifact = args[1], args[2], args[3], args[5]
   local now_ms, lease = now(), Leases.read(id, token)
@@ -205,7 +206,8 @@ local function keep_output(args)
   call('SADD', PREFIX .. 'holders:' .. tenant .. ':' .. artifact, 'job:' .. id)
   call('ZREM', PREFIX .. 'unheld', tenant .. '/' .. artifact)
 
-  -- How many units name each artifact decides when the job lets go of one that a later attempt replaces.
+  -- Count the units that name each artifact: the job releases an artifact when later attempts have replaced its last
+  -- unit.
   local files, counts, removed, added_units = job_key(id, 'files'), job_key(id, 'kept'), {}, 0
   for from = 1, #units, FILES_PER_COMMAND do
     local last, written = math.min(from + FILES_PER_COMMAND - 1, #units), {}

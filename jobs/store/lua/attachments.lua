@@ -1,12 +1,14 @@
--- Attachments: shells beside running programs, docs/attach.md. What either side writes is a stream of its own, whose
--- entries are named by the place of the byte behind them: written twice it is there once, and what was read on the
--- other side is dropped.
+-- Attachments: shells in running programs. See docs/attach.md.
+-- Each direction is a stream. An entry's id is the byte offset after its data, so an entry that is written twice is
+-- stored once. Entries that the other side has read are dropped.
 
---- Milliseconds for which one lasts unless its principal is heard; for which an ended one, and one that runs, is kept.
+--- Milliseconds after which an attachment ends if its principal makes no request; for which an ended one is kept; and
+--- for which a running one is kept.
 local ATTACHED_MS, ENDED_MS, RUNNING_MS = 30000, 60000, 2592000000
---- Bytes, by side, and entries of a stream that was not read yet.
+--- Limits of unread data in a stream: bytes by direction, and entries.
 local BYTES, ENTRIES = { ['in'] = 32768, out = 131072 }, 256
---- Milliseconds without its runner, and without its runner and its lease, after which one ends.
+--- Milliseconds without a request of the runner after which an attachment ends: while the lease exists, and after it
+--- has ended.
 local RUNNER_MS, LEASE_MS = 15000, 4000
 
 local function bytes_key(side, id)
@@ -25,10 +27,10 @@ end
 
 local function notify(id) call('XADD', PREFIX .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
 
--- Its principal was heard now; without that it ends.
+-- Record a request of the principal, which extends the attachment.
 local function keep_alive(attachment, now_ms)
   call('ZADD', PREFIX .. 'attachments', decimal(now_ms + ATTACHED_MS), member_of(attachment))
-  -- One that runs outlasts an absence of Redis or of all coordinators: the end of what the audit log has is logged,
+  -- A running attachment must outlast an outage of Redis or of all coordinators: its end must reach the audit log,
   -- too.
   local ttl = attachment.state == 'running' and RUNNING_MS or ATTACHED_MS + ENDED_MS
   call('PEXPIRE', PREFIX .. 'attachment:' .. attachment.id, ttl)
@@ -53,7 +55,7 @@ local function finish_attachment(attachment, now_ms, exit, reason)
   notify(attachment.id)
 end
 
--- Ends those whose principals have not been heard for too long.
+-- End attachments whose principals have been silent for too long.
 local function end_expired(now_ms)
   cap_scores(PREFIX .. 'attachments', now_ms, ATTACHED_MS)
   for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'attachments', '-inf', decimal(now_ms), 'LIMIT', 0, 100)) do
@@ -63,8 +65,9 @@ local function end_expired(now_ms)
   end
 end
 
--- ATTACH id tenant job unit owner about(json) of-a-unit of-a-tenant of-all -> ok | other: the id is somebody else's |
--- unit, tenant, all: as many attachments as there may be. Asks for a shell beside a running unit; its runner takes it.
+-- ATTACH id tenant job unit owner about(json) max-of-unit max-of-tenant max-of-all -> ok | other | unit | tenant | all
+-- Request a shell in a running unit. The unit's runner takes the request. other: the id belongs to another principal.
+-- unit, tenant, all: that limit is reached.
 local function attach(args)
   local id, tenant, job, unit, owner = args[1], args[2], args[3], args[4], args[5]
   local now_ms, key, attachment = now(), PREFIX .. 'attachments', read_attachment(args[1])
@@ -89,8 +92,8 @@ local function attach(args)
   return 'ok'
 end
 
--- ATTACH_TAKE id job token unit -> about(json) | '': it is over, or not for this unit of this lease. Its runner begins
--- it.
+-- ATTACH_TAKE id job token unit -> about(json) | '': it has ended, or is not for this unit of this lease
+-- Start an attachment on the runner.
 local function attach_take(args)
   local attachment, now_ms = read_attachment(args[1]), now()
   local lease = Leases.read(args[2], args[3])
@@ -107,9 +110,11 @@ local function attach_take(args)
   return attachment.about
 end
 
--- ATTACH_WRITE id in|out who offset data stream closed size -> {state, upto} | {}: no such attachment of theirs. Adds
--- what the principal typed, or what the shell wrote, from a place on; as much as there is room for, up to `upto`. closed
--- 1: no more comes. size: of the terminal, '' for as it was.
+-- ATTACH_WRITE id in|out side_owner offset data stream closed size -> {state, upto} | {}: not an attachment of this
+-- side
+-- Append input of the principal or output of the shell, beginning at a byte offset. `upto` is the offset up to which
+-- data was accepted; it is less than sent if the buffer is full. closed: 1 if no more follows. size: of the terminal,
+-- '' if unchanged.
 local function attach_write(args)
   local id, side, side_owner, offset, data = args[1], args[2], args[3], tonumber(args[4]), args[5]
   local attachment, now_ms = read_attachment(id), now()
@@ -136,9 +141,10 @@ local function attach_write(args)
   return { attachment.state, decimal(upto) }
 end
 
--- ATTACH_READ id in|out who after -> {state, exit, reason, size, closed, worker, upto, stream, data, ...} | {}: no
--- such attachment of theirs. What the other side wrote after a place; what is before it is dropped. Who reads is
--- alive: a principal that is not heard for 30 s, or a runner for 15 s, ends it, as does the end of the lease.
+-- ATTACH_READ id in|out side_owner after -> {state, exit, reason, size, closed, worker, upto, stream, data, ...} | {}:
+-- not an attachment of this side
+-- Return what the other side wrote after a byte offset, and drop what is before it. Reading also counts as a sign of
+-- life: an attachment ends if its principal is silent for 30 s, its runner for 15 s, or its lease ends.
 local function attach_read(args)
   local id, side, side_owner, after = args[1], args[2], args[3], tonumber(args[4])
   local attachment, now_ms = read_attachment(id), now()
@@ -148,7 +154,7 @@ local function attach_read(args)
     if side == 'in' then
       call('HSET', key, 'heard', decimal(now_ms))
     else
-      -- Where neither was heard, Redis or all coordinators were away: its runner has time to come back.
+      -- If both sides were silent, Redis or all coordinators were down. Give the runner time to come back.
       local seen = (tonumber(call('ZSCORE', PREFIX .. 'attachments', member_of(attachment)) or nil) or 0) - ATTACHED_MS
       if attachment.state == 'running' and now_ms - seen > LEASE_MS then
         attachment.heard = decimal(now_ms)
@@ -181,7 +187,8 @@ local function attach_read(args)
   return reply
 end
 
--- ATTACH_END id who exit reason -> 1 | 0: no such attachment of theirs. Its principal leaves, or its shell has ended.
+-- ATTACH_END id side_owner exit reason -> 1 | 0: not an attachment of this side
+-- End an attachment because its principal leaves or its shell has exited.
 local function attach_end(args)
   local attachment = read_attachment(args[1])
   if not attachment or (args[2] ~= attachment.owner and args[2] ~= attachment.lease) then return 0 end
@@ -189,7 +196,8 @@ local function attach_end(args)
   return 1
 end
 
--- ATTACH_SWEEP -> how many last. The leader, each second: ends attachments whose principals have not been heard for 30 s.
+-- ATTACH_SWEEP -> number of live attachments
+-- Called by the leader every second. End attachments whose principals have been silent for 30 s.
 local function attach_sweep()
   local now_ms = now()
   end_expired(now_ms)

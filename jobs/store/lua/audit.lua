@@ -1,5 +1,6 @@
--- Audit log: docs/audit.md. One entry for each call that changed something, chained by hashes, in the step that makes
--- the change. A line of it is {"seq":N,BODY,"hash":"H"}; H is the SHA-1 of the hash before it and of {"seq":N,BODY}.
+-- Audit log. See docs/audit.md.
+-- Each change appends one entry in the same function call. Entries are chained by hashes. A line is
+-- {"seq":N,BODY,"hash":"H"}; H is the SHA-1 of the previous hash and {"seq":N,BODY}.
 local function read_head()
   local head = call('HMGET', PREFIX .. 'audithead', 'seq', 'hash')
   if tonumber(head[1]) and head[2] then return tonumber(head[1]), head[2] end
@@ -24,13 +25,14 @@ local function append(seq, hash, body)
   return seq + 1, hash
 end
 
--- Writes an entry into the audit log.
+-- Append an entry to the audit log.
 function Audit.log(now_ms, tenant, token, action, subject, outcome, count)
   local seq, hash = read_head()
   append(seq, hash, format_body(now_ms, tenant, token, action, subject, outcome, count))
 end
 
--- LOG_DENIED calls(json) -> 1. Writes one entry of the audit log for each {tenant, token, source, reason, count}.
+-- LOG_DENIED calls(json) -> 1
+-- Append one entry for each {tenant, token, source, reason, count}.
 local function log_denied(args)
   local now_ms = now()
   for _, denied in ipairs(cjson.decode(args[1])) do
@@ -40,16 +42,17 @@ local function log_denied(args)
   return 1
 end
 
--- LOG_SHOWN what subject tenant token -> 1. Writes into the audit log that something secret was shown.
+-- LOG_SHOWN action subject tenant token -> 1
+-- Append an entry about a secret that was disclosed.
 local function log_shown(args)
   local now_ms = now()
   Audit.log(now_ms, args[3], args[4], args[1], args[2], 'ok')
   return 1
 end
 
--- LOG_TRIM keep slack exported -> entries dropped. The leader: drops entries of the audit log beyond the last `keep`,
--- once there are `slack` more. exported: number of the last entry in AUDIT_FILE, beyond which none is dropped; ''
--- without one.
+-- LOG_TRIM keep slack exported -> number of dropped entries
+-- Called by the leader. If there are more than keep + slack entries, drop those before the last `keep`. exported:
+-- number of the last entry in AUDIT_FILE, after which no entry is dropped; '' without such a file.
 local function log_trim(args)
   local keep, slack, exported = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
   local stream, head = PREFIX .. 'auditlog', PREFIX .. 'audithead'
@@ -70,10 +73,10 @@ local function log_trim(args)
   return length - call('XLEN', stream)
 end
 
--- LOG_REBASE seq hash void seen -> 1 | 0. The leader: Redis lost writes, and AUDIT_FILE, which ends with the entry
--- `seq`, is ahead of it. The log goes on from there: an entry `rollback` names void..seq, the entries that Redis
--- forgot, and those that it has written since, numbered from `void`, follow. 0: `seen` is no longer the hash of the
--- head.
+-- LOG_REBASE seq hash void seen -> 1 | 0: `seen` is no longer the hash of the last entry
+-- Called by the leader when Redis has lost writes and AUDIT_FILE, whose last entry is `seq`, is ahead of it. Continue
+-- the log after that entry: first an entry `rollback` that names void..seq, the entries that Redis lost, then the
+-- entries that Redis has written since, which it had numbered from `void`.
 local function log_rebase(args)
   local seq, hash, void, seen = tonumber(args[1]), args[2], tonumber(args[3]), args[4]
   local _, latest = read_head()

@@ -1,10 +1,10 @@
--- Further caps of tenants: of a day's use, and of stored bytes.
+-- Caps of tenants on daily usage and stored bytes.
 
--- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's
--- size is that of its result and of these of its fields.
+-- Fields that count towards the size of a job, with its result. ct:stored:{tenant} has the size of each job of a
+-- tenant with a cap on stored bytes, and ct:stored has the sum of each tenant.
 local SIZED_FIELDS = { spec = true, parameters = true, notes = true, after = true, after_any = true }
 
--- What a tenant may still use today of something that ct:usage counts; math.huge where nothing caps it.
+-- Return how much of something that ct:usage counts the tenant may still use today; math.huge without a cap.
 function Caps.remaining(name, what, now_ms)
   local most, known = Tenants.share_of(name).caps[what], name .. ':' .. what
   if not most then return math.huge end
@@ -15,26 +15,28 @@ function Caps.remaining(name, what, now_ms)
   return State.remaining[known]
 end
 
--- Whether a job waits for the next day: its tenant has used the units of its kind. One that is finishing needs none.
+-- Return whether the job must wait for the next day because its tenant has used all units of the kind. A finishing job
+-- needs no units.
 function Caps.is_exhausted(job, now_ms)
   return job.state ~= 'finishing' and Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms) <= 0
 end
 
--- Units that this call leases; what it leases further must leave room for them.
+-- Count units that this call leases, so that its next leases leave them.
 function Caps.reserve(job, units, now_ms)
   local left = Caps.remaining(job.tenant, 'units|' .. job.kind, now_ms)
   State.remaining[job.tenant .. ':units|' .. job.kind] = left - units
 end
 
--- ct:capped has gpu:{tenant} of each tenant that has used the GPU seconds of a day: its jobs ring for no GPU worker.
+-- Return whether the tenant has used its GPU seconds of the day. If so, add gpu:{tenant} to ct:capped: its jobs notify
+-- no GPU workers.
 function Caps.is_gpu_exhausted(name, now_ms)
   if Caps.remaining(name, 'device_ms', now_ms) > 0 then return false end
   call('SADD', PREFIX .. 'capped', 'gpu:' .. name)
   return true
 end
 
--- ct:deferred:{tenant}:{kind}: jobs that wait for the next day, in their turn; ct:deferred says which of these zsets
--- may hold something.
+-- Move a job to ct:deferred:{tenant}:{kind}, where jobs wait for the next day with their positions. ct:deferred is the
+-- set of these keys that may have members.
 function Caps.defer(job, position)
   local name = job.tenant .. ':' .. job.kind
   call('ZADD', PREFIX .. 'deferred:' .. name, position, job.id)
@@ -54,7 +56,7 @@ function Caps.set_size(name, id, bytes)
   call('HINCRBY', PREFIX .. 'stored', name, decimal(change))
 end
 
--- Notes the size of what is stored of a job, its specification and its result; 0 for a job that is not there.
+-- Record the size of a job's specification and result; 0 if the job does not exist.
 local function measure(name, id)
   if not Tenants.share_of(name).caps.stored_bytes then return end
   local bytes = 0
@@ -66,12 +68,12 @@ local function measure(name, id)
   Caps.set_size(name, id, bytes + (tonumber(length) or 0))
 end
 
--- Notes the size of what is stored of a job, where its tenant has a cap on that.
+-- Record the size of a job if its tenant has a cap on stored bytes.
 function Caps.update_job_size(name, id)
   if Tenants.are_registered() and Tenants.has_caps(name) then measure(name, id) end
 end
 
--- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else nil.
+-- Return the seconds until the tenant's next job is purged, or nil if none is among the 32 jobs that are purged next.
 local function estimate_purge_seconds(name, now_ms)
   local first = call('ZRANGE', PREFIX .. 'expiry', 0, 31, 'WITHSCORES')
   for i = 1, #first, 2 do
@@ -80,9 +82,9 @@ local function estimate_purge_seconds(name, now_ms)
   return nil
 end
 
--- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored, event}; nil when it may. The
--- event after these seconds is expiry; '' if it is unknown when the first job expires. The job's fields are
--- words[from], its name, and what follows it, and so on.
+-- Return nil if the tenant may store another job, else the refusal: {over, cap, its value, seconds, bytes stored,
+-- event}. The event is 'expiry', or '' if it is unknown when the next job is purged. words[from] is the name of the
+-- job's first field, followed by its value, and so on.
 function Caps.check_stored_bytes(name, words, from, now_ms)
   local most, bytes = Tenants.share_of(name).caps.stored_bytes, 0
   if not most then return nil end
@@ -96,26 +98,26 @@ function Caps.check_stored_bytes(name, words, from, now_ms)
   return { 'over', 'max_stored_bytes', decimal(most), decimal(seconds or 3600), decimal(stored), event }
 end
 
--- The cap of a tenant on stored bytes, or nil.
+-- Return the tenant's cap on stored bytes, or nil.
 function Caps.max_stored_bytes(tenant)
   return Tenants.are_registered() and Tenants.has_caps(tenant) and Tenants.share_of(tenant).caps.stored_bytes
 end
 
 local function read_files_size(tenant) return read_number('HGET', PREFIX .. 'filesums', tenant .. '|stored|bytes') end
 
--- Makes what artifacts store part of what is compared with the cap on stored bytes, beside the sizes of jobs.
+-- Count the bytes of artifacts towards the cap on stored bytes.
 function Caps.update_files_size(tenant)
   if Caps.max_stored_bytes(tenant) then Caps.set_size(tenant, '|files', read_files_size(tenant)) end
 end
 
--- Does so with what is kept of workflows beside their jobs.
+-- Count the bytes of workflows towards the cap on stored bytes.
 function Caps.update_workflows_size(tenant)
   if not Caps.max_stored_bytes(tenant) then return end
   Caps.set_size(tenant, '|workflows', read_number('HGET', PREFIX .. 'workflowbytes', tenant))
 end
 
--- DAILY tenant ... -> {milliseconds until the day turns, caps of each tenant as what=used/most,what=used/most}. Reads
--- only.
+-- DAILY tenant ... -> {milliseconds until the next day, caps of each tenant as name=used/most,name=used/most}
+-- Read only.
 local function daily(args)
   local now_ms = now()
   local answer = { decimal(DAY_MS - now_ms % DAY_MS) }
@@ -132,10 +134,10 @@ local function daily(args)
   return answer
 end
 
--- RECOUNT tenant id ... -> 1. Makes the sizes of these jobs what is stored of them, for tenants with a cap on stored
--- bytes. tenant: where the ids come from its own sizes, of which some may be of jobs that are gone; '' where not.
--- Without any id: makes the tenant's sum that of its sizes, its artifacts and its workflows, which are |files and
--- |workflows.
+-- RECOUNT tenant id ... -> 1
+-- Update the sizes of these jobs for tenants with a cap on stored bytes. tenant: the owner of the list from which the
+-- ids were read, which may name jobs that no longer exist; '' if they were read elsewhere. Without ids, set the
+-- tenant's sum to that of its jobs, artifacts (|files) and workflows (|workflows).
 local function recount(args)
   local name = args[1]
   local caps = Tenants.are_registered() and name ~= '' and Tenants.has_caps(name)

@@ -1,4 +1,4 @@
--- The clock of Redis, in milliseconds since 1970. Tests load another text in the place of this file.
+-- Return the time of Redis in milliseconds since 1970. Tests replace this file.
 local function now()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

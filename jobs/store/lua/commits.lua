@@ -1,17 +1,17 @@
--- How leases go on and end.
+-- Progress and end of leases.
 
---- Milliseconds between two events of a job's progress.
+--- Milliseconds between two progress events of a job.
 local PROGRESS_MS = 200
 --- Units of a program whose last failure is kept.
 local FAILURES_KEPT = 1000
 
--- BEAT id token upto ttl -> 1 go on | 2 stop at the next chunk and commit | 0 drop the work
+-- BEAT id token upto ttl -> 1 continue | 2 commit at the next chunk and stop | 0 drop the work
 local function heartbeat(args)
   local id, token, upto, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4])
   local now_ms = now()
   local job = Jobs.find(id)
   local lease = job and Leases.read(id, token)
-  -- Otherwise a lease from before the clock stepped back would last an hour longer.
+  -- If the clock stepped back, a lease from before would last too long.
   if lease then lease.granted = math.min(lease.granted, now_ms) end
   if not lease or job.state == 'cancelling' or job.state == 'failed' then return 0 end
   if now_ms - lease.granted > job.max_ms then return 0 end
@@ -28,12 +28,12 @@ local function heartbeat(args)
   return job.state == 'paused' and 2 or 1
 end
 
--- COMMIT id token upto partial ms worker device pace device_ms mj keep lo
---   -> {1 merged | 2 merged and finishing | 0 stale, parts}
--- keep: 1 goes on with the same token as a lease of upto..hi. lo: the partial's first unit, or ''; another than the
--- lease's is stale, since Redis has lost a commit, or was committed before, by the same call.
--- device_ms, mj: this lease's share of a shared device's time, 0 if it has its own, and of its energy, '' if not known.
--- pace: the lane's speed on this job over the kind's own estimate; remembered by kind, mode and device.
+-- COMMIT id token upto partial ms worker device pace device_ms mj keep lo -> {1 merged | 2 merged and finishing | 0
+-- stale, parts}
+-- keep: 1 continues upto..hi under the same token. lo: the partial's first unit, or ''. If lo differs from the lease's
+-- first unit, the call is stale: Redis lost a commit, or this call was committed before.
+-- device_ms, mj: this lease's share of a shared device's time (0 if not shared) and of its energy ('' if unknown).
+-- pace: the lane's speed on this job relative to the kind's estimate, remembered by kind, mode and device.
 local function commit(args)
   local id, token, upto, partial, ms = args[1], args[2], tonumber(args[3]), args[4], tonumber(args[5])
   local worker, device, pace = args[6], args[7], tonumber(args[8])
@@ -57,7 +57,7 @@ local function commit(args)
   if Tenants.are_registered() then Tenants.adjust_bill(job, lease, ms) end
   if upto < lease.hi and not keep then call('LPUSH', job_key(id, 'free'), Ranges.format(upto, lease.hi, 0, 0)) end
   local parts = call('RPUSH', job_key(id, 'parts'), partial)
-  job.done = job.done + (upto - lease.lo) -- in this order: done + upto may pass 2^53
+  job.done = job.done + (upto - lease.lo) -- in this order, since done + upto may exceed 2^53
   Jobs.set(job, 'done', decimal(job.done))
   Jobs.save(job)
   Usage.count_lease(job, lease, worker, device, upto - lease.lo, ms, now_ms)
@@ -96,8 +96,8 @@ local function commit(args)
   return { 1, parts }
 end
 
--- DONE1 id token result ms worker device marks device_ms -> 1 done | 0 dropped. Commits and finishes a job that one
--- lease covers. device_ms: as COMMIT's.
+-- DONE1 id token result ms worker device marks device_ms -> 1 done | 0 dropped
+-- Commit and finish a job that is covered by one lease. device_ms: as in COMMIT.
 local function done1(args)
   local id, token, result, ms = args[1], args[2], args[3], tonumber(args[4])
   local worker, device, marks = args[5], args[6], args[7]
@@ -127,12 +127,13 @@ local function done1(args)
     Usage.add(job, now_ms, 'device_ms', device_ms)
   end
   if job.state ~= 'running' then Jobs.set_state(job, 'finishing', now_ms) end
-  job.is_unindexed = call('ZREM', PREFIX .. 'later', id) == 1 -- such a job is in no queue
+  job.is_unindexed = call('ZREM', PREFIX .. 'later', id) == 1 -- jobs in ct:later are in no queue
   Jobs.set_state(job, 'done', now_ms)
   return 1
 end
 
--- RELEASE id token -> 1 | 0. Gives the range back untouched.
+-- RELEASE id token -> 1 | 0
+-- Return the range without having computed any of it.
 local function release(args)
   local id, token = args[1], args[2]
   local now_ms = now()
@@ -144,8 +145,8 @@ local function release(args)
   return 1
 end
 
--- CRASH id token -> 1 | 0. A lane died on this lease, which counts as an expiry unless it was ended because the job is
--- cancelled.
+-- CRASH id token -> 1 | 0
+-- A lane died on this lease. That counts as an expiry unless the job is being cancelled, which kills lanes.
 local function crash(args)
   local id, token = args[1], args[2]
   local now_ms = now()
@@ -162,7 +163,8 @@ local function crash(args)
   return 1
 end
 
--- FAIL id token error jitter -> 1 | 0. The kernel raised: the range waits, or is dead after too many errors.
+-- FAIL id token error jitter -> 1 | 0
+-- The kernel raised an error. The range is retried later, or is dead after too many errors.
 local function fail(args)
   local id, token, text, jitter = args[1], args[2], args[3], tonumber(args[4])
   local now_ms = now()
@@ -182,8 +184,10 @@ local function fail(args)
   return 1
 end
 
--- FAIL_UNIT id token unit error most wait_ms row -> 1 | 0. The first unit of a lease of programs failed: it waits, or
--- is dead after more than `most` errors; the units after it are leased next. unit: that one, or ''; another is stale.
+-- FAIL_UNIT id token unit error most wait_ms row -> 1 | 0
+-- The first unit of a program's lease failed. It is retried after wait_ms, or is dead after more than `most` errors.
+-- The units after it are leased next. unit: the unit that failed, or ''; if it is not the lease's first unit, the call
+-- is stale.
 local function fail_unit(args)
   local id, token, unit, text, most, wait, row =
     args[1], args[2], tonumber(args[3]), args[4], tonumber(args[5]), tonumber(args[6]), args[7]
@@ -208,7 +212,8 @@ local function fail_unit(args)
   return 1
 end
 
--- SPLIT id token at -> 1 | 0. A lease ends at a unit within it; the units from there on are leased next.
+-- SPLIT id token at -> 1 | 0
+-- Shorten a lease so that it ends before unit `at`. The units from there on are leased next.
 local function split(args)
   local id, token, at = args[1], args[2], tonumber(args[3])
   local now_ms = now()

@@ -1,17 +1,18 @@
--- Dependencies: jobs that come after others. docs/lease-protocol.md, Ties. The field `ties` of a job has a letter for
--- each: c, children wait for it, or were skipped because of it; p, it waited for parents; w, it belongs to a workflow;
--- n, a webhook is told of its end.
+-- Dependencies between jobs. See docs/lease-protocol.md, Ties.
+-- The field `ties` of a job has a letter for each: c, other jobs wait for it or were skipped because of it; p, it
+-- waited for other jobs; w, it belongs to a workflow; n, a webhook is notified of its end. A job's parents are the
+-- jobs that must end before it; it is their child.
 
--- What one call does at most: children that it notifies, and parents that it reads for them.
+-- Limits of one call: children that it notifies, and parents that it reads or writes for them.
 local MAX_NOTIFIED = 64
 local MAX_STEPS = 600
 
 local function has_relation(job, letter) return string.find(job.ties, letter, 1, true) ~= nil end
 
--- Whoever needs this job to be done waits in vain, until RETRY.
+-- Return whether jobs that need this one to be done cannot run, unless it is retried.
 local function has_failed(state) return not state or state == 'failed' or state == 'cancelled' end
 
--- What of another job concerns those before and after it. state: nil for one that is gone, or broken.
+-- Return the fields of a parent or child that matter here. The state is nil if the job is gone or broken.
 local function read_relative(id)
   local row = redis.pcall('HMGET', job_key(id), 'state', 'root', 'tenant', 'ties')
   local state = not row.err and Jobs.STATES[row[1]] and row[1] or nil
@@ -19,15 +20,15 @@ local function read_relative(id)
   return { id = id, state = state, root = row[2], tenant = row[3], ties = row[4] or '' }
 end
 
--- Jobs that a function or a coordinator found broken, as a rule none, and of which it is not stored that they failed.
+-- Return whether the job was found broken and this could not be stored as its failure.
 local function is_broken(relative)
   if State.has_broken == nil then State.has_broken = call('EXISTS', PREFIX .. 'broken') == 1 end
   return State.has_broken and not Jobs.TERMINAL[relative.state]
     and call('SISMEMBER', PREFIX .. 'broken', relative.id) == 1
 end
 
--- What a parent means for a child that needs it to be done (ok), or to have ended (any): met, waits, or skip and the
--- job because of which.
+-- Return what a parent means for a child that needs it to be done (ok) or to have ended (any): 'met', 'waits', or
+-- 'skip' and the id of the job that causes the skip.
 local function evaluate_parent(relative, need)
   local state = relative.state
   if state and is_broken(relative) then state = 'failed' end
@@ -38,12 +39,12 @@ local function evaluate_parent(relative, need)
   return 'waits'
 end
 
--- The parents of a job in the order in which they were named, and what it needs of each.
+-- Return a job's parents in the order in which they were named, and what the job needs of each.
 local function parse_parents(id, lists)
   local parents, needs = {}, {}
   for i, need in ipairs({ 'ok', 'any' }) do
     local ok, listed = pcall(cjson.decode, lists[i] or '[]')
-    if not ok or type(listed) ~= 'table' then error({ broken = id, why = 'after is no list' }) end
+    if not ok or type(listed) ~= 'table' then error({ broken = id, why = 'after is not a list' }) end
     for _, parent in ipairs(listed) do
       if not needs[parent] then parents[#parents + 1], needs[parent] = parent, need end
     end
@@ -53,20 +54,20 @@ end
 
 local function read_parents(id) return parse_parents(id, call('HMGET', job_key(id), 'after', 'after_any')) end
 
--- ct:waking: jobs that have ended or are tried again, of which not all children know; by turns.
+-- ct:waking has jobs that ended or were retried and whose children have not all been notified.
 local function note_waking(id) call('ZADD', PREFIX .. 'waking', call('INCR', PREFIX .. 'seq'), id) end
 
--- A job is broken that others wait for: they are skipped as if it had failed.
+-- Note a broken job with children. They are skipped as if it had failed.
 function Dependencies.note_broken(id)
   if redis.pcall('EXISTS', job_key(id, 'children')) == 1 then note_waking(id) end
 end
 
--- job:{parent}:children: blocked jobs, 0 while they wait for this parent, 1 while only for others. Who is there keeps
--- the parent from being purged. What is broken of a parent stops no child.
+-- ct:job:{parent}:children has blocked jobs with score 0 if they wait for this parent, and 1 if they only wait for
+-- others. A parent with children is not purged. Broken contents of a parent must not stop the child.
 local function add_child(parent, child, score)
   redis.pcall('ZADD', job_key(parent.id, 'children'), score, child)
   if not string.find(parent.ties, 'c', 1, true) then call('HSET', job_key(parent.id), 'ties', parent.ties .. 'c') end
-  if parent.state == 'skipped' then note_waking(parent.id) end -- it may be about to come back, or not after all
+  if parent.state == 'skipped' then note_waking(parent.id) end -- WAKE decides whether it stays skipped
 end
 
 local function remove_from_parents(id)
@@ -75,7 +76,7 @@ local function remove_from_parents(id)
   return #parents
 end
 
--- ct:blocked:{tenant}: blocked jobs of a tenant.
+-- ct:blocked:{tenant} has the tenant's blocked jobs.
 function Dependencies.count_blocked(job)
   if not Tenants.are_registered() then return end
   if job.state == 'blocked' then
@@ -85,15 +86,15 @@ function Dependencies.count_blocked(job)
   end
 end
 
--- Removes parents that have ended well. job:{id}:needs: the others, and what of each is needed.
+-- Remove parents that ended as needed from ct:job:{id}:needs, which has the others and what is needed of each.
 local function mark_met(id, parents)
   if #parents == 0 then return end
   call('HDEL', job_key(id, 'needs'), unpack(parents))
   for _, parent in ipairs(parents) do redis.pcall('ZADD', job_key(parent, 'children'), 'XX', 1, id) end
 end
 
--- Compares what a job needs with what its parents are. Returns how many it waits for, the job because of which it
--- cannot run, or nil, and how many were read.
+-- Evaluate all parents of a job. Return how many it waits for, the id of the job because of which it cannot run (or
+-- nil), and how many parents were read.
 local function evaluate_parents(id)
   local needs, met, root = call('HGETALL', job_key(id, 'needs')), {}, nil
   for i = 1, #needs, 2 do
@@ -119,7 +120,7 @@ local function describe_skip(root)
   return 'job ' .. root.id .. ', after which it comes, ' .. why
 end
 
--- job:{root}:skips: jobs that were skipped because of this one, also through others.
+-- ct:job:{root}:skips has the jobs that were skipped because of this one, directly or through others.
 function Dependencies.skip(job, root, now_ms)
   local relative, before = read_relative(root), call('HGET', job_key(job.id), 'root')
   local text = describe_skip(relative)
@@ -136,7 +137,7 @@ function Dependencies.skip(job, root, now_ms)
   end
 end
 
--- Lets a job that was skipped or cancelled wait for its parents again.
+-- Make a skipped or cancelled job wait for its parents again.
 local function block(job, now_ms)
   local needs, parents = {}, read_parents(job.id)
   local stored = call('HGETALL', job_key(job.id, 'needs'))
@@ -150,7 +151,7 @@ local function block(job, now_ms)
   return #parents
 end
 
--- Does with a blocked job what its parents are for it. Returns how many were read or written.
+-- Skip or unblock a blocked job if its parents call for it. Return how many jobs were read or written.
 local function settle_blocked(job, now_ms)
   local left, root, count = evaluate_parents(job.id)
   if root then
@@ -160,7 +161,7 @@ local function settle_blocked(job, now_ms)
   return left == 0 and count + unblock(job, now_ms) or count
 end
 
--- Takes a skipped job back: the job because of which it was is tried again.
+-- Bring a skipped job back after the job that caused the skip was retried.
 local function unskip(job, now_ms)
   local left, root, count = evaluate_parents(job.id)
   if root then
@@ -174,7 +175,7 @@ local function unskip(job, now_ms)
   return count + unblock(job, now_ms)
 end
 
--- What RETRY of a job does that has parents: {answer}, or nil where it goes on as with any other.
+-- Handle RETRY of a job that has parents. Return the answer, or nil if the job is retried like any other.
 function Dependencies.retry(job, now_ms)
   if job.state == 'skipped' then
     local root = call('HGET', job_key(job.id), 'root') or ''
@@ -191,10 +192,10 @@ function Dependencies.retry(job, now_ms)
   return { 'ok', job.state }
 end
 
--- Whether this call has done its part: jobs that it notified, and parents that it read or wrote for them.
+-- Return whether this call has reached MAX_NOTIFIED or MAX_STEPS.
 local function is_budget_spent() return State.notified >= MAX_NOTIFIED or State.steps >= MAX_STEPS end
 
--- Tells a child that its parent has ended. Returns how many parents were read or written.
+-- Notify a child that its parent ended. Return how many parents were read or written.
 local function notify_child(parent, state, child, now_ms)
   local job = Jobs.find(child)
   if not job or job.state ~= 'blocked' then
@@ -209,7 +210,7 @@ local function notify_child(parent, state, child, now_ms)
   return 1
 end
 
--- Takes back a job that was skipped because of one that is tried again. Returns as notify_child.
+-- Bring back a job that was skipped because of `root`, which was retried. Return how many jobs were read or written.
 local function unskip_child(root, id, now_ms)
   local job = Jobs.find(id)
   call('SREM', job_key(root, 'skips'), id)
@@ -217,8 +218,8 @@ local function unskip_child(root, id, now_ms)
   return skipped and unskip(job, now_ms) or 1
 end
 
--- Does `act` with as many of these jobs as there is room for. Returns true when it was all: a list that is as long as
--- what was asked for may have more behind it.
+-- Call `handle` for each id until the budget is spent. Return true if that was all of them. A list as long as `limit`
+-- may be incomplete.
 local function process(ids, limit, handle)
   if ids.err then return true end
   for _, id in ipairs(ids) do
@@ -228,7 +229,7 @@ local function process(ids, limit, handle)
   return #ids < limit
 end
 
--- Tells the children of a job that has ended.
+-- Notify the children of a job that ended.
 local function notify_children(parent, state, now_ms)
   local limit = math.max(MAX_NOTIFIED - State.notified, 0) + 1
   local waiting = redis.pcall('ZRANGEBYSCORE', job_key(parent, 'children'), 0, 0, 'LIMIT', 0, limit)
@@ -241,8 +242,8 @@ local function unskip_children(root, now_ms)
   return process(skipped, limit, function(id) return unskip_child(root, id, now_ms) end)
 end
 
--- Tells those whom the first in ct:waking concerns, then the next, until there is no room. Returns how many, and
--- whether there are more.
+-- Process the jobs in ct:waking until the budget is spent. Return how many jobs were notified, and whether there are
+-- more.
 local function notify_waiting(now_ms)
   State.is_notifying = true
   while not is_budget_spent() do
@@ -252,13 +253,14 @@ local function notify_waiting(now_ms)
     if state and is_broken({ id = id, state = state }) then state = 'failed' end
     if not has_failed(state) then all = unskip_children(id, now_ms) end
     if all and (not state or Jobs.TERMINAL[state]) then all = notify_children(id, state, now_ms) end
-    if all then call('ZREM', PREFIX .. 'waking', id) else note_waking(id) end -- others have their turn
+    if all then call('ZREM', PREFIX .. 'waking', id) else note_waking(id) end -- move it to the end, for fairness
     State.steps = State.steps + 2
   end
   return State.notified, true
 end
 
--- A job has ended: its children hear of it, at once those that it makes ready. The leader tells the others.
+-- Notify children of a job that ended. If it is done, notify those that it unblocks now; the leader notifies the
+-- others.
 local function notify_after_end(job, now_ms)
   note_waking(job.id)
   if job.state ~= 'done' or State.is_notifying then return end
@@ -266,17 +268,17 @@ local function notify_after_end(job, now_ms)
   State.is_notifying = true
   local ok, all = pcall(notify_children, job.id, job.state, now_ms)
   State.is_notifying, State.job_id, State.refused = false, blamed, false
-  if not ok or not all or call('EXISTS', job_key(job.id, 'skips')) == 1 then return end -- some may not be back yet
+  if not ok or not all or call('EXISTS', job_key(job.id, 'skips')) == 1 then return end
   call('ZREM', PREFIX .. 'waking', job.id)
 end
 
--- The leader looks at workflows that are due.
+-- Have the leader look at the job's workflow.
 local function note_workflow(job)
   local workflow = call('HGET', job_key(job.id), 'workflow')
   if workflow then call('SADD', PREFIX .. 'workflowsdue', workflow) end
 end
 
--- A job with ties has ended, is tried again after its end, or is blocked no longer.
+-- Handle a job with ties that ended, was retried after its end, or is no longer blocked.
 function Dependencies.on_state_change(job, before, now_ms)
   local ended_or_back = Jobs.TERMINAL[job.state] or Jobs.TERMINAL[before]
   if before == 'blocked' or job.state == 'blocked' then Dependencies.count_blocked(job) end
@@ -286,8 +288,9 @@ function Dependencies.on_state_change(job, before, now_ms)
   if Jobs.TERMINAL[job.state] and has_relation(job, 'n') then Webhooks.notify(job, now_ms) end
 end
 
--- Of a new job: parents, each with what it is for it; {after | after_any, id} for one that is not there or another
--- tenant's. waits: how many it waits for; root: because of which it is skipped.
+-- Return the plan of a new job: its parents; needs, what it needs of those that it waits for; met, the others; waits,
+-- how many it waits for; root, the job because of which it is skipped. Return nil and {after | after_any, id} if a
+-- parent does not exist or belongs to another tenant.
 function Dependencies.plan(id, owner, given)
   local lists = { given.after, given.after_any }
   local parents, needs = parse_parents(id, lists)
@@ -308,14 +311,14 @@ function Dependencies.plan(id, owner, given)
   return plan
 end
 
--- Writes what a new job waits for.
+-- Write the dependencies of a new job.
 function Dependencies.store(job, plan)
   call('HSET', job_key(job.id, 'needs'), unpack(plan.needs))
   for _, parent in ipairs(plan.parents) do add_child(parent, job.id, plan.met[parent.id] and 1 or 0) end
   Dependencies.count_blocked(job)
 end
 
--- How many blocked jobs keep a job from being purged.
+-- Return how many blocked jobs keep a job from being purged.
 function Dependencies.count_waiting(id)
   while true do
     local ids = redis.pcall('ZRANGE', job_key(id, 'children'), 0, 0)
@@ -325,18 +328,19 @@ function Dependencies.count_waiting(id)
   end
 end
 
--- Takes a job that is about to be purged out of what is kept of its parents.
+-- Remove a job that is about to be purged from the keys of its parents.
 function Dependencies.remove(id)
   local stored = redis.pcall('HMGET', job_key(id), 'root', 'tenant', 'state')
   if type(stored[1]) == 'string' then redis.pcall('SREM', job_key(stored[1], 'skips'), id) end
-  if stored[3] ~= 'blocked' then return end -- else it could not be read, and has not ended
+  if stored[3] ~= 'blocked' then return end -- a blocked job is purged only if it is broken
   pcall(remove_from_parents, id)
   if Tenants.are_registered() then call('ZREM', PREFIX .. 'blocked:' .. (stored[2] or 'default'), id) end
   call('ZREM', PREFIX .. 'in:blocked', id)
 end
 
--- WAKE -> {jobs notified, 1: call again}. The leader, each second: notifies the children of jobs that have ended, and
--- brings back those that were skipped because of a job that is tried again, as many as one call may.
+-- WAKE -> {jobs notified, 1: call again}
+-- Called by the leader every second. Notify the children of jobs that ended, and bring back those that were skipped
+-- because of a job that was retried, as many as one call may.
 local function wake()
   local notified, more = notify_waiting(now())
   return { notified, more and 1 or 0 }

@@ -1,8 +1,9 @@
--- Files of artifacts, by tenant: docs/artifacts.md. ct:files:{tenant}: size:references:objects of each, by its SHA-256;
--- without objects its bytes are lost. ct:filesums: what they make together. A file that no artifact refers to is loose,
--- until a time.
+-- Files of artifacts. See docs/artifacts.md.
+-- ct:files:{tenant} maps the SHA-256 of each file to size:references:objects. A file without objects has lost its
+-- bytes. ct:filesums has sums of files and bytes. A file that no artifact refers to is loose and is deleted after a
+-- time.
 
---- Milliseconds for which a loose file stays.
+--- Milliseconds for which a loose file is kept.
 local LOOSE_MS = 86400000
 
 function Files.parse(text)
@@ -15,18 +16,18 @@ function Files.add_sums(tenant, what, files, bytes)
   call('HINCRBY', PREFIX .. 'filesums', tenant .. '|' .. what .. '|bytes', decimal(bytes))
 end
 
--- ct:unowned: objects, as tenant/name, that are no file's, by when their bytes are deleted.
+-- ct:unowned has objects, as tenant/name, that belong to no file, with the time at which their bytes are deleted.
 function Files.disown(tenant, objects, at)
   for object in string.gmatch(objects, '[^,]+') do
     call('ZADD', PREFIX .. 'unowned', decimal(at), tenant .. '/' .. object)
   end
 end
 
--- Puts a file into the index, with objects that were just taken out of ct:unowned.
+-- Add a file whose objects were just removed from ct:unowned.
 local function add(tenant, sha, size, objects, now_ms)
   local _, references, is_listed = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
   call('HSET', PREFIX .. 'files:' .. tenant, sha, size .. ':' .. decimal(references or 0) .. ':' .. objects)
-  if is_listed then return end -- it was lost, and is counted
+  if is_listed then return end -- it had lost its bytes and is still counted
   call('ZADD', PREFIX .. 'loose', decimal(now_ms + LOOSE_MS), tenant .. '/' .. sha)
   Files.add_sums(tenant, 'loose', 1, tonumber(size))
 end
@@ -40,14 +41,14 @@ function Files.drop_loose(tenant, sha, now_ms)
   Files.add_sums(tenant, 'loose', -1, -size)
 end
 
--- Whether a file is in the index with its bytes.
+-- Return whether a file is listed and has its bytes.
 local function is_stored(tenant, sha)
   local _, _, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
   return (objects or '') ~= ''
 end
 
--- TOUCH_FILES tenant sha ... -> the numbers, from 0, of those that are missing. Those that are there and loose stay a
--- day.
+-- TOUCH_FILES tenant sha ... -> indexes, from 0, of the missing ones
+-- Keep the loose files among them for another day.
 local function touch_files(args)
   local tenant, now_ms, answer = args[1], now(), {}
   local loose = decimal(now_ms + LOOSE_MS)
@@ -65,16 +66,16 @@ local function touch_files(args)
   return answer
 end
 
--- BEGIN_OBJECTS tenant ms object ... -> 1. Objects that are about to be written: whose they become must be said within
--- ms.
+-- BEGIN_OBJECTS tenant ms object ... -> 1
+-- Announce objects that are about to be written. They are deleted unless they are assigned to a file within `ms`.
 local function begin_objects(args)
   for i = 3, #args do Files.disown(args[1], args[i], now() + tonumber(args[2])) end
   return 1
 end
 
--- ADD_FILES tenant (sha size object) ... -> new | there | gone of each; {over, most, loose bytes} and nothing is
--- added. gone: the object was not said to be about to be written, or too long ago. The object of one that is there
--- stays unowned.
+-- ADD_FILES tenant (sha size object) ... -> new | there | gone for each, or {over, most, loose bytes} and nothing is
+-- added
+-- gone: the object was not announced, or too long ago. The object of a file that already exists stays unowned.
 local function add_files(args)
   local tenant, now_ms, added, answer = args[1], now(), 0, {}
   for i = 2, #args, 3 do
@@ -93,10 +94,10 @@ local function add_files(args)
   return answer
 end
 
--- ADD_PART tenant sha size number object -> new | there | size | gone; {over, most, loose bytes}.
--- ct:parts:{tenant}:{sha}: the size of a file that is being uploaded, and number -> object of each part. size: it began
--- with another size. there: the part or the whole file is stored. A part of a stored file would begin an upload that
--- nobody completes.
+-- ADD_PART tenant sha size number object -> {new} | {there} | {size} | {gone} | {over, most, loose bytes}
+-- ct:parts:{tenant}:{sha} has the size of a file that is being uploaded, and the object of each part by number. size:
+-- the upload began with another size. there: the part or the whole file is stored; adding a part of a stored file
+-- would start an upload that is never completed.
 local function add_part(args)
   local tenant, sha, size, number, object, now_ms = args[1], args[2], args[3], args[4], args[5], now()
   local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
@@ -113,8 +114,8 @@ local function add_part(args)
   return { 'new' }
 end
 
--- END_PARTS tenant sha objects verified -> 1 / 0: the parts are not these any more. The parts become a file, or are no
--- file's any more if they were not verified.
+-- END_PARTS tenant sha objects verified -> 1 / 0: the parts have changed
+-- Turn the parts into a file if they were verified, else disown them.
 local function end_parts(args)
   local tenant, sha, objects, now_ms = args[1], args[2], args[3], now()
   local key = PREFIX .. 'parts:' .. tenant .. ':' .. sha
@@ -137,7 +138,8 @@ local function end_parts(args)
   return 1
 end
 
--- LOSE_FILE tenant sha objects -> 1 / 0. The bytes of a file are gone: who asks whether it is there uploads it again.
+-- LOSE_FILE tenant sha objects -> 1 / 0
+-- Record that a file's bytes are lost. Clients that ask for it are then told to upload it again.
 local function lose_file(args)
   local tenant, sha = args[1], args[2]
   local size, references, objects = Files.parse(call('HGET', PREFIX .. 'files:' .. tenant, sha))
@@ -147,8 +149,8 @@ local function lose_file(args)
   return 1
 end
 
--- CONDEMN_FILES most -> objects, as tenant/name, whose bytes are to be deleted now. Of loose files, of uploads and of
--- unowned objects, those whose time is over lose their place: at most `most` of each a call.
+-- CONDEMN_FILES most -> objects, as tenant/name, whose bytes are to be deleted now
+-- Remove expired loose files, uploads and unowned objects, at most `most` of each.
 local function condemn_files(args)
   local now_ms, most = now(), tonumber(args[1])
   local function due(zset) return call('ZRANGEBYSCORE', PREFIX .. zset, '-inf', decimal(now_ms), 'LIMIT', 0, most) end

@@ -1,13 +1,15 @@
--- GPUs: claims of workers and runners on them.
+-- GPUs: claims of workers and runners.
 
 local KERNEL_CLAIM_TTL_MS, PROGRAM_CLAIM_TTL_MS = SETTINGS.kernel_claim_ttl_ms, SETTINGS.program_claim_ttl_ms
---- How long a wish counts that is not repeated: of programs, of kernels, and of programs after one has ended.
+--- Milliseconds for which demand counts without being repeated: of programs, of kernels, and of programs after one has
+--- ended.
 local WANTED_MS, NEEDED_MS, LINGER_MS = 15000, 3000, 3000
 
--- CLAIM gpus(json) worker ttl priority -> {1, wanted, ''} | {0, '', worker|program|wanted} Takes or renews all of some
--- GPUs, by UUID, or none; ttl 0: gives them back. priority: of what is to be computed there; '': nothing yet. wanted:
--- the highest priority of programs that wait for one of them, for the worker that has it. Else who has one of them, or
--- wanted: programs wait for it that go first.
+-- CLAIM gpus(json) worker ttl priority -> {1, wanted, ''} | {0, '', worker|program|wanted}
+-- Claim or renew all of these GPUs (UUIDs), or none. ttl 0 releases them. priority: of the work to be computed there;
+-- '' for none yet.
+-- wanted, for a GPU worker that has the claim: the highest priority of programs that wait for one of its GPUs. The
+-- reason of a refusal is the type of the owner, or 'wanted' if programs that go first wait for the GPU.
 local function claim(args)
   local gpus, worker, ttl, class = cjson.decode(args[1]), args[2], tonumber(args[3]), args[4]
   local now_ms = now()
@@ -22,7 +24,7 @@ local function claim(args)
     call('PEXPIRE', gpu_key(gpu, what), WANTED_MS)
   end
 
-  -- The highest priority of those that wait for a GPU, as a number and by name; 6 for none.
+  -- Return the rank and name of the highest priority that waits for a GPU; 6 if none.
   local function find_most_urgent(gpu, what)
     local highest_rank, name = 6, ''
     local wishes = call('ZRANGE', gpu_key(gpu, what), 0, -1, 'WITHSCORES')

@@ -1,4 +1,4 @@
--- Help: running jobs that some worker holds, and that another one may help with.
+-- Help: running jobs that one worker holds and another may help with.
 
 --- Held jobs that are read at a time.
 local HELD_AT_ONCE = 16
@@ -8,25 +8,25 @@ local function virtual_finish_of(job)
   return read_number('HGET', PREFIX .. 'finish:' .. Queues.class_of(job.queue), job.tenant)
 end
 
--- Whether this worker had better help job one than another: by priority, then by what their tenants were given, then by
--- holders.
-local function is_before(request, one, other)
+-- Return whether this worker should help `job` rather than `other`: by priority, then by their tenants' virtual time,
+-- then by holders.
+local function is_before(request, job, other)
   local rank = request.rank
-  if not other or rank[one.queue] ~= rank[other.queue] then return not other or rank[one.queue] < rank[other.queue] end
-  if one.tenant ~= other.tenant then
-    local finish_of, given_to_other = virtual_finish_of(one), virtual_finish_of(other)
-    if finish_of ~= given_to_other then return finish_of < given_to_other end
+  if not other or rank[job.queue] ~= rank[other.queue] then return not other or rank[job.queue] < rank[other.queue] end
+  if job.tenant ~= other.tenant then
+    local finish, other_finish = virtual_finish_of(job), virtual_finish_of(other)
+    if finish ~= other_finish then return finish < other_finish end
   end
-  return one.holders < other.holders
+  return job.holders < other.holders
 end
 
--- Tenants that have held jobs in a queue, those first who were given least, and what they were given.
+-- Return the tenants that have held jobs in a queue, by virtual time, and these times by name.
 local function list_holding_tenants(queue)
   local names, finish_of = call('SMEMBERS', PREFIX .. 'holding:' .. queue), {}
   if names[1] and Tenants.are_registered() then
     local finish = call('HMGET', PREFIX .. 'finish:' .. Queues.class_of(queue), unpack(names))
     for i, name in ipairs(names) do finish_of[name] = tonumber(finish[i] or 0) or 0 end
-    table.sort(names, function(one, other) return finish_of[one] < finish_of[other] end)
+    table.sort(names, function(left, right) return finish_of[left] < finish_of[right] end)
   end
   return names, finish_of
 end
@@ -36,7 +36,7 @@ local function can_help(request, job)
     and not Requests.is_exhausted(request, job)
 end
 
--- The job with the fewest holders of a tenant's held ones in a queue that this worker may help.
+-- Return the tenant's held job with the fewest holders that this worker may help with.
 local function find_least_held(request, queue, name)
   local key, from = PREFIX .. 'held:' .. queue .. ':' .. name, 0
   while true do
@@ -51,24 +51,24 @@ local function find_least_held(request, queue, name)
   end
 end
 
--- Whether somebody has held a job of a rank before `above`: one call, since most often nobody has.
+-- Return whether a job of a rank before `above` is held. Most often none is, and one call tells.
 local function has_held_jobs(request, above)
   local keys = Requests.held_keys_before(request, above)
   return keys[1] and call('EXISTS', unpack(keys)) > 0
 end
 
--- The running job that this worker may best help, of a rank before `above`, of tenants that were given less than
--- `most`.
+-- Return the running job that this worker should help with: of a rank before `above`, and of a tenant whose virtual
+-- time is less than `most`.
 function Help.find(request, above, most)
   if not has_held_jobs(request, above) then return nil end
   local best
   for _, queue in ipairs(request.queues) do
-    local key = request.rank[queue]
-    if key < above and (not best or key <= request.rank[best.queue]) then
+    local rank = request.rank[queue]
+    if rank < above and (not best or rank <= request.rank[best.queue]) then
       local names, finish_of = list_holding_tenants(queue)
       for _, name in ipairs(names) do
         local finish = finish_of[name] or 0
-        local is_after_best = best and key == request.rank[best.queue] and finish > virtual_finish_of(best)
+        local is_after_best = best and rank == request.rank[best.queue] and finish > virtual_finish_of(best)
         if finish >= (most or math.huge) or is_after_best then break end
         local job = not Requests.is_tenant_unavailable(request, name) and find_least_held(request, queue, name)
         if job and is_before(request, job, best) then best = job end

@@ -1,8 +1,8 @@
 -- Jobs: a job's hash, its state, and the indexes of jobs by state.
 
---- Events of one job that are kept while it runs, and of its progress after its end.
+--- Events of one job that are kept while it runs, and progress events that are kept after its end.
 local JOB_EVENTS, ENDED_JOB_EVENTS = 1000, 32
---- Ranges that may be given up before a job that is no program fails.
+--- Dead ranges after which a job fails, unless it is a program.
 local MAX_DEAD = 16
 --- Upper bounds of histograms, in seconds.
 local BOUNDS, BOUND_NAMES = SETTINGS.bounds, SETTINGS.bound_names
@@ -15,22 +15,21 @@ Jobs.SCHEDULABLE = { queued = true, running = true, finishing = true }
 
 local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 'small', 'created', 'started',
   'timeout_ms', 'backlog' }
--- Numbers that not every function needs, read when one is asked for: Redis looks for each field in turn through all of
--- a hash.
+-- Numbers that not every function needs, read on first use: Redis scans small hashes from the start for each field.
 local LAZY_NUMBERS = { 'grain', 'offset', 'holders', 'lanes', 'max_ms', 'max_running', 'deferred', 'prefer',
   'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
 Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'ties' }
 for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
 
--- Adds the numbers of LAZY_NUMBERS, whose values these are, to a job.
+-- Add the numbers of LAZY_NUMBERS to a job, from their stored values.
 local function add_lazy_numbers(job, values)
   for i = 1, #LAZY_NUMBERS do
     local name, number = LAZY_NUMBERS[i], parse_number(values[i])
-    if not number then error({ broken = job.id, why = name .. ' is no number' }) end
+    if not number then error({ broken = job.id, why = name .. ' is not a number' }) end
     if rawget(job, name) == nil then job[name] = number end
   end
   if job.holders % 1 ~= 0 or job.lanes % 1 ~= 0 or job.grain < 1 then
-    error({ broken = job.id, why = 'holders, lanes or grain are no such numbers' })
+    error({ broken = job.id, why = 'holders, lanes or grain is invalid' })
   end
 end
 
@@ -39,30 +38,30 @@ local LAZY = { __index = function(job, name)
   return rawget(job, name)
 end }
 
--- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
+-- Return a job from the values of its FIELDS, or nil and the reason why it is broken.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
     tenant = values[5], ties = values[6] or '', unsaved = false, is_unindexed = false,
-    -- Places for all NUMBERS, so that the table does not grow three times.
+    -- Preallocate all NUMBERS so that the table is not resized three times.
     total = 0, cursor = 0, done = 0, seq = 0, est_ms = 0, load = 0, ttl_ms = 0, small = 0, created = 0, started = 0,
     timeout_ms = 0, backlog = 0 }
   for i = 1, #NUMBERS do
     local number = parse_number(values[i + 6])
-    if not number then return nil, NUMBERS[i] .. ' is no number' end
+    if not number then return nil, NUMBERS[i] .. ' is not a number' end
     job[NUMBERS[i]] = number
   end
-  if not Jobs.STATES[job.state] then return nil, 'its state is unknown' end
+  if not Jobs.STATES[job.state] then return nil, 'unknown state' end
   if not (job.kind and job.tenant) or not string.match(job.queue or '', '^%a+%.%a+$') then
-    return nil, 'it has no kind, tenant or queue'
+    return nil, 'kind, tenant or queue is missing'
   end
   local low, high = math.min(job.done, job.cursor), math.max(job.done, job.cursor)
   if low < 0 or high > job.total or job.total < 1 or job.total > 2 ^ 53 then
-    return nil, 'done, cursor and total do not fit each other'
+    return nil, 'done, cursor and total contradict each other'
   end
   return setmetatable(job, LAZY)
 end
 
--- A new job by its fields, or nil; and why it is none.
+-- Return a new job from its fields, or nil and the reason why they are invalid.
 function Jobs.new(id, fields)
   local values, lazy = {}, {}
   for i = 1, #Jobs.FIELDS do values[i] = fields[Jobs.FIELDS[i]] or false end
@@ -73,7 +72,7 @@ function Jobs.new(id, fields)
   return job
 end
 
--- Another job by its id, or nil; and why it is broken, if it is.
+-- Return a job by its id, or nil; and the reason if it is broken.
 function Jobs.read(id)
   local values = redis.pcall('HMGET', job_key(id), unpack(Jobs.FIELDS))
   if values.err then return nil, values.err end
@@ -81,7 +80,7 @@ function Jobs.read(id)
   return Jobs.parse(id, values)
 end
 
--- A job that may be worked on; nil for one that is missing or broken.
+-- Return a job by its id, or nil if it is missing or broken. A broken job is quarantined.
 function Jobs.find(id)
   if State.broken[id] then return nil end
   local job, why = Jobs.read(id)
@@ -95,13 +94,14 @@ function Jobs.tenant_of(id)
   return type(name) == 'string' and name or 'default'
 end
 
--- The state of another job; nil for one that is gone, or broken.
+-- Return the state of a job, or nil if it is gone or broken.
 function Jobs.state_of(id)
   local state = redis.pcall('HGET', job_key(id), 'state')
   return type(state) == 'string' and Jobs.STATES[state] and state or nil
 end
 
--- Fields of a job's hash that its next `save` writes, all in one command: what a command costs is mostly its call.
+-- Set fields of the job's hash on its next `save`, which writes them in one command: most of the cost of a command is
+-- the call.
 function Jobs.set(job, ...)
   local words, unsaved = { ... }, job.unsaved
   if not unsaved then
@@ -117,7 +117,7 @@ function Jobs.save(job)
   job.unsaved = false
 end
 
--- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
+-- Set the job's share of ct:load in milliseconds. If the counter overflows, it keeps its value and the call goes on.
 function Jobs.set_load(job, load)
   if load == job.load then return end
   local reply = redis.pcall('HINCRBY', PREFIX .. 'load', job.queue, decimal(load - job.load))
@@ -126,8 +126,8 @@ function Jobs.set_load(job, load)
   job.load = load
 end
 
--- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day or in a
--- backlog, which no worker may take. The caller saves.
+-- Update ct:load: milliseconds of one lane's work that is queued or running, by queue. Jobs that are deferred or in a
+-- backlog do not count, since no worker may take them. The caller saves the job.
 function Jobs.update_load(job)
   local load, is_deferred = 0, Tenants.are_registered() and job.deferred == 1
   if (job.state == 'queued' or job.state == 'running') and job.backlog ~= 1 and not is_deferred then
@@ -136,7 +136,7 @@ function Jobs.update_load(job)
   Jobs.set_load(job, load)
 end
 
--- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
+-- Reduce a job's own events to its last 200 state changes and at most `steps` progress events, evenly spread.
 local function thin_events(id, steps)
   local key, entries, states, progress = job_key(id, 'ev'), call('XRANGE', job_key(id, 'ev'), '-', '+'), 0, 0
   for _, entry in ipairs(entries) do
@@ -156,7 +156,7 @@ local function thin_events(id, steps)
   end
 end
 
--- Tells of a change of a job: in the stream of the cluster, and in its own, if it is not a small one.
+-- Add an event to the cluster's stream, and to the job's own stream unless the job is small.
 function Jobs.emit(job, what, ...)
   local done, total = decimal(job.done), decimal(job.total)
   local id = call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', job.id, 'kind', job.kind,
@@ -169,7 +169,7 @@ function Jobs.emit(job, what, ...)
   if call('XLEN', events) > most then thin_events(job.id, math.floor(most / 2)) end
 end
 
--- Histograms: of each label the count of each upper bound in seconds, and the sum in ms.
+-- Add a time to a histogram: a count for each label and upper bound, and a sum in milliseconds for each label.
 function Jobs.observe(hash, label, ms)
   ms = math.max(ms, 0) -- the clock may have stepped back in between
   local i = 1
@@ -178,8 +178,8 @@ function Jobs.observe(hash, label, ms)
   call('HINCRBY', PREFIX .. hash, label .. '|sum', decimal(ms))
 end
 
--- ct:deadlines: when a running job with a timeout fails. Its time stands still while it is paused, and begins anew
--- with the first lease after a retry.
+-- Update ct:deadlines, the times at which running jobs with a timeout fail. The timeout stops while a job is paused
+-- and starts over with the first lease after a retry.
 local function update_deadline(job, state, now_ms)
   local at = call('ZSCORE', PREFIX .. 'deadlines', job.id)
   if state == 'running' then
@@ -195,8 +195,8 @@ local function update_deadline(job, state, now_ms)
   end
 end
 
--- ct:held:{queue}:{tenant}: jobs that workers hold, by how many; ct:holding:{queue}: the tenants that may have some.
--- NEXT looks there for a job to help: all slots would be as many as there are workers.
+-- Update ct:held:{queue}:{tenant}, held jobs by number of holders, and ct:holding:{queue}, tenants that may have some.
+-- NEXT finds jobs to help with there: listing all slots would cost as much as there are workers.
 function Jobs.update_held_index(job)
   local key = PREFIX .. 'held:' .. job.queue .. ':' .. job.tenant
   if job.holders <= 0 then return call('ZREM', key, job.id) end
@@ -204,20 +204,20 @@ function Jobs.update_held_index(job)
   call('SADD', PREFIX .. 'holding:' .. job.queue, job.tenant)
 end
 
--- A worker with this many lanes holds the job; less than none: holds it no longer.
+-- Add a worker with this many lanes to the job's holders, or remove one if the numbers are negative.
 function Jobs.count_holders(job, change, lanes)
   job.holders, job.lanes = job.holders + change, job.lanes + lanes
   call('HSET', job_key(job.id), 'holders', decimal(job.holders), 'lanes', decimal(job.lanes))
   Jobs.update_held_index(job)
 end
 
--- Whether the timeout of a job is over.
+-- Return whether the job's timeout has passed.
 local function is_late(job, now_ms)
   if job.timeout_ms <= 0 or job.state ~= 'running' then return false end
   return tonumber(call('ZSCORE', PREFIX .. 'deadlines', job.id) or math.huge) <= now_ms
 end
 
--- Moves a job to another state, with all indexes and counters that follow it.
+-- Move a job to another state and update all indexes and counters.
 function Jobs.set_state(job, state, now_ms, ...)
   local before, had_ended = job.state, Jobs.TERMINAL[job.state]
   call('ZREM', PREFIX .. 'in:' .. job.state, job.id)
@@ -226,7 +226,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   Jobs.set(job, 'state', state)
   if Jobs.TERMINAL[state] then Jobs.set(job, 'ended', decimal(now_ms)) end
   if Programs.is_program(job) then
-    if state == 'finishing' then Queues.remove(job) end -- it needs a runner of its shape no longer
+    if state == 'finishing' then Queues.remove(job) end -- deriving the result needs no runner with its requirements
     local change = (had_ended and 1 or 0) - (Jobs.TERMINAL[state] and 1 or 0)
     Programs.count_shape(job.tenant, Programs.requirements_of(job), change)
   end
@@ -254,7 +254,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   end
 end
 
--- Whether all that is left of a running job are ranges that were given up, or there are too many of those.
+-- Return whether only dead ranges are left of a running job, or whether there are too many of them.
 local function is_unfinishable(job, leases)
   local dead = call('LLEN', job_key(job.id, 'dead'))
   if dead > MAX_DEAD and not Programs.is_program(job) then return true end
@@ -271,13 +271,13 @@ local function describe_failure(job)
   return text
 end
 
--- Ends a job whose last lease is gone while it is cancelled, that is late, or that cannot be completed.
+-- End a job that is cancelling and has no leases, is late, or cannot be finished.
 function Jobs.settle(job, now_ms)
   local leases = call('ZCARD', job_key(job.id, 'leases'))
   if job.state == 'cancelling' and leases == 0 then
     Jobs.set_state(job, 'cancelled', now_ms)
   elseif is_late(job, now_ms) then
-    local text = 'it ran longer than its timeout of ' .. string.format('%.14g', job.timeout_ms / 1000) .. ' s'
+    local text = 'the job ran longer than its timeout of ' .. string.format('%.14g', job.timeout_ms / 1000) .. ' s'
     call('HSET', job_key(job.id), 'error', text)
     Jobs.set_state(job, 'failed', now_ms, 'error', text)
   elseif job.state == 'running' and is_unfinishable(job, leases) then
@@ -285,7 +285,7 @@ function Jobs.settle(job, now_ms)
   end
 end
 
--- Makes a job finishing whose last unit was committed. Returns whether it was.
+-- Move a job whose last unit is committed to `finishing`. Return whether it was moved.
 function Jobs.finish_if_complete(job, now_ms)
   if job.done < job.total then return false end
   if job.state == 'cancelling' then Jobs.settle(job, now_ms) return false end
@@ -294,7 +294,7 @@ function Jobs.finish_if_complete(job, now_ms)
   return true
 end
 
--- Makes a job running, for the first time or again.
+-- Move a job to `running`, for the first time or again.
 function Jobs.start(job, now_ms)
   if job.started == 0 then
     job.started = now_ms

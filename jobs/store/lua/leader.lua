@@ -1,7 +1,8 @@
 -- The leader among the coordinators, and which libraries are in use.
 
--- LEAD candidate ttl -> 1 | 0. Every action of a leader is idempotent, so two at once for a moment do no harm. Each
--- coordinator calls it each second, which also notes in ct:libraries that its library is in use.
+-- LEAD candidate ttl -> 1 | 0
+-- Take or renew the leadership. Two leaders for a moment do no harm, since all actions of a leader are idempotent.
+-- Every coordinator calls this every second, which also records in ct:libraries that its library is in use.
 local function lead(args)
   call('ZADD', PREFIX .. 'libraries', decimal(now()), LIBRARY)
   local leader = call('GET', PREFIX .. 'leader')
@@ -13,8 +14,8 @@ local function lead(args)
   return 1
 end
 
--- UNUSED_LIBRARIES ttl name ... -> those of these libraries that nobody has used for ttl ms. One that was never seen
--- counts as used now: whoever has loaded it is about to.
+-- UNUSED_LIBRARIES ttl name ... -> libraries among these that were not used for `ttl` ms
+-- A library that was never seen counts as used now: a process may have loaded it and be about to use it.
 local function unused_libraries(args)
   local libraries, now_ms, ttl, is_used, unused = PREFIX .. 'libraries', now(), tonumber(args[1]), {}, {}
   cap_scores(libraries, now_ms, 0)

@@ -1,11 +1,12 @@
 -- LEASE: grants a range of a job to a lane.
 
---- Virtual time by which a tenant may be ahead of one that waits before its slots yield.
+--- Milliseconds of virtual time by which a tenant may be ahead of a waiting tenant before its slots yield.
 local LEAD_MS = 2000
 
 -- LEASE id token want least ttl worker lane rate higher(json) labels -> {ok, lo, hi, errors} | {wait} | {yield} |
--- {finishing} | {gone} labels: of the worker's host, as labels_of reads them. want, least: units of the usual and of
--- the smallest lease of this lane; rate: its units/s on this job, 0 if unknown.
+-- {finishing} | {gone}
+-- want, least: units of a usual and of the smallest lease of this lane. rate: its units/s on this job, 0 if unknown.
+-- higher: queues whose jobs go first. labels: of the worker's host, see labels_of.
 local function lease(args)
   local id, token, want, least, ttl = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local worker, lane, rate, higher = args[6], args[7], tonumber(args[8]), cjson.decode(args[9])
@@ -43,10 +44,10 @@ local function lease(args)
   for _, queue in ipairs(higher) do
     if call('ZCARD', PREFIX .. 'pending:' .. queue) - Queues.count_capped(queue, labels) > 0 then return { 'yield' } end
   end
-  -- Queues of this worker's device and of any device are those that it listens to.
+  -- The worker listens to the queues of its device and of any device.
   local device = higher[1] and string.match(higher[1], '^(%a+)')
 
-  -- The tenant of a queue that was given least, of those that this worker may serve, and what it was given.
+  -- Return the tenant with the least virtual time in a queue that this worker may serve, and that time.
   local function find_first_tenant(queue)
     local from = 0
     while true do
@@ -56,7 +57,7 @@ local function lease(args)
     end
   end
 
-  if device and Tenants.are_registered() then -- a tenant of the same class that was given much less waits
+  if device and Tenants.are_registered() then -- yield to a waiting tenant of the class that is far behind
     local class = Queues.class_of(job.queue)
     local finish = read_number('HGET', PREFIX .. 'finish:' .. class, job.tenant)
     if device == 'runner' then Tenants.refresh_order(device .. '.' .. class) end
@@ -71,7 +72,7 @@ local function lease(args)
   end
   if device and call('EXISTS', PREFIX .. 'aged') == 1 and call('HEXISTS', PREFIX .. 'aged', job.queue) == 0
       and read_number('HGET', PREFIX .. 'aging', worker) % AGED_INTERVAL == 0 then
-    -- The worker's next turn is that of an aged job.
+    -- The worker's next request is reserved for an aged job.
     for _, queue in ipairs(call('HKEYS', PREFIX .. 'aged')) do
       local device_class = string.match(queue, '^(%a+)')
       if device_class == device or (device_class == 'any' and device ~= 'runner') then return { 'yield' } end
@@ -91,7 +92,7 @@ local function lease(args)
     return { 'wait' }
   end
 
-  -- The tail shrinks so that all lanes end together: half of this lane's share of what is left.
+  -- Shrink leases near the end so that all lanes finish together: half of this lane's share of the remaining units.
   if job.lanes > 1 then
     local left = hi - lo + (piece and job.total - job.cursor or 0)
     for _, text in ipairs(call('LRANGE', job_key(id, 'free'), 0, 15)) do
@@ -120,7 +121,7 @@ local function lease(args)
   if Tenants.are_registered() then Tenants.bill(job, billed) end
   call('HINCRBY', job_key(id), 'leases', 1)
   if Programs.is_program(job) and Reservations.stop_waiting(id) == worker then
-    -- Others have their time before it is kept again.
+    -- Give other jobs time before the runner is reserved again.
     call('HSET', PREFIX .. 'worker:' .. worker, 'kept_until', decimal(now_ms))
   end
 
@@ -135,7 +136,7 @@ local function lease(args)
   return { 'ok', decimal(lo), decimal(cut), decimal(errors) }
 end
 
--- Does the same in a full Redis, which grants returned ranges alone.
+-- LEASE_WHEN_FULL: LEASE on a full Redis. It grants only returned ranges.
 local function lease_when_full(args)
   State.is_redis_full = true
   return lease(args)

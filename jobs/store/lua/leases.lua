@@ -1,12 +1,13 @@
--- Leases: ranges that a lane computes.
+-- Leases: ranges that lanes compute.
 
---- Longest wait of a program's unit that failed.
+--- Longest wait in milliseconds of a program's unit that failed.
 local MAX_WAIT_MS = 3600000
 
--- How long a lease lives without a beat.
+-- Return the milliseconds after which a lease expires without a heartbeat.
 function Leases.ttl(job) return Programs.is_program(job) and PROGRAM_TTL_MS or LEASE_TTL_MS end
 
--- A lease: lo:hi:upto:expiries:errors:granted:lane; where tenants are billed, billed: before the lane.
+-- Return a lease. It is stored as lo:hi:upto:expiries:errors:granted:lane; if tenants are billed, with the billed
+-- milliseconds before the lane.
 function Leases.read(id, token)
   local text = call('HGET', job_key(id, 'lease'), token)
   if not text then return nil end
@@ -23,10 +24,11 @@ function Leases.write(id, token, lease)
   call('HSET', job_key(id, 'lease'), token, text)
 end
 
--- ct:leased:{worker}: job|token of the leases of programs that a runner has. It is named in their lane, worker/lane.
+-- Return the runner of a program's lease; its lane is named worker/lane. ct:leased:{worker} has job|token of these
+-- leases.
 function Leases.runner_of(lease) return string.match(lease.lane or '', '^(.*)/') or '' end
 
--- lease: as read; only: the job has no other.
+-- Remove a lease that was read before. only: the job has no other lease.
 function Leases.drop(job, token, now_ms, lease, only)
   if lease and Programs.is_program(job) then
     call('SREM', PREFIX .. 'leased:' .. Leases.runner_of(lease), job.id .. '|' .. token)
@@ -43,8 +45,8 @@ function Leases.drop(job, token, now_ms, lease, only)
   end
 end
 
--- Tells the workers that have leases of a job, at once, to ask what is to become of these: else they hear with their
--- next beats.
+-- Ask the workers that have leases of a job to send heartbeats at once, whose answers say what to do with these
+-- leases. Otherwise they learn it from their next heartbeats.
 function Leases.notify_holders(job)
   local notified = {}
   for _, token in ipairs(call('HKEYS', job_key(job.id, 'lease'))) do
@@ -61,8 +63,9 @@ function Leases.cap_expiries(job, now_ms)
   cap_scores(job_key(job.id, 'retry'), now_ms, longest)
 end
 
--- ct:grace: swept, when SWEEP ran last, and until, before which no lease of a program is taken back: while nobody
--- sweeps, runners may be unable to beat. 0: leases of the job are taken back when they expire.
+-- Return the time until which expired leases of the job are kept; 0 if they are reclaimed at once. Leases of programs
+-- are kept for a while after SWEEP did not run, since runners may have been unable to send heartbeats, too. ct:grace
+-- has `swept`, the last run of SWEEP, and `until`.
 function Leases.grace_until(job, now_ms)
   if not Programs.is_program(job) then return 0 end
   local known = call('HMGET', PREFIX .. 'grace', 'swept', 'until')
@@ -89,7 +92,7 @@ function Leases.next_due(job, now_ms)
   return math.min(expires, earliest_score(job_key(job.id, 'retry')))
 end
 
--- As many lanes compute the job as its submitter allows at once. Expired leases do not count, unless they are spared.
+-- Return whether the job has max_running leases. Expired leases do not count, unless they are kept.
 function Leases.is_saturated(job, now_ms)
   if job.max_running == 0 then return false end
   local from = Leases.grace_until(job, now_ms) > 0 and '-inf' or '(' .. decimal(now_ms)
@@ -102,19 +105,20 @@ function Leases.is_leasable(job, now_ms)
   return has_ranges and not Leases.is_saturated(job, now_ms)
 end
 
--- When something of the job can be leased that cannot be leased now.
+-- Return when something can be leased that cannot be leased now.
 function Leases.next_change(job, now_ms)
   if not Leases.is_saturated(job, now_ms) then return Leases.next_due(job, now_ms) end
   return math.max(earliest_score(job_key(job.id, 'leases')), Leases.grace_until(job, now_ms))
 end
 
--- After a lease ended without finishing the job.
+-- Update a job after a lease ended without finishing it.
 function Leases.handle_end(job, now_ms)
   Jobs.settle(job, now_ms)
   if job.holders <= 0 then Queues.reschedule(job, now_ms) end
 end
 
--- ms: of one lane, by the estimate; what the caller bills. more: one more lane computes for the tenant than before.
+-- Write a lease and return the milliseconds that the caller bills. ms: estimated time on one lane. more: the tenant
+-- uses one more lane than before.
 function Leases.grant(job, token, lo, hi, expiries, errors, ttl, lane, now_ms, ms, more)
   local lease = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = now_ms, lane = lane }
   if Tenants.are_registered() then
@@ -129,7 +133,7 @@ function Leases.grant(job, token, lo, hi, expiries, errors, ttl, lane, now_ms, m
   return lease.billed or 0
 end
 
--- Makes a lease that of the units from `lo` on, as if it were granted now.
+-- Change a lease to the units from `lo` on, as if it were granted now.
 function Leases.continue_from(job, token, lease, lo, now_ms)
   lease.lo, lease.upto, lease.expiries, lease.errors = lo, lo, 0, 0
   lease.granted, lease.billed = now_ms, lease.billed and 0
@@ -139,8 +143,8 @@ function Leases.continue_from(job, token, lease, lo, now_ms)
   if Tenants.are_registered() then call('ZADD', PREFIX .. 'lanes:' .. job.tenant, decimal(now_ms + ttl), token) end
 end
 
--- Takes a lease away from its lane. Returns the job and the lease, or nil for a token that is not alive, and for one
--- whose lease does not begin at the unit `first`, if one is named.
+-- End a lease. Return the job and the lease, or nil if the token is not valid or the lease does not begin at unit
+-- `first` (if not nil).
 function Leases.revoke(id, token, now_ms, first)
   local job = Jobs.find(id)
   local lease = job and Leases.read(id, token)

@@ -1,11 +1,11 @@
--- The foundation of the library: constants, keys, calls of Redis, and the registration of functions.
--- jobs/store/server/library.py joins the files of this folder, this one first, behind LIBRARY, the library's name, and
--- SETTINGS. Each other file is a block of its own, so that files share functions through the tables of subjects alone.
--- Keys are built here and not passed: RQ rules Redis Cluster out, so nothing is lost. Times are milliseconds of Redis'
--- clock. Ranges are half open.
+-- Base of the function library: constants, keys, calls to Redis, registration of functions.
+-- jobs/store/server/library.py joins the files of this folder, this one first, behind LIBRARY (the library's name) and
+-- SETTINGS. Each other file is a block: files share functions only through the tables declared here. Keys are built
+-- here instead of being passed, since RQ does not support Redis Cluster. Times are milliseconds of Redis' clock.
+-- Ranges are half open.
 
--- What Lua and Redis offer. Most of it does not exist yet while the library is loaded, and each use of a global costs
--- several look-ups: the first call makes them locals.
+-- Globals of Lua and Redis. Most of them do not exist while the library is loaded, and each use of a global costs
+-- several look-ups: the first call stores them in locals.
 local function globals()
   return cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
     type, unpack
@@ -22,35 +22,35 @@ local Webhooks, Workers, Workflows = {}, {}, {}
 
 local PREFIX = 'ct:'
 local DAY_MS = 86400000
---- Events of jobs and workers that the cluster keeps.
+--- Events of jobs and workers that are kept for the cluster.
 local FLEET_EVENTS = 100000
---- A worker's turns of which one is an aged job's.
+--- One of this many requests of a worker is reserved for an aged job.
 local AGED_INTERVAL = 8
---- Tenants at whose heads NEXT looks.
+--- Tenants whose first job NEXT reads.
 local MAX_TENANTS_READ = 16
---- SWEEP was away when it comes later than this after the last one.
+--- Milliseconds between two runs of SWEEP after which it counts as having been absent.
 local SWEEP_OVERDUE_MS = 3000
 --- Files of an artifact that one command reads or writes.
 local FILES_PER_COMMAND = 1000
---- Milliseconds until the bytes of a file that nothing refers to any more are deleted.
+--- Milliseconds after which the bytes of a file without references are deleted.
 local DELETION_DELAY_MS = 600000
 local ALL_QUEUES = SETTINGS.queues
 local LEASE_TTL_MS, PROGRAM_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS =
   SETTINGS.lease_ttl_ms, SETTINGS.program_ttl_ms, SETTINGS.slot_ttl_ms, SETTINGS.worker_ttl_ms
 
--- What one call knows, by name. A library lives as long as its server, so each call begins with a new table:
---   refused: Redis refused a command, such as for want of memory
---   is_full: called to serve a full Redis, which takes no new work
---   job_id: the job that the call is about; broken: jobs that it cannot use, by id
---   taken: NEXT's answer, when it runs again without a broken job
---   texts: of numbers
+-- State of one call, by name. A library lives as long as its server, so each call begins with a new table:
+--   refused: Redis refused a command, for example because memory is full
+--   is_redis_full: the function was called because Redis is full; it must add nothing
+--   job_id: the job that the call works on; broken: jobs that it cannot use, by id
+--   taken: NEXT's answer so far, when it runs again without a broken job
+--   texts: decimal texts by number
 local State
 
---- Integers below this are converted once for the lifetime of the library.
+--- Integers below this are converted once in the lifetime of the library.
 local SMALL_NUMBER = 1000
 local TEXT_OF, NUMBER_OF = {}, {}
 
--- A number as text. A format takes as long as half a command, and a call writes the same time several times.
+-- Return a number as text. Formatting takes half as long as a command, and a call writes the same time several times.
 local function decimal(number)
   local texts = State.texts
   local text = TEXT_OF[number] or texts[number]
@@ -63,14 +63,15 @@ end
 
 local function job_key(id, part) return PREFIX .. 'job:' .. id .. (part and (':' .. part) or '') end
 
--- Calls a command. A key with contents that no function writes is put aside, and its place is empty.
+-- Call a command. If its key has contents that no function writes, quarantine the key and continue as if it were
+-- empty.
 local function call(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return Repairs.recover(reply.err, ...) end
   return reply
 end
 
--- A number as stored, 0 if there is none; nil for what is no number. Infinities and NaN minus themselves are not 0.
+-- Return a stored number, 0 if there is none, nil if it is not a number. Infinity and NaN minus themselves are not 0.
 local function parse_number(value)
   if not value then return 0 end
   local number = NUMBER_OF[value]
@@ -88,26 +89,26 @@ local function earliest_score(zset)
   return first[2] and tonumber(first[2]) or math.huge
 end
 
--- Redis' clock may step back: a time later than `ttl` from now was meant to come before that.
+-- Lower expiry times that are more than `ttl` from now: they were written before Redis' clock stepped back.
 local function cap_scores(zset, now_ms, ttl)
   for _, member in ipairs(call('ZRANGEBYSCORE', zset, '(' .. decimal(now_ms + ttl), '+inf', 'LIMIT', 0, 100)) do
     call('ZADD', zset, decimal(now_ms + ttl), member)
   end
 end
 
--- Does the same for a key that Redis itself expires.
+-- Do the same for the expiry of a key.
 local function cap_expiry(key, ttl)
   if call('PTTL', key) > tonumber(ttl) then call('PEXPIRE', key, ttl) end
 end
 
--- Runs one call. If it fails on a job, the job is quarantined and the call runs again as if the job were not there.
+-- Run one call. If it fails because of a job, quarantine the job and run the call again without it.
 local function run(handler, args, is_read_only)
   if not redis then
     cjson, error, ipairs, math, next, pairs, pcall, rawget, redis, setmetatable, string, table, tonumber, tostring,
       type, unpack = globals()
   end
-  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, remaining = {}, texts = {}, notified = 0,
-    steps = 0 }
+  State = { is_read_only = is_read_only, refused = false, broken = {}, shares = {}, remaining = {}, texts = {},
+    notified = 0, steps = 0 }
   for _ = 1, 100 do
     local ok, answer = pcall(handler, args)
     if ok then return answer end
@@ -117,12 +118,12 @@ local function run(handler, args, is_read_only)
     if State.broken[culprit] then return 0 end
     Repairs.quarantine(culprit, is_table and (answer.why or answer.err) or tostring(answer))
   end
-  return redis.error_reply('more than 100 jobs are broken; call again')
+  return redis.error_reply('more than 100 jobs are broken. Call again.')
 end
 
--- Registers functions by name, each with its flag. no-writes: it only reads. allow-oom: it keeps, ends, shows or frees
--- what is there, and so must work in a full Redis. Without a flag it brings something new, and a full Redis refuses it.
--- While a library is loaded, Lua has no functions of its own, such as ipairs.
+-- Register functions by name and flag. no-writes: the function only reads. allow-oom: it keeps, ends, returns or frees
+-- existing data and must work when Redis is full. Without a flag, it adds data, and a full Redis refuses it. Standard
+-- functions such as ipairs do not exist while a library is loaded.
 local function register(functions)
   for i = 1, #functions do
     local name, handler, flag = functions[i][1], functions[i][2], functions[i][3]
@@ -135,5 +136,5 @@ local function register(functions)
   end
 end
 
--- What a function answers that serves a full Redis, when it is asked for more than what is there.
+-- Return the error of a function that may not add data to a full Redis.
 local function refuse_growth() return redis.error_reply("OOM command not allowed when used memory > 'maxmemory'.") end

@@ -1,6 +1,6 @@
--- Offers: what a runner that asks NEXT has free, and the only tenant whose jobs it may take, if any.
+-- Offers: the free resources of a runner that calls NEXT, and the only tenant whose jobs it may take, if any.
 
---- Waiting replicas of services at which one call looks.
+--- Waiting replicas of services that one call reads.
 local MAX_REPLICAS_READ = 100
 
 local function fits(request, requirements)
@@ -15,7 +15,8 @@ local function allows_tenant(request, name)
   return not request.offer or (request.offer.tenant or '') == '' or request.offer.tenant == name
 end
 
--- Begins the turn of a runner. offer: JSON, or ''. reserved: the job that the runner is kept for, if any.
+-- Add the runner's offer and reservation to a request. offer: JSON, or ''. reserved: the job for which the runner is
+-- reserved, if any.
 function Offers.read(request, offer, reserved)
   request.offer, request.fits, request.can_start = offer ~= '' and cjson.decode(offer) or nil, {}, {}
   local reservation = reserved and Reservations.read(reserved, request.now_ms)
@@ -28,7 +29,8 @@ function Offers.has_capacity(request, job)
   return allows_tenant(request, job.tenant) and fits(request, Programs.requirements_of(job))
 end
 
--- A runner that is kept for a job starts others only as far as that does not wait longer for them.
+-- Return whether a job may start although the runner is reserved for another, which must not wait longer because of
+-- it.
 local function can_start(request, job)
   if not request.reservation then return true end
   if request.can_start[job.id] == nil then
@@ -44,7 +46,8 @@ local function can_requeue(request, id)
   return not request.reservation or (job and can_start(request, job))
 end
 
--- Brings back one job of each requirements that this runner meets: the others would wait in vain.
+-- Make one job of these requirements pending, which this runner meets. One is enough, since the runner starts one job
+-- at a time.
 local function requeue_one(request, name, queue)
   local key = PREFIX .. 'lacked:' .. name
   local is_restricted = request.reservation or (request.offer and (request.offer.tenant or '') ~= '')
@@ -69,7 +72,7 @@ function Offers.requeue_supported(request)
   end
 end
 
--- The job that this runner is kept for, pending, once there is room for it.
+-- Return the job for which the runner is reserved, made pending, if there is capacity for it.
 function Offers.find_reserved(request)
   local job = request.reservation and Jobs.find(request.reservation.id)
   if not job or not Jobs.SCHEDULABLE[job.state] or job.backlog == 1 then return nil end
@@ -86,7 +89,7 @@ function Offers.find_reserved(request)
   return job
 end
 
--- Whether a runner starts one replica before another: by priority, then by age.
+-- Return whether a runner starts one replica before another: by priority, then by age.
 local function is_before(left, right)
   local rank = Queues.CLASSES[Queues.class_of(left.queue)] or 5
   local other_rank = Queues.CLASSES[Queues.class_of(right.queue)] or 5
@@ -98,8 +101,8 @@ local function can_start_replica(request, job)
     and not Requests.is_tenant_unavailable(request, job.tenant) and not Requests.is_exhausted(request, job)
 end
 
--- The waiting replica that this runner starts next; of very many it looks at some. Jobs that need a slot stay where
--- they wait.
+-- Return the waiting replica that this runner starts next. If there are very many, only some are read. Jobs that need
+-- a slot are left alone.
 function Offers.find_replica(request)
   local best
   for _, id in ipairs(call('SRANDMEMBER', PREFIX .. 'waiting_replicas', MAX_REPLICAS_READ)) do

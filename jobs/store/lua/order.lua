@@ -1,6 +1,6 @@
--- Order: whose pending job is next, if several tenants wait or jobs have aged. docs/lease-protocol.md, Order and Aging.
+-- Order: the next pending job if several tenants wait or jobs have aged. See docs/lease-protocol.md, Order and Aging.
 
--- A job whose result alone is missing: that needs no GPU seconds, of which its tenant has none left.
+-- Return a job of which only the result is missing. It needs no GPU seconds, which its tenant has used up.
 local function find_finishing(request, queue, name)
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'in:finishing', 0, 31)) do
     local position = call('ZSCORE', PREFIX .. 'turns:' .. queue .. ':' .. name, id)
@@ -9,7 +9,7 @@ local function find_finishing(request, queue, name)
   end
 end
 
--- Tenants that cannot be served and would hide the others.
+-- Count tenants that cannot be served. They must not hide others, so that many more tenants are read.
 local function count_capped(request)
   if not request.capped_count then
     request.capped_count = call('SCARD', PREFIX .. 'capped')
@@ -18,7 +18,8 @@ local function count_capped(request)
   return request.capped_count
 end
 
--- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
+-- Call consider(job, position, virtual time) for the first job of each tenant in a queue, by virtual time, until it
+-- returns true.
 local function visit_heads(request, queue, consider)
   if Programs.is_program_queue(queue) then Tenants.refresh_order(queue) end
   local max_heads = MAX_TENANTS_READ + count_capped(request)
@@ -34,8 +35,8 @@ local function visit_heads(request, queue, consider)
   end
 end
 
--- The pending job of this rank whose tenant was given least; among equals, the one that has waited longest. Returns
--- the job, its queue, and what its tenant was given.
+-- Return the pending job of this rank whose tenant has the least virtual time, its queue and that time. Among equals,
+-- the job that has waited longest goes first.
 function Order.find_fairest(request, rank)
   local best, earliest, finish_time, best_queue
   for _, queue in ipairs(request.subscription.at_rank[rank]) do
@@ -49,8 +50,8 @@ function Order.find_fairest(request, rank)
   return best, best_queue, finish_time
 end
 
--- Moves the clock of a priority on to what was taken. Tenants that could not be served meanwhile have no credit when
--- they can.
+-- Advance the clock of a priority to the virtual time of the job that was taken. Tenants that could not be served
+-- meanwhile gain no credit.
 function Order.advance_clock(request, class, finish_time)
   local clock = PREFIX .. 'virtual:' .. class
   if finish_time > read_number('GET', clock) then call('SET', clock, string.format('%.17g', finish_time)) end
@@ -62,7 +63,8 @@ function Order.advance_clock(request, class, finish_time)
   end
 end
 
--- The head that has waited longest of those that are aged, and its queue; of every priority. since: by queue.
+-- Return the aged first job that has waited longest, of all priorities, and its queue. since: by queue, the time
+-- before which jobs are aged.
 local function find_oldest_aged(request, since)
   local best, earliest, best_queue
   for _, queue in ipairs(request.queues) do
@@ -80,7 +82,7 @@ local function find_oldest_aged(request, since)
   return best, best_queue
 end
 
--- One turn in AGED_TURN of each worker is that of an aged job, if there is one that it may take: that, and its queue.
+-- Return an aged job that this worker may take and its queue, on one of AGED_INTERVAL requests of each worker.
 function Order.find_aged(request)
   local since, has_some = {}, false
   for at, value in ipairs(call('HMGET', PREFIX .. 'aged', unpack(request.queues))) do

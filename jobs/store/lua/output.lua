@@ -1,8 +1,8 @@
--- Output of programs: live lines, and where one unit stands.
+-- Output of programs: live lines, and the state of a unit.
 
--- ADD_OUTPUT id token unit attempt offset run data -> stale: no such lease of this unit | alone: nobody follows it |
--- kept | dropped: the job writes too fast. Live lines of a program, for those who follow it: at most OUTPUT_ROOM bytes
--- of a job, for a minute.
+-- ADD_OUTPUT id token unit attempt offset run data -> kept | stale: no such lease of this unit | alone: nobody follows
+-- it | dropped: the job writes too fast
+-- Add live lines of a program for its followers: at most OUTPUT_BUDGET bytes of a job, for a minute.
 local function add_output(args)
   local OUTPUT_BUDGET, OUTPUT_RATE, OUTPUT_ENTRY, OUTPUT_MS = 262144, 65536, 100, 60000
   local id, unit, data = args[1], tonumber(args[3]), args[7]
@@ -37,10 +37,10 @@ local function add_output(args)
   return 'kept'
 end
 
--- FOLLOW id unit tenant ttl most -> until | 0: `most` units are followed, and no tenant more than this one. Somebody
--- follows a unit of a program, until this time. If all places are taken, a tenant that has two more than this one
--- loses one. ttl 0: nobody does any more, unless somebody else has said so since `most`, which is then the time
--- answered before.
+-- FOLLOW id unit tenant ttl most -> until | 0: `most` units are followed, and no tenant follows two more than this one
+-- Follow a unit of a program until this time. If the limit is reached, a tenant that follows at least two units more
+-- than this one loses one. ttl 0 ends it, unless another call has extended it since: `most` is then the time that was
+-- returned before.
 local function follow(args)
   local tenant, now_ms, key = args[3], now(), PREFIX .. 'followed'
   local member, ttl, most = tenant .. '/' .. args[1] .. '|' .. args[2], tonumber(args[4]), args[5]
@@ -67,9 +67,9 @@ local function follow(args)
   return decimal(now_ms + ttl)
 end
 
--- UNIT id unit look -> {} | {job's state, kind, total, tenant, state, artifact, failure}: where one unit of a program
--- stands, and what is stored of it, '' for nothing. state: waiting, running, retrying, dead or done; '' if it is not
--- looked for: with look 0, of a unit with an artifact. Reads only.
+-- UNIT id unit look -> {} | {job's state, kind, total, tenant, state, artifact, failure}
+-- Return the state and stored output of one unit of a program, '' if there is none. state: waiting, running, retrying,
+-- dead or done; '' if look is 0 and the unit has an artifact. Read only.
 local function unit(args)
   local id, unit = args[1], tonumber(args[2])
   local row = call('HMGET', job_key(id), 'state', 'kind', 'total', 'tenant', 'cursor')
@@ -84,8 +84,8 @@ local function unit(args)
     end
   end
 
-  -- The range that begins with this unit, as most do that are tried again or were given up: it is found in half the
-  -- time.
+  -- Return whether a range begins with this unit, as most retried and dead ranges do. This takes half as long as
+  -- parsing them.
   local function starts_range(texts)
     return string.find('\n' .. table.concat(texts, '\n'), '\n' .. stored .. ':', 1, true)
   end

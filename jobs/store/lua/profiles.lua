@@ -1,4 +1,4 @@
--- Profiles: docs/profiles.md. ct:profiling is what workers hear of those that live: state|hz|until|hosts.
+-- Profiles. See docs/profiles.md. ct:profiling has live profiles as state|hz|until|hosts, for workers.
 
 --- Bytes of a part of a recording.
 local PROFILE_PART = 8388608
@@ -27,7 +27,8 @@ function Profiles.drop(id)
 end
 
 -- START_PROFILE id live mine most caller token field value ... -> {new, id} | {exists, name} | {full, most} | {live,
--- most} | {own, mine} | {missing, tenant}. live, mine: how many may be live in the cluster, and of the tenant.
+-- most} | {own, mine} | {missing, tenant}
+-- live, mine: limits of live profiles in the cluster and of the tenant. most: limit of the tenant's profiles.
 local function start_profile(args)
   local id, fields = args[1], {}
   for i = 7, #args, 2 do fields[args[i]] = args[i + 1] end
@@ -52,8 +53,9 @@ local function start_profile(args)
   return { 'new', id }
 end
 
--- COLLECT_PROFILE id from caller token action most -> 1 / 0: it is in another state than `from` / -1: `most` others
--- live, where it was done. What was recorded is brought in.
+-- COLLECT_PROFILE id from caller token action most -> 1 / 0: its state is not `from` / -1: it was done, and `most`
+-- others are live
+-- Start to collect the recordings.
 local function collect_profile(args)
   local id, now_ms = args[1], now()
   local key = PREFIX .. 'profile:' .. id
@@ -67,7 +69,8 @@ local function collect_profile(args)
   return 1
 end
 
--- END_PROFILE id artifact -> 1 / 0: it is not being collected. artifact: what holds the recordings; empty for none.
+-- END_PROFILE id artifact -> 1 / 0: it is not being collected
+-- artifact: id of the artifact with the recordings, or empty.
 local function end_profile(args)
   local id = args[1]
   if call('HGET', PREFIX .. 'profile:' .. id, 'state') ~= 'collecting' then return 0 end
@@ -77,7 +80,7 @@ local function end_profile(args)
   return 1
 end
 
--- DELETE_PROFILE tenant name caller token -> {id, artifact} / {}: there is none.
+-- DELETE_PROFILE tenant name caller token -> {id, artifact} / {}: it does not exist
 local function delete_profile(args)
   local tenant, name = args[1], args[2]
   local id = call('HGET', PREFIX .. 'profiles:' .. tenant, name)
@@ -90,9 +93,10 @@ local function delete_profile(args)
 end
 
 -- REPORT_PROFILE id worker ttl silent most devices device ... {recording row size sha256} ... -> {state, now, {device
--- ...}, {{recording, wanted} ...}}. Claims devices for `ttl` ms: those that are this worker's come back, as far as the
--- profile records. wanted: the number of a part | wait | kept | lost | other: a worker that was heard within `silent`
--- ms has this recording | full: there are `most`.
+-- ...}, {{recording, next} ...}}
+-- Claim devices for `ttl` ms while the profile records, and return those that this worker has. next, for each
+-- recording: the number of the part to send | wait | kept | lost | other: another worker, which reported within
+-- `silent` ms, has this recording | full: there are `most`.
 local function report_profile(args)
   local id, worker, ttl, silent, most = args[1], args[2], tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local key, claims = PREFIX .. 'profile:' .. id, PREFIX .. 'profile_claims:' .. id
@@ -104,7 +108,7 @@ local function report_profile(args)
   if state == 'recording' then
     for i = 7, first - 1 do
       local by, until_ms = string.match(call('HGET', claims, args[i]) or '', '^(.*)|(%d+)$')
-      -- A clock that was set back leaves no claim for longer than one lasts.
+      -- If the clock was set back, no claim lasts longer than `ttl`.
       if not by or by == worker or tonumber(until_ms) <= now_ms or tonumber(until_ms) > now_ms + ttl then
         call('HSET', claims, args[i], worker .. '|' .. decimal(now_ms + ttl))
         claimed[#claimed + 1] = args[i]
@@ -150,8 +154,8 @@ local function report_profile(args)
   return { state, decimal(now_ms), claimed, replies }
 end
 
--- ADD_PROFILE_PART id worker recording number most all bytes -> stored | wait: `most` of the profile are there, or
--- `all` | gone | size: it is not as long as the recording says.
+-- ADD_PROFILE_PART id worker recording number most all bytes -> stored | gone | wait: `most` parts of the profile, or
+-- `all` parts, are stored | size: its length contradicts the recording's size
 local function add_profile_part(args)
   local id, worker, recording, number = args[1], args[2], args[3], tonumber(args[4])
   local recordings = PREFIX .. 'profile_recordings:' .. id
@@ -171,7 +175,8 @@ local function add_profile_part(args)
   return 'stored'
 end
 
--- KEEP_PROFILE_PART id recording number sha256 -> 1 / 0: it is to be sent anew. The leader has stored its bytes.
+-- KEEP_PROFILE_PART id recording number sha256 -> 1 / 0: it must be sent again
+-- Record that the leader has stored the part.
 local function keep_profile_part(args)
   local id, recording, number = args[1], args[2], args[3]
   local recordings = PREFIX .. 'profile_recordings:' .. id
@@ -185,8 +190,9 @@ local function keep_profile_part(args)
   return 1
 end
 
--- SETTLE_RECORDING id recording how sha256 most -> kept | lost | again. kept: its file is whole. again: its bytes were
--- not those that it said; it is sent anew, `most` times, then it is lost.
+-- SETTLE_RECORDING id recording how sha256 most -> kept | lost | again
+-- kept: the file is complete. again: its bytes do not match its SHA-256, so it is sent again; after `most` attempts it
+-- is lost.
 local function settle_recording(args)
   local recordings, recording, how = PREFIX .. 'profile_recordings:' .. args[1], args[2], args[3]
   if call('HGET', recordings, recording .. '|sha') ~= args[4] then return 'again' end

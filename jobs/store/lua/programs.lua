@@ -1,27 +1,28 @@
 -- Programs: what they require of runners, and what runners have.
 
---- What a unit takes of a runner.
+--- Resources of a runner that a unit uses.
 Programs.AMOUNTS = { 'cpus', 'memory_mib', 'gpus', 'lanes' }
---- Milliseconds that a lease of several units takes, beside the unit that it is at: then others get those behind it.
+--- Milliseconds that a lease of several units lasts in addition to its current unit: then other runners get the units
+--- behind it.
 local LONG_LEASE_MS = 2000
 
--- What a runner executes. Such jobs have a queue of runners, and never another.
+-- Return whether a queue is for runners. Programs are only in these queues.
 function Programs.is_program_queue(queue) return string.sub(queue, 1, 7) == 'runner.' end
 
 function Programs.is_program(job) return Programs.is_program_queue(job.queue) end
 
--- Whether a job is a replica of a service: it runs without an end, takes no slot of its runner, and is named
+-- Return whether a job is a replica of a service. It runs without end, uses no slot of its runner and is named
 -- v-SERVICE-NUMBER.
 function Programs.is_replica(id) return string.sub(id, 1, 2) == 'v-' end
 
--- JSON of what a program needs of its runner; '' for nothing, and for all other jobs.
+-- Return the requirements of a program as JSON; '' if it has none, and for other jobs.
 function Programs.requirements_of(job)
   if not Programs.is_program(job) then return '' end
   if rawget(job, 'needed') == nil then job.needed = call('HGET', job_key(job.id), 'requirements') or '' end
   return job.needed
 end
 
--- ct:shapes, and ct:shapes:TENANT: how many jobs that have not ended have each requirements, in all and of a tenant.
+-- ct:shapes and ct:shapes:{tenant} count the unfinished jobs by requirements, of all tenants and of one.
 function Programs.count_shape(name, requirements, change)
   if requirements == '' or change == 0 then return end
   for _, shapes in ipairs({ PREFIX .. 'shapes', PREFIX .. 'shapes:' .. name }) do
@@ -29,9 +30,8 @@ function Programs.count_shape(name, requirements, change)
   end
 end
 
--- What an offer of a runner has. jobs/hosts/requirements.py has the same rules.
-
--- A compute capability as a number that can be compared.
+-- Return a compute capability as a number that can be compared. jobs/hosts/requirements.py has the same rules as this
+-- and the following functions.
 local function parse_capability(text)
   local major, minor = string.match(text or '', '^(%d+)%.?(%d*)$')
   return major and major * 1000 + (tonumber(minor) or 0) or 0
@@ -67,15 +67,15 @@ local function meets_requirements(offer, requirements)
     and has_labels(offer, required.labels)
 end
 
--- Whether an offer meets requirements, given as JSON; none meets broken ones.
+-- Return whether an offer meets requirements (JSON). Invalid requirements are never met.
 function Programs.is_satisfied(offer, requirements)
   if requirements == '' then return true end
   local ok, answer = pcall(meets_requirements, offer, requirements)
   return ok and answer
 end
 
--- What a unit of a job with these requirements, given as JSON, takes of a runner, and the requirements.
--- runner/ledger.py has the same rules.
+-- Return the resources that a unit of a job with these requirements (JSON) uses on a runner, and the parsed
+-- requirements. runner/ledger.py has the same rules.
 function Programs.measure_unit(id, requirements, capacity)
   local ok, required = pcall(cjson.decode, requirements ~= '' and requirements or '{}')
   if not ok or type(required) ~= 'table' then required = {} end
@@ -86,8 +86,9 @@ function Programs.measure_unit(id, requirements, capacity)
   return taken, required
 end
 
--- What a runner has in all, and what each of its leases takes, with the time by which it ends; none if a unit of it
--- has no timeout. Leases of replicas, which never end, are in `staying`. nil: nothing can be read of it.
+-- Return the resources of a runner, and those used by each of its leases with the latest time at which it ends (nil if
+-- its units have no timeout). Leases of replicas, which never end, are in `replicas`. Return nil if the runner's
+-- record cannot be read.
 function Programs.read_capacity(worker, now_ms)
   local row = call('HMGET', PREFIX .. 'worker:' .. worker, 'offer', 'lanes', 'isolation')
   local ok, offer = pcall(cjson.decode, row[1] or '')
@@ -110,7 +111,7 @@ function Programs.read_capacity(worker, now_ms)
   return capacity
 end
 
--- Whether there is room for this beside these leases and those of replicas.
+-- Return whether a runner has capacity for a unit in addition to these leases and its replicas.
 function Programs.has_capacity(capacity, leases, needs, tenant, required)
   local free = { cpus = capacity.cpus, memory_mib = capacity.memory_mib, lanes = capacity.lanes,
     gpus = count_fitting_gpus(capacity.offer, required) }
@@ -126,14 +127,14 @@ function Programs.has_capacity(capacity, leases, needs, tenant, required)
   return true
 end
 
--- Whether a runner has room for a job once all has ended there that has an end.
+-- Return whether a runner has capacity for a job once all leases but those of replicas have ended.
 function Programs.could_fit(capacity, job)
   local needs, required = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
   return Programs.has_capacity(capacity, {}, needs, job.tenant, required)
 end
 
--- When a runner has room for a job by the timeouts of what runs there, how many leases end before, and how many of
--- those have no timeout, which count as the last and may end at any moment.
+-- Return when a runner has capacity for a job according to the timeouts of its leases, how many leases must end
+-- before, and how many of those have no timeout. The latter count as last, but may end at any time.
 function Programs.estimate_start(capacity, job, now_ms)
   local needs, required = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
   local left, start, unbounded = { unpack(capacity.leases) }, now_ms, 0

@@ -1,12 +1,12 @@
--- Jobs that go: deleted, or purged after their time.
+-- Purge: removal of jobs that are deleted or have expired.
 
--- Keys of a job beside its hash.
+-- Keys of a job in addition to its hash.
 local PARTS = { 'leases', 'lease', 'free', 'retry', 'dead', 'parts', 'acc', 'ev', 'result', 'failures', 'files', 'kept',
   'needs', 'children', 'skips' }
 
--- Lets go of the artifacts that a job of programs needed, and of those that its units left.
+-- Release the artifacts that a program needed and those with its output.
 local function release_program(id, owner, artifacts, requirements, state)
-  -- It was quarantined and could not be read.
+  -- The job was quarantined and could not be read.
   if requirements and not Jobs.TERMINAL[state] then Programs.count_shape(owner, requirements, -1) end
   local artifact_ids, kept = {}, redis.pcall('HKEYS', job_key(id, 'kept'))
   local leases = redis.pcall('HGETALL', job_key(id, 'lease'))
@@ -21,7 +21,7 @@ local function release_program(id, owner, artifacts, requirements, state)
   for artifact in pairs(artifact_ids) do Artifacts.release(owner, artifact, 'job:' .. id, now()) end
 end
 
--- Returns true unless other jobs wait for it.
+-- Remove a job. Return false if other jobs wait for it.
 function Jobs.purge(id)
   local stored = redis.pcall('HMGET', job_key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state',
     'ties')
@@ -52,8 +52,8 @@ function Jobs.purge(id)
   return true
 end
 
--- DELETE id tenant token -> {ok, state} | {conflict, state} | {waited, jobs that wait for it} | {missing}. A blocked
--- job is cancelled first.
+-- DELETE id tenant token -> {ok, state} | {conflict, state} | {waited, number of jobs that wait for it} | {missing}
+-- Delete a job that has ended. A blocked job is cancelled first.
 local function delete(args)
   local id, tenant, token = args[1], args[2], args[3]
   local job = Jobs.find(id)

@@ -1,14 +1,14 @@
--- Queues: jobs that wait for a worker, and the wake-ups of RQ that tell workers to look.
+-- Queues: jobs that wait for a worker, and the wake-ups in RQ's queues that tell workers to call NEXT.
 
 -- Priorities, the most urgent first.
 Queues.CLASSES = { interactive = 1, high = 2, normal = 3, low = 4 }
---- Jobs of one kind that a worker brings back at once from `lacked`.
+--- Jobs of one kind that a worker makes pending again at once.
 Queues.MAX_REQUEUED = 32
 
--- Priorities by queue, as far as they were asked for.
+-- Priorities of the queues that were used so far.
 local CLASS_OF = {}
 
--- The priority of a queue.
+-- Return the priority of a queue.
 function Queues.class_of(queue)
   if not CLASS_OF[queue] then
     local class = string.match(queue, '%.(.*)$')
@@ -18,8 +18,8 @@ function Queues.class_of(queue)
   return CLASS_OF[queue]
 end
 
--- Adds wake-ups: RQ's queue length is the number of jobs that wait for a worker. All wake-ups have the id of one job
--- that RQ made itself.
+-- Add wake-ups to a queue. The length of RQ's queue is the number of jobs that wait for a worker. All wake-ups have
+-- the id of one RQ job.
 function Queues.notify(queue, count)
   local ids = {}
   for i = 1, math.min(count, 1000) do ids[i] = 'bell' end
@@ -30,14 +30,14 @@ local function remove_wakeups(queue, count)
   if count > 0 then call('RPOP', 'rq:queue:' .. queue, decimal(math.min(count, 1000))) end
 end
 
--- Jobs of tenants that use all their lanes, or that hosts with these labels may not compute: they wait, and ring for
--- nobody. Without labels: that any host may not.
+-- Count jobs without wake-ups: those of tenants that use all their lanes, and those that hosts with these labels may
+-- not compute. Without labels, those that any host may not compute.
 function Queues.count_capped(queue, labels)
   return Tenants.are_registered() and Tenants.count_capped(queue, labels) or 0
 end
 
--- Makes the number of wake-ups that of the jobs that wait for a worker. change: jobs that the queue has got more, where
--- that is known and no tenant's jobs wait without a wake-up. SWEEP counts them once a second.
+-- Make the number of wake-ups that of the waiting jobs. change: jobs that were added, if that is known and no tenant
+-- has jobs without wake-ups. SWEEP counts the jobs every second.
 function Queues.adjust_wakeups(queue, change)
   if State.wakeup_changes then
     State.wakeup_changes[queue] = (State.wakeup_changes[queue] or 0) + (change or math.huge)
@@ -51,14 +51,14 @@ function Queues.adjust_wakeups(queue, change)
   remove_wakeups(queue, -change)
 end
 
--- A wake-up was popped. If jobs were taken from its queue, one of them was that for which it stood; else it must ring
--- again for what this worker does not take.
+-- Adjust a queue whose wake-up was popped. If jobs were taken from the queue, the wake-up stood for one of them;
+-- otherwise add it again for the job that this worker cannot take.
 function Queues.adjust_after_pop(queue)
   local change = State.wakeup_changes[queue]
   Queues.adjust_wakeups(queue, change and change < 0 and 1 or nil)
 end
 
--- From now on until `level_now`, queues are only noted: most often the changes of one call add up to nothing.
+-- Collect changes of wake-ups until flush_wakeups. Most often the changes of one call cancel out.
 function Queues.defer_wakeups() State.wakeup_changes = State.wakeup_changes or {} end
 
 function Queues.flush_wakeups()
@@ -69,8 +69,7 @@ function Queues.flush_wakeups()
   end
 end
 
--- ct:waiting_replicas: replicas of services that are pending, or that wait in ct:lacked for a runner with what they
--- need.
+-- ct:waiting_replicas has replicas of services that are pending or unsupported.
 function Queues.enqueue(queue, name, id, position)
   if Programs.is_replica(id) then call('SADD', PREFIX .. 'waiting_replicas', id) end
   call('ZADD', PREFIX .. 'pending:' .. queue, position, id)
@@ -83,10 +82,10 @@ function Queues.dequeue(queue, name, id)
   return call('ZREM', PREFIX .. 'pending:' .. queue, id)
 end
 
--- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version, and of
--- programs what they need: zsets by queue:kind|version, and |requirements where there are some; the set ct:lacked says
--- which of them may hold something, of queues of runners ct:unfit. A result is derived wherever the kind is.
--- State.none_lacked: ct:lacked is known to be empty.
+-- Return the name under which ct:lacked:{name} has jobs that the last worker did not support: queue:kind|version, and
+-- |requirements if a program has some. The jobs keep their positions. The set ct:lacked has the names that may have
+-- jobs; ct:unfit has those of programs. A finishing job needs no requirements. State.has_no_unsupported: ct:lacked is
+-- known to be empty.
 function Queues.unsupported_member(job, requirements_text)
   local name = job.queue .. ':' .. tostring(job.kind) .. '|' .. tostring(job.version)
   requirements_text = requirements_text or (job.state == 'finishing' and '' or Programs.requirements_of(job))
@@ -102,7 +101,7 @@ local function is_unsupported(job)
   return call('ZSCORE', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), job.id)
 end
 
--- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
+-- Remove a job from those that wait for the next day because of a cap on daily units.
 function Queues.end_deferral(job)
   if job.deferred == 0 then return end
   call('ZREM', PREFIX .. 'deferred:' .. job.tenant .. ':' .. job.kind, job.id)
@@ -134,6 +133,7 @@ function Queues.remove(job)
   Queues.end_deferral(job)
 end
 
+-- Move a pending job to the unsupported ones, where it waits for another worker.
 function Queues.mark_unsupported(job)
   State.has_no_unsupported = nil
   local position = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
@@ -143,7 +143,7 @@ function Queues.mark_unsupported(job)
   note_unsupported(job)
 end
 
--- Brings back what a worker with these versions can compute; without them: all.
+-- Make jobs pending again that a worker with these versions supports. Without versions, all of them.
 function Queues.requeue_supported(kinds)
   if State.has_no_unsupported then return end
   for _, name in ipairs(call('SMEMBERS', PREFIX .. 'lacked')) do
@@ -157,13 +157,13 @@ function Queues.requeue_supported(kinds)
   end
 end
 
--- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.
+-- Have SWEEP look at a job at this time. SWEEP treats times beyond LEASE_TTL as written before the clock stepped back.
 function Queues.recheck_at(job, at)
   if Programs.is_program(job) then at = math.min(at, now() + LEASE_TTL_MS) end
   call('ZADD', PREFIX .. 'later', decimal(at), job.id)
 end
 
--- Puts a job where somebody will look at it again: pending, or later when only leases and backoff are left.
+-- Make a job pending if it has leasable work; otherwise recheck it when its leases or backoff end.
 function Queues.reschedule(job, now_ms)
   if job.backlog == 1 then return end
   if job.state == 'running' or job.state == 'queued' then
@@ -182,8 +182,8 @@ function Queues.reschedule(job, now_ms)
   end
 end
 
--- Slots of the workers of a device: counted, or where other devices have workers, of the fewer of them. any: of all but
--- runners, of which this many live.
+-- Return how many slots the workers of a device have. If other devices have workers, count those with fewer workers.
+-- any: all devices but runners, of which `runners` are live.
 local function count_slots(device, runners)
   local held, own, others, count = call('ZCARD', PREFIX .. 'slots'), PREFIX .. 'workers:' .. device, {}, 0
   if held == 0 or (device == 'any' and runners == 0) then return held end
@@ -197,8 +197,8 @@ local function count_slots(device, runners)
   return held
 end
 
--- Rings for idle workers, which may help with so much of a job. Bells that wait already wake as many: else a thousand
--- idle workers would be rung for by each of a thousand jobs. Those of any device are not for runners.
+-- Notify up to `most` idle workers that may help with a job. Waiting wake-ups are subtracted, so that a thousand jobs
+-- do not notify a thousand workers each. Wake-ups for any device are not for runners.
 function Queues.notify_helpers(job, most)
   local device = string.match(job.queue, '^(%a+)')
   local runners = device == 'any' and call('ZCARD', PREFIX .. 'workers:runner') or 0

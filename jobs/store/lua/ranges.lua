@@ -1,6 +1,6 @@
--- Ranges of a job's units that are not leased.
+-- Ranges of units that are not leased. The lists free and dead have lo:hi:expiries:errors. The zset retry has the same
+-- with the time before which the range must not be leased.
 
--- free and dead: lists of lo:hi:expiries:errors. retry: the same, by the time before which it must not be tried.
 function Ranges.format(lo, hi, expiries, errors)
   return decimal(lo) .. ':' .. decimal(hi) .. ':' .. decimal(expiries) .. ':' .. decimal(errors)
 end
@@ -10,22 +10,22 @@ function Ranges.parse(text)
   return tonumber(lo), tonumber(hi), tonumber(expiries), tonumber(errors)
 end
 
--- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
+-- Return the last multiple of the job's grain at or below a position, without exceeding 2^53.
 function Ranges.align(job, position)
   return position - math.fmod(math.fmod(position, job.grain) + job.offset, job.grain)
 end
 
--- Ranges of a job of which it is kept why they were given up.
+-- Dead ranges of a job whose error is kept.
 local MAX_DEAD_ERRORS = 1000
 
--- Tries a range no more, and notes why.
+-- Make a range dead and keep its error.
 function Ranges.give_up(id, piece, text)
   if call('RPUSH', job_key(id, 'dead'), piece) > MAX_DEAD_ERRORS then return end
   call('HSET', job_key(id), 'dead|' .. string.match(piece, '^%d+'), text)
 end
 
--- A range whose lane died once more. At the limit it is halved until only the part that kills is left. Halves are
--- leased before all else: what kills everywhere is found after the logarithm of the range, not after the range.
+-- Return the range of a lease whose lane died. After max_expiries, halve it until only the unit that kills lanes is
+-- left. Halves are leased first, so such a unit is found after log2(units) steps.
 function Ranges.expire(job, lease)
   local expiries = lease.expiries + 1
   if expiries <= SETTINGS.max_expiries then
@@ -44,5 +44,5 @@ function Ranges.expire(job, lease)
   end
 end
 
--- The longest wait of a range in which the kernel raised this many times.
+-- Return the longest wait in milliseconds of a range whose kernel raised this many errors.
 function Ranges.backoff(errors) return math.min(60000, 500 * 2 ^ errors) end

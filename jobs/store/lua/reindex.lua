@@ -1,9 +1,9 @@
 -- REINDEX: rebuilds the indexes from the jobs.
 
---- The largest number of a submission.
+--- Largest submission number.
 local MAX_NUMBER = 2 ^ 53
 
--- The counter of submissions goes on above every number that it has given.
+-- Set the counter of submissions above every number that it has returned.
 local function renumber()
   local last = read_number('GET', PREFIX .. 'seq')
   if last < 0 or last > MAX_NUMBER then last = 0 end
@@ -16,7 +16,7 @@ local function renumber()
   call('SET', PREFIX .. 'seq', decimal(last))
 end
 
--- How many workers hold each job, and with how many lanes.
+-- Return how many workers hold each job, and with how many lanes.
 local function count_slots(now_ms)
   local holders, lanes = {}, {}
   local slots = call('HGETALL', PREFIX .. 'slotjob')
@@ -54,7 +54,7 @@ local function recount(job, holders, lanes)
   Jobs.update_held_index(job)
 end
 
--- Puts a job that has not ended where it is looked for.
+-- Add a job that has not ended to the indexes in which workers and SWEEP find it.
 local function index_for_work(job, now_ms)
   Programs.count_shape(job.tenant, Programs.requirements_of(job), 1)
   if job.state == 'running' and job.timeout_ms > 0 then
@@ -64,8 +64,8 @@ local function index_for_work(job, now_ms)
   Queues.reschedule(job, now_ms)
 end
 
--- REINDEX id ... -> jobs that are there. Puts these jobs into every index again. Load and shapes are counted from
--- nothing: the caller has removed them.
+-- REINDEX id ... -> number of jobs that exist
+-- Add these jobs to every index again. The caller has removed load and shapes, which are counted from zero.
 local function reindex(args)
   local now_ms, count = now(), 0
   renumber()

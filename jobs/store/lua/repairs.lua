@@ -1,9 +1,10 @@
--- Repairs: contents of Redis that no function has written. A job with such contents is quarantined. Any other key is
--- put aside, so that the call goes on and does all that it does to jobs. From then on SUBMIT is refused and names the
--- key, until the operator has rebuilt the indexes from the jobs (REINDEX). Other errors are Redis' own refusals, such
--- as for want of memory, and go to the caller.
+-- Repairs: contents of Redis that no function has written.
+-- A job with such contents is quarantined. Any other key with such contents is renamed and counts as empty, so that
+-- the call completes all its changes to jobs. From then on SUBMIT is refused and names the key, until the operator
+-- rebuilds the indexes from the jobs (REINDEX). Other errors are refusals by Redis, for example because memory is
+-- full, and go to the caller.
 
---- Milliseconds for which a quarantined job that cannot be written, and the contents of a broken key, are kept.
+--- Milliseconds for which an unreadable quarantined job and the contents of a broken key are kept.
 local KEPT_MS = 604800000
 
 local function contains_any(text, ...)
@@ -30,7 +31,7 @@ local function note_broken(name)
   end
 end
 
--- Notes a key that does not fit the jobs.
+-- Record a key that contradicts the jobs.
 function Repairs.report(key)
   note_broken(key)
   redis.call('SET', PREFIX .. 'damaged', key)
@@ -42,13 +43,13 @@ local function quarantine_key(key)
   Repairs.report(key)
 end
 
--- What SUBMIT answers while a key waits to be repaired, else nil.
+-- Return the error of SUBMIT while a damaged key waits to be repaired, else nil.
 function Repairs.check()
   local key = call('GET', PREFIX .. 'damaged')
   return key and redis.error_reply('DAMAGED ' .. key)
 end
 
--- Recovers from the error of a command: puts its key aside and calls it again, or fails.
+-- Handle the error of a command: quarantine its key and call it again, or raise the error.
 function Repairs.recover(message, command, key, ...)
   local is_broken = is_bad_content(message) or (command == 'INCR' and is_bad_argument(message))
   local id = string.match(key or '', '^ct:job:([^:]*)')
@@ -58,7 +59,7 @@ function Repairs.recover(message, command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- Removes a job from all places where somebody looks for work.
+-- Remove a job from all indexes in which workers and SWEEP look for work.
 local function remove_from_indexes(id)
   local tenant = Jobs.tenant_of(id)
   for _, queue in ipairs(ALL_QUEUES) do
@@ -72,7 +73,7 @@ local function remove_from_indexes(id)
   call('ZREM', PREFIX .. 'deadlines', id)
 end
 
--- Fails a job. Returns whether that could be written.
+-- Fail a job. Return whether that could be written.
 local function fail_broken(job, why)
   local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
   job.deferred = 0
@@ -82,8 +83,8 @@ local function fail_broken(job, why)
   end)
 end
 
--- Puts a job where nobody looks for work, and fails it if that can still be written: what is wrong with it must not
--- hold up the others. It goes after a week, or by DELETE.
+-- Remove a broken job from all work, and fail it if that can be written, so that it does not stop other jobs. It is
+-- purged after a week, or by DELETE.
 function Repairs.quarantine(id, why)
   State.broken[id] = true
   if State.is_read_only then return end
@@ -96,13 +97,15 @@ function Repairs.quarantine(id, why)
   Dependencies.note_broken(id)
 end
 
--- QUARANTINE id why -> 1. What is stored of the job cannot be read outside the functions.
+-- QUARANTINE id why -> 1
+-- Quarantine a job that a reader outside the functions cannot read.
 local function quarantine_job(args)
   Repairs.quarantine(args[1], args[2])
   return 1
 end
 
--- READ commands(json) -> their replies. Reads at one moment, as MULTI would; that a full Redis refuses, even of reads.
+-- READ commands(json) -> their replies
+-- Read atomically, like MULTI, which a full Redis refuses even for reads.
 local function read_at_once(args)
   local replies = {}
   for i, command in ipairs(cjson.decode(args[1])) do replies[i] = redis.pcall(unpack(command)) end

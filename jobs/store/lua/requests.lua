@@ -1,12 +1,12 @@
--- Turns: what one NEXT knows of the worker that asks, and the jobs that this worker may take.
+-- Requests: the state of one NEXT, and the jobs that its worker may take.
 
---- Heads of queues at which one NEXT looks.
+--- First jobs of queues that one NEXT reads.
 local MAX_READS = 100
 
---- Arguments of which the library remembers what they mean: workers name the same queues and kinds each time.
+--- Parsed arguments that are kept: workers name the same queues and kinds each time.
 local MAX_MEMOIZED = 100
 
--- Returns a function that does as `read`, and does it once for equal texts. Nobody may change what it returns.
+-- Return a function that parses like `read` and caches its results, which must not be changed.
 local function memoize(read)
   local known, count = {}, 0
   return function(text)
@@ -18,8 +18,8 @@ local function memoize(read)
   end
 end
 
--- Queues in the order of a worker: those of each rank, which is the first place of a queue of their priority, and the
--- keys that tell at once whether something waits or is held there.
+-- Return a worker's queues by rank (the first index of a queue with their priority), and the keys that tell at once
+-- whether jobs wait or are held there.
 local read_queues = memoize(function(text)
   local subscription = { queues = cjson.decode(text), rank = {}, ranks = {}, at_rank = {}, pending = {}, upper = {},
     held_before = {}, runs_programs = string.find(text, '"runner.', 1, true) ~= nil }
@@ -45,14 +45,14 @@ local read_queues = memoize(function(text)
   return subscription
 end)
 
--- The version of each kind's model, as text.
+-- Return the version of each kind's model, as text.
 local read_kinds = memoize(function(text)
   local kinds = cjson.decode(text)
   for kind, version in pairs(kinds) do kinds[kind] = decimal(version) end
   return kinds
 end)
 
--- Keys that are there if a worker has held a job of a rank before `above`.
+-- Return keys that exist if a job of a rank before `above` has holders.
 function Requests.held_keys_before(request, above)
   local keys = request.subscription.held_before[above]
   if not keys then
@@ -65,40 +65,40 @@ function Requests.held_keys_before(request, above)
   return keys
 end
 
--- Begins the turn of a worker, by the arguments of NEXT.
+-- Return a request from the arguments of NEXT.
 function Requests.new(args)
   local subscription = read_queues(args[6])
   local request = { worker = args[1], popped = args[2], lanes = tonumber(args[3]), ttl = tonumber(args[4]),
     slot_ttl = tonumber(args[5]), subscription = subscription, queues = subscription.queues, rank = subscription.rank,
     token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
     reads_left = MAX_READS, runs_programs = subscription.runs_programs }
-  -- Most often no tenant is registered, no job has aged and none is lacked: one call says so.
+  -- Most often no tenants are registered and no jobs are aged or unsupported. One call tells.
   request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'lacked') == 0
     and not (request.runs_programs and call('EXISTS', PREFIX .. 'unfit') == 1)
   if request.is_simple then State.tenants_exist, State.has_no_unsupported = false, true end
   return request
 end
 
--- Whether a tenant requires labels which this worker's host has not.
+-- Return whether a tenant requires labels that this worker's host does not have.
 function Requests.is_excluded(request, name)
   return Tenants.are_registered() and Tenants.excludes(name, request.labels)
 end
 
--- Whether this is a GPU, and the tenant has used the seconds of one that it may use in a day.
+-- Return whether this is a GPU worker and the tenant has used its GPU seconds of the day.
 function Requests.is_gpu_exhausted(request, name)
   return request.device == 'gpu' and Tenants.are_registered() and Tenants.has_caps(name)
     and Caps.is_gpu_exhausted(name, request.now_ms)
 end
 
--- Whether this worker may not compute a tenant's jobs now.
+-- Return whether this worker may not compute a tenant's jobs now.
 function Requests.is_tenant_unavailable(request, name)
   if Tenants.is_capped(name) or Requests.is_excluded(request, name) then return true end
   local is_out = Requests.is_gpu_exhausted(request, name)
-  if is_out then request.capped_count = nil end -- it may be the first to say so
+  if is_out then request.capped_count = nil end -- ct:capped may have changed
   return is_out
 end
 
--- Whether a job waits for the next day.
+-- Return whether a job must wait for the next day.
 function Requests.is_exhausted(request, job)
   return Tenants.are_registered() and Tenants.has_caps(job.tenant) and Caps.is_exhausted(job, request.now_ms)
 end
@@ -107,12 +107,12 @@ function Requests.supports(request, job)
   return not request.kinds or request.kinds[job.kind] == job.version
 end
 
--- Whether this worker has what a job needs.
+-- Return whether this worker has what a job needs.
 function Requests.can_compute(request, job)
   return Requests.supports(request, job) and (not request.runs_programs or Offers.can_take(request, job))
 end
 
--- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes; and its turn.
+-- Return the first job in a queue, or of one tenant in it, that this worker can compute, and its position.
 function Requests.find_first(request, queue, name)
   local index = name and PREFIX .. 'turns:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
   while request.reads_left > 0 do

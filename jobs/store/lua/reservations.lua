@@ -1,16 +1,15 @@
--- Reservations: runners that are kept for programs which wait for room.
+-- Reservations of runners for programs that wait for capacity.
+-- ct:cramped has programs that a runner could not take for lack of capacity, and since when. ct:reserved maps a job to
+-- runner|until|leases|all|looked: the runner that is reserved for it, when that has capacity according to the timeouts
+-- of its leases, the number of leases that end before, 1 if jobs of higher priorities wait, too, and the last run of
+-- SWEEP. The runner's hash names the job.
 
--- ct:cramped: programs that a runner could not take for want of room, by since when. ct:reserved: job ->
--- runner|until|leases|all|looked: the runner that is kept for it, when that has room by the timeouts of what runs
--- there, the leases that end before, 1 if jobs of higher priorities wait too, and when SWEEP looked last. The runner's
--- hash names the job.
-
---- Milliseconds for which a reservation counts after SWEEP has looked at it.
+--- Milliseconds for which a reservation is valid after SWEEP has renewed it.
 local RESERVED_TTL_MS = 5000
---- Jobs that wait for room at which one call looks.
+--- Jobs waiting for capacity that one call reads.
 local MAX_WAITING_READ = 64
 
--- The reservation of a job, or nil.
+-- Return the reservation of a job, or nil.
 function Reservations.read(id, now_ms)
   local runner, until_ms, leases, all, looked =
     string.match(call('HGET', PREFIX .. 'reserved', id) or '', '^(.*)|(%d+)|(%d+)|([01])|(%d+)$')
@@ -20,7 +19,7 @@ function Reservations.read(id, now_ms)
     counts = age <= RESERVED_TTL_MS and age >= -RESERVED_TTL_MS }
 end
 
--- Ends the reservation of a job. Returns its runner, or nil.
+-- End the reservation of a job. Return its runner, or nil.
 function Reservations.finish(id)
   local runner = string.match(call('HGET', PREFIX .. 'reserved', id) or '', '^(.*)|%d+|%d+|[01]|%d+$')
   if call('HDEL', PREFIX .. 'reserved', id) == 0 or not runner then return nil end
@@ -29,12 +28,12 @@ function Reservations.finish(id)
   return runner
 end
 
--- A job of programs that waits for room no longer.
+-- Note that a program no longer waits for capacity.
 function Reservations.stop_waiting(id)
   if call('ZREM', PREFIX .. 'cramped', id) == 1 then return Reservations.finish(id) end
 end
 
--- Leases that may still run when a job starts on a runner: those beside which it has room.
+-- Return the leases of a runner that may still run when a job starts there.
 local function find_compatible_leases(capacity, needs, tenant, required)
   local compatible = {}
   for _, each in ipairs(capacity.leases) do
@@ -43,7 +42,7 @@ local function find_compatible_leases(capacity, needs, tenant, required)
   return compatible
 end
 
--- How many units of a job a runner may lease now that is kept for another: by a reservation that counts.
+-- Return how many units of another job a runner with a valid reservation may lease now.
 function Reservations.count_allowed_units(reservation, job, now_ms)
   if job.id == reservation.id or job.state == 'finishing' then return math.huge end
   local head = call('HMGET', job_key(reservation.id), 'queue', 'requirements', 'tenant')
@@ -53,7 +52,7 @@ function Reservations.count_allowed_units(reservation, job, now_ms)
   local unit = tonumber(call('HGET', job_key(job.id), 'unit_ms') or nil)
   local most = unit and math.floor((reservation.until_ms - now_ms) / math.max(unit, 1)) or 0
   if most >= 1 then return most end
-  -- It leaves what the other needs.
+  -- Otherwise it must leave what the reserved job needs.
   local capacity, tenant = Programs.read_capacity(reservation.runner, now_ms), head[3]
   if not capacity or (capacity.shared and tenant ~= job.tenant) then return 0 end
   local additional = Programs.measure_unit(job.id, Programs.requirements_of(job), capacity)
@@ -62,11 +61,11 @@ function Reservations.count_allowed_units(reservation, job, now_ms)
   for _, name in ipairs(Programs.AMOUNTS) do
     if additional[name] == 0 then needs[name] = 0 end
   end
-  capacity.shared = false -- whose leases run there is not this job's doing
+  capacity.shared = false -- this job does not change which tenant the runner serves
   return Programs.has_capacity(capacity, { additional, unpack(compatible) }, needs, nil, required) and math.huge or 0
 end
 
--- Live runners that may be kept for a program, by name.
+-- Return live runners by name that may be reserved.
 local function list_runners(now_ms, reserve)
   local runners = {}
   for _, name in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'workers:runner', '(' .. decimal(now_ms), '+inf')) do
@@ -82,7 +81,7 @@ local function list_runners(now_ms, reserve)
   return runners
 end
 
--- Whether a job could start if a runner did nothing else.
+-- Return whether a job could start on an idle runner.
 local function is_waiting_for_capacity(job, now_ms)
   return job and (job.state == 'queued' or job.state == 'running') and job.backlog ~= 1 and job.deferred ~= 1
     and not Tenants.is_capped(job.tenant) and Leases.is_leasable(job, now_ms)
@@ -96,7 +95,7 @@ local function is_suitable(runner, job)
     and Programs.could_fit(runner.capacity, job)
 end
 
--- Keeps a runner for a job that waits since then. all: jobs of higher priorities wait, too.
+-- Reserve a runner for a job that has waited since `since`.
 local function reserve_runner(round, name, job, since)
   local until_ms, leases = Programs.estimate_start(round.runners[name].capacity, job, round.now_ms)
   round.reserved[name] = true
@@ -106,7 +105,7 @@ local function reserve_runner(round, name, job, since)
   call('HSET', PREFIX .. 'worker:' .. name, 'reserved', job.id)
 end
 
--- Lets reservations go on that still make sense.
+-- Renew valid reservations and end the others.
 local function renew_reservations(round)
   for _, id in ipairs(call('HKEYS', PREFIX .. 'reserved')) do
     local reservation, job = Reservations.read(id, round.now_ms), Jobs.find(id)
@@ -117,14 +116,15 @@ local function renew_reservations(round)
   end
 end
 
--- Whether one list comes before another: by its first item that differs.
+-- Compare two lists by their first different items.
 local function is_less(left, right)
   local at = 1
   while at < #left and left[at] == right[at] do at = at + 1 end
   return left[at] < right[at]
 end
 
--- The runner that has room first, of those that may be kept for the job; and whether any could take it.
+-- Return the runner that has capacity first among those that may be reserved for the job, and whether any runner could
+-- take it.
 local function find_best_runner(round, job)
   local best, best_order, has_suitable
   for name, runner in pairs(round.runners) do
@@ -140,7 +140,7 @@ local function find_best_runner(round, job)
   return best, has_suitable
 end
 
--- Jobs that have waited for room for long and have no runner kept for them, those first that get one first.
+-- Return jobs that have waited for capacity long enough and have no reservation, in the order in which they get one.
 local function list_waiting_jobs(round)
   local waiting, most = {}, round.reserve > 0 and MAX_WAITING_READ or 0
   local until_ms = decimal(round.now_ms - round.reserve)
@@ -160,7 +160,7 @@ local function list_waiting_jobs(round)
   return waiting
 end
 
--- Keeps a runner for each program that has waited for room for `reserve` ms; a runner is kept for one.
+-- Reserve a runner for each program that has waited for capacity for `reserve` ms. A runner is reserved for one job.
 function Reservations.renew(now_ms, age, reserve)
   if call('EXISTS', PREFIX .. 'cramped', PREFIX .. 'reserved') == 0 then return end
   cap_scores(PREFIX .. 'cramped', now_ms, 0)
@@ -172,7 +172,7 @@ function Reservations.renew(now_ms, age, reserve)
     if best then
       reserve_runner(round, best, each.job, each.since)
     elseif not has_suitable then
-      -- It waits for such a runner, and not for room.
+      -- It waits for a suitable runner, not for capacity.
       call('ZADD', PREFIX .. 'cramped', 'XX', decimal(now_ms), each.job.id)
     end
   end

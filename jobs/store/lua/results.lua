@@ -1,7 +1,7 @@
--- Results: partials that are folded, and the end of a job.
+-- Results: folding of partials, and the end of a job.
 
--- Names the accumulator and the first `parts` parts by what they are, as Gathered.digest does. A counter would not do:
--- after lost writes it counts the same numbers again over other parts.
+-- Return a digest of the accumulator and the first `parts` parts, as Gathered.digest does. A counter would not do:
+-- after lost writes it counts the same numbers again for other parts.
 function Results.digest(id, parts)
   local sums = { redis.sha1hex(call('GET', job_key(id, 'acc')) or '') }
   if parts > 0 then
@@ -12,14 +12,15 @@ function Results.digest(id, parts)
   return redis.sha1hex(table.concat(sums))
 end
 
--- Stores the marks that a finished job leaves for good, a JSON list of {mark, range, payload}. The range is opaque, of
--- integers of any size.
+-- Store the marks (proven facts) of a finished job: a JSON list of {mark, range, payload}. A range has integers of any
+-- size and is not parsed.
 function Results.keep_marks(text)
   for _, mark in ipairs(cjson.decode(text)) do call('HSET', PREFIX .. 'mark:' .. mark[1], mark[2], mark[3]) end
 end
 
--- GATHER id start limit bytes -> {done, spec, accumulator, more, part ...}. The accumulator, if start is 0, and from
--- that part on as many as `limit`, and as fit into the bytes, at least one. more: 1 if others follow within `limit`.
+-- GATHER id start limit bytes -> {done, spec, accumulator, more, part ...}
+-- Return the accumulator if start is 0, and parts from `start` on: at most `limit`, and as many as fit into `bytes`
+-- but at least one. more: 1 if parts within `limit` were left out.
 local function gather(args)
   local id, start, limit, left = args[1], tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
   local known = call('HMGET', job_key(id), 'done', 'spec')
@@ -39,18 +40,19 @@ local function gather(args)
   return reply
 end
 
--- FOLD id digest parts accumulator -> 1 | 0. Swaps the accumulator in for the one and the parts that were read, at
--- least one part.
+-- FOLD id digest parts accumulator -> 1 | 0
+-- Replace the accumulator and these first parts, at least one, with the accumulator into which they were folded.
 local function fold(args)
   local id, seen, parts, accumulator = args[1], args[2], tonumber(args[3]), args[4]
-  -- Who names more parts than there are has read none: of a job without any, everybody knows the digest.
+  -- A caller that names more parts than exist has read none; the digest of no parts is public.
   if parts < 1 or call('LLEN', job_key(id, 'parts')) < parts or Results.digest(id, parts) ~= seen then return 0 end
   call('LTRIM', job_key(id, 'parts'), decimal(parts), -1)
   call('SET', job_key(id, 'acc'), accumulator)
   return 1
 end
 
--- FINISH id digest result marks -> 1 | 0. Only in finishing, with that accumulator and no part left.
+-- FINISH id digest result marks -> 1 | 0
+-- Finish a job in `finishing` that has this accumulator and no parts.
 local function finish(args)
   local id, seen, result, marks = args[1], args[2], args[3], args[4]
   local now_ms = now()
@@ -61,11 +63,12 @@ local function finish(args)
   Results.keep_marks(marks)
   Queues.remove(job)
   Jobs.set_state(job, 'done', now_ms)
-  if not Programs.is_program(job) then call('DEL', job_key(id, 'acc')) end -- rows and values of its units
+  if not Programs.is_program(job) then call('DEL', job_key(id, 'acc')) end -- it has records of units
   return 1
 end
 
--- ABORT id error -> 1 | 0. The result cannot be derived: a finishing job fails; retry tries again.
+-- ABORT id error -> 1 | 0
+-- Fail a finishing job whose result cannot be derived. RETRY tries again.
 local function abort(args)
   local id, text = args[1], args[2]
   local now_ms = now()
@@ -77,8 +80,8 @@ local function abort(args)
   return 1
 end
 
--- STUMBLE id token error -> 1 failed | 0. A lane died over the result: a finishing job fails after too many such
--- deaths.
+-- STUMBLE id token error -> 1 failed | 0
+-- Count a lane that died while it derived the result. The job fails after too many of them.
 local function stumble(args)
   local id, token, text = args[1], args[2], args[3]
   local now_ms = now()

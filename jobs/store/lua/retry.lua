@@ -1,6 +1,6 @@
--- Retries of jobs that have ended, and of ranges that were given up.
+-- Retries of ended jobs and of dead ranges.
 
--- Ranges in order, those that touch as one: of a program each unit that failed is a range.
+-- Return ranges in order, with adjacent ones merged: each failed unit of a program is a range.
 local function merge_ranges(ranges)
   local merged = {}
   table.sort(ranges, function(left, right) return left.lo < right.lo end)
@@ -30,7 +30,7 @@ local function push_free(id, ranges)
   end
 end
 
--- Forgets why ranges were given up.
+-- Delete the errors of dead ranges.
 local function drop_errors(id, pieces)
   for from = 1, #pieces, 1000 do
     local names = {}
@@ -39,14 +39,14 @@ local function drop_errors(id, pieces)
   end
 end
 
--- Takes the first of a list's ranges, at most as many as one call moves.
+-- Remove and return the first ranges of a list, at most as many as one call moves.
 local function take_batch(list)
   local batch = call('LRANGE', list, 0, SETTINGS.retried_ranges - 1)
   call('LTRIM', list, #batch, -1)
   return batch
 end
 
--- All ranges of a program, in any order, go to `retry`, by their first units instead of times, which are larger.
+-- Move ranges of a program to `retry` with their first unit as score. Times are larger than any unit.
 local function collect_batch(job, stage)
   local id = job.id
   local retry, pieces = job_key(id, 'retry'), take_batch(job_key(id, 'dead'))
@@ -63,7 +63,7 @@ local function collect_batch(job, stage)
   return #pieces
 end
 
--- From there they come back in their order, those that touch as one.
+-- Move ranges back from there in order, with adjacent ones merged.
 local function merge_batch(id)
   local pieces = call('ZRANGE', job_key(id, 'retry'), 0, SETTINGS.retried_ranges - 1)
   if #pieces == 0 then return 0 end
@@ -74,8 +74,8 @@ local function merge_batch(id)
   return #pieces
 end
 
--- What would take one call too long is done by joint; each begins where the last one ended, whoever makes it. Returns
--- nil where there is little to do, and whether there is more.
+-- Move a batch of ranges, since moving all could take one call too long. Any caller may make the next call. Return nil
+-- if there are few ranges, else whether there are more.
 local function requeue_batch(job)
   local id = job.id
   local stage = call('HGET', job_key(id), 'retry_stage')
@@ -100,8 +100,8 @@ local function requeue_all(job)
   push_free(id, Programs.is_program(job) and merge_ranges(ranges) or ranges)
 end
 
--- Somebody let one unit be leased again between two calls: the job is under way, and the rest follows as that unit did.
--- Returns whether there is more.
+-- Continue after a unit was retried between two calls of RETRY: the job is active, and the other ranges follow like
+-- that unit. Return whether there are more.
 local function continue_retry(job, version, now_ms)
   local id = job.id
   if call('HEXISTS', job_key(id), 'retry_stage') == 0 or job.version ~= version then return false end
@@ -118,11 +118,9 @@ local function continue_retry(job, version, now_ms)
 end
 
 -- RETRY id version tenant token hold [workflow attempt] -> {ok|conflict, state} | {version, stored} | {missing} |
--- {stale}
---   | {over, cap, value, seconds}
---   | {more}: call again; until then the job is as it was, but for the places of its ranges.
---   | {skipped, job because of which, its state | gone}: that must be tried again first. Goes on with the ranges that
--- are not done. hold: as in SUBMIT. workflow: while that runs in this attempt, else stale.
+-- {stale} | {over, cap, value, seconds} | {more} | {skipped, job, its state | gone}
+-- Retry the ranges that are not done. more: call again; until then only the ranges were moved. skipped: that job must
+-- be retried first. hold: as in SUBMIT. stale: the workflow is no longer running this attempt.
 local function retry(args)
   local id, version, actor, token, hold, workflow, attempt = unpack(args)
   local now_ms = now()
@@ -161,9 +159,9 @@ local function retry(args)
   return { 'ok', job.state }
 end
 
--- RETRY_DEAD id first version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {none}
---   | {over, cap, value, seconds} Lets the range that begins at `first`, which was given up, be leased again; the
--- others stay given up. hold: as in SUBMIT.
+-- RETRY_DEAD id first version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {none} |
+-- {over, cap, value, seconds}
+-- Retry the dead range that begins at unit `first`. hold: as in SUBMIT.
 local function retry_dead(args)
   local id, first, version = args[1], args[2], args[3]
   local now_ms = now()

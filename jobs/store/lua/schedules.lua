@@ -1,7 +1,7 @@
--- Schedules: docs/schedules.md.
+-- Schedules. See docs/schedules.md.
 
--- ADD_SCHEDULE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant}
---   | {artifact, id}.
+-- ADD_SCHEDULE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant} |
+-- {artifact, id}
 local function add_schedule(args)
   local id, most, fields = args[1], tonumber(args[2]), {}
   for i = 5, #args, 2 do fields[args[i]] = args[i + 1] end
@@ -27,7 +27,8 @@ local function add_schedule(args)
   return { 'new', id }
 end
 
--- END_SCHEDULE tenant name caller token -> 1 / 0: there is none. Lets go of what its job needed.
+-- END_SCHEDULE tenant name caller token -> 1 / 0: it does not exist
+-- Delete a schedule and release the artifacts of its job.
 local function end_schedule(args)
   local tenant, name, now_ms = args[1], args[2], now()
   local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
@@ -43,7 +44,8 @@ local function end_schedule(args)
   return 1
 end
 
--- TURN_SCHEDULE tenant name next caller token -> 1 / 0: there is none. next: 0 pauses it; else it runs from then on.
+-- TURN_SCHEDULE tenant name next caller token -> 1 / 0: it does not exist
+-- Pause a schedule if next is 0, else resume it at that time.
 local function turn_schedule(args)
   local tenant, name, next_run, now_ms = args[1], args[2], args[3], now()
   local id = call('HGET', PREFIX .. 'schedules:' .. tenant, name)
@@ -62,8 +64,8 @@ local function turn_schedule(args)
   return 1
 end
 
--- DUE_SCHEDULES most without -> {now in seconds, {id, field, value ...} ...}. Those that are due, the longest first,
--- but the first `without`.
+-- DUE_SCHEDULES most without -> {now in seconds, {id, field, value ...} ...}
+-- Return due schedules, the longest due first, without the first `without`.
 local function due_schedules(args)
   local now_ms = now()
   local found = { decimal(math.floor(now_ms / 1000)) }
@@ -79,8 +81,9 @@ local function due_schedules(args)
   return found
 end
 
--- CLAIM_RUN id next firing following missed -> 1 / 0: it was paused, deleted, or moved on by somebody else. firing:
--- the run that is claimed, 0: none; it stays due until NOTE_RUN. following: 0: it never runs again.
+-- CLAIM_RUN id next firing following missed -> 1 / 0: it was paused, deleted or advanced by another caller
+-- firing: the run to claim, 0 for none. The schedule stays due until NOTE_RUN. following: time of the next run, 0 if
+-- there is none.
 local function claim_run(args)
   local id, firing, next_run = args[1], args[3], args[4]
   local key = PREFIX .. 'schedule:' .. id
@@ -98,7 +101,7 @@ local function claim_run(args)
   return 1
 end
 
--- NOTE_RUN id firing outcome job said -> 1 / 0: that run is not claimed.
+-- NOTE_RUN id firing outcome job said -> 1 / 0: that run is not claimed
 local function note_run(args)
   local id, firing, outcome, job, message = args[1], args[2], args[3], args[4], args[5]
   local key = PREFIX .. 'schedule:' .. id
@@ -116,21 +119,21 @@ local function note_run(args)
   return 1
 end
 
--- CLAIM_BY_HAND id run lease -> ok | same: that run was made | busy: another is being made. A run that somebody asked
--- for, for `lease` ms, until NOTE_BY_HAND.
+-- CLAIM_BY_HAND id run lease -> ok | same: that run was made | busy: another run is being made
+-- Claim a run that a user requested for `lease` ms, until NOTE_BY_HAND.
 local function claim_by_hand(args)
   local id, run, now_ms = args[1], args[2], now()
   local key = PREFIX .. 'schedule:' .. id
   local other, until_ms = string.match(call('HGET', key, 'hand') or '', '^(.*)|(%d+)$')
   if other == run and until_ms == '0' then return 'same' end
-  if call('EXISTS', key) == 0 then return 'ok' end -- it was deleted meanwhile, and notes nothing
+  if call('EXISTS', key) == 0 then return 'ok' end -- it was deleted meanwhile
   if other and tonumber(until_ms) > now_ms and tonumber(until_ms) <= now_ms + args[3] then return 'busy' end
   call('HSET', key, 'hand', run .. '|' .. decimal(now_ms + args[3]))
   return 'ok'
 end
 
--- NOTE_BY_HAND id run job -> 1 / 0: it is noted already, or claimed by nobody. job: what the run submitted; empty:
--- nothing.
+-- NOTE_BY_HAND id run job -> 1 / 0: it is recorded already, or was not claimed
+-- job: the job that the run submitted, or empty.
 local function note_by_hand(args)
   local id, run, job = args[1], args[2], args[3]
   local key = PREFIX .. 'schedule:' .. id

@@ -1,7 +1,6 @@
--- Secrets: values that only coordinators can open.
+-- Secrets: values that only coordinators can decrypt.
 
--- SET_SECRET of name key sealed most tenant token -> new | changed | full | missing: of names a tenant that is not
--- registered.
+-- SET_SECRET tenant name key sealed most caller token -> new | changed | full | missing: the tenant is not registered
 local function set_secret(args)
   local tenant, name, key_id, sealed, most = args[1], args[2], args[3], args[4], tonumber(args[5])
   if tenant ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', tenant) then return 'missing' end
@@ -14,8 +13,8 @@ local function set_secret(args)
   return new and 'new' or 'changed'
 end
 
--- RESEAL_SECRET of name before key sealed tenant token -> 1 / 0. The same value under another key, unless somebody has
--- set the secret since.
+-- RESEAL_SECRET tenant name before key sealed caller token -> 1 / 0: the secret has changed
+-- Store the same value encrypted with another key.
 local function reseal_secret(args)
   local tenant, name, before, key_id, sealed = args[1], args[2], args[3], args[4], args[5]
   if call('HGET', PREFIX .. 'secret:' .. tenant, name) ~= before then return 0 end
@@ -26,7 +25,7 @@ local function reseal_secret(args)
   return 1
 end
 
--- DELETE_SECRET of name tenant token -> 1 / 0
+-- DELETE_SECRET tenant name caller token -> 1 / 0
 local function delete_secret(args)
   local tenant, name = args[1], args[2]
   local was = call('HDEL', PREFIX .. 'secrets:' .. tenant, name) + call('HDEL', PREFIX .. 'secret:' .. tenant, name)

@@ -1,7 +1,7 @@
--- Services: docs/services.md.
+-- Services. See docs/services.md.
 
 -- ADD_SERVICE id most tenant token field value ... -> {new, id} | {exists, name} | {full, most} | {missing, tenant} |
--- {artifact, id}.
+-- {artifact, id}
 local function add_service(args)
   local id, most, fields = args[1], tonumber(args[2]), {}
   for i = 5, #args, 2 do fields[args[i]] = args[i + 1] end
@@ -28,9 +28,9 @@ local function add_service(args)
   return { 'new', id }
 end
 
--- CHANGE_SERVICE tenant name what value caller token -> 1 / 0: there is none. what: scale to a number of replicas,
--- which also starts one that was stopped; restart all of them, one after the other; stop; delete, after which the name
--- is free.
+-- CHANGE_SERVICE tenant name what value caller token -> 1 / 0: it does not exist
+-- what: scale to a number of replicas, which also starts a stopped service; restart all replicas one after the other;
+-- stop; delete, after which the name is free.
 local function change_service(args)
   local tenant, name, what, value, now_ms = args[1], args[2], args[3], args[4], now()
   local id = call('HGET', PREFIX .. 'services:' .. tenant, name)
@@ -53,7 +53,8 @@ local function change_service(args)
   return 1
 end
 
--- RESCALE_SERVICE id from to needed_at -> 1 / 0: somebody else scaled it meanwhile. The leader scales by load.
+-- RESCALE_SERVICE id from to needed_at -> 1 / 0: another caller scaled it meanwhile
+-- Called by the leader to scale by load.
 local function rescale_service(args)
   local key = PREFIX .. 'service:' .. args[1]
   local stored = call('HMGET', key, 'replicas', 'deleted')
@@ -62,7 +63,7 @@ local function rescale_service(args)
   return 1
 end
 
--- NOTE_SERVICE id field value ... -> 1 / 0: there is none.
+-- NOTE_SERVICE id field value ... -> 1 / 0: it does not exist
 local function note_service(args)
   local key = PREFIX .. 'service:' .. args[1]
   if call('EXISTS', key) == 0 then return 0 end
@@ -70,7 +71,8 @@ local function note_service(args)
   return 1
 end
 
--- FORGET_SERVICE id -> 1 / 0: it is not deleted, or has replicas. Lets go of its artifact.
+-- FORGET_SERVICE id -> 1 / 0: it is not deleted, or has replicas
+-- Remove a deleted service and release its artifact.
 local function forget_service(args)
   local id, now_ms = args[1], now()
   local key = PREFIX .. 'service:' .. id
@@ -82,8 +84,8 @@ local function forget_service(args)
   return 1
 end
 
--- PLACE_REPLICA id number generation -> 1 / 0: it is not the next number, or the service stops. The leader then
--- submits its job.
+-- PLACE_REPLICA id number generation -> 1 / 0: it is not the next number, or the service is stopped
+-- Add a replica, whose job the leader then submits.
 local function place_replica(args)
   local id, number, generation = args[1], args[2], args[3]
   local key, now_ms = PREFIX .. 'service:' .. id, now()
@@ -94,7 +96,8 @@ local function place_replica(args)
   return 1
 end
 
--- RETIRE_REPLICA id number -> 1 / 0: it is not there. It gets no new requests from now on.
+-- RETIRE_REPLICA id number -> 1 / 0: it does not exist
+-- Send no more requests to a replica.
 local function retire_replica(args)
   local key, now_ms = PREFIX .. 'servicereplicas:' .. args[1], now()
   local generation, since, stopping = string.match(call('HGET', key, args[2]) or '', '^(%d+)|(%d+)|(%d+)$')
@@ -104,8 +107,9 @@ local function retire_replica(args)
   return 1
 end
 
--- END_REPLICA id number job failures retry_at said -> 1 / 0: it was noted before. Its job has ended; failures, if not
--- empty, and the time before which no other begins, in milliseconds.
+-- END_REPLICA id number job failures retry_at said -> 1 / 0: it was recorded before
+-- Remove a replica whose job has ended. failures: deaths in a row, or empty. retry_at: time in milliseconds before
+-- which no other replica starts.
 local function end_replica(args)
   local id, number, failures = args[1], args[2], args[4]
   if call('HEXISTS', PREFIX .. 'servicereplicas:' .. id, number) == 0 then return 0 end
@@ -116,8 +120,8 @@ local function end_replica(args)
   return 1
 end
 
--- REPORT_REPLICA job token ttl field value ... -> 1 / 0: the lease is another's. Who holds the lease says where it
--- answers.
+-- REPORT_REPLICA job token ttl field value ... -> 1 / 0: the lease has this token no longer
+-- The holder of the lease reports the replica's state and address.
 local function report_replica(args)
   local id, token, ttl, now_ms = args[1], args[2], args[3], now()
   if not call('HGET', job_key(id, 'lease'), token) then return 0 end
@@ -130,8 +134,9 @@ local function report_replica(args)
   return 1
 end
 
--- LEAD_REPLICA job token service number -> the number of the replica that leads its fellows of one generation; -1: the
--- lease is another's. Whoever asks first leads, until its job has ended or it takes no more requests.
+-- LEAD_REPLICA job token service number -> number of the leading replica of this generation; -1: the lease has this
+-- token no longer
+-- The first caller leads until its job has ended or it accepts no more requests.
 local function lead_replica(args)
   local id, token, service, number = args[1], args[2], args[3], args[4]
   if not call('HGET', job_key(id, 'lease'), token) then return -1 end
@@ -153,9 +158,9 @@ local function lead_replica(args)
   return tonumber(number)
 end
 
--- ASK_SERVICES coordinator seconds (id requests new) ... -> how many there are. Requests that a coordinator has for
--- services now, those that wait included, and whether there are new ones: a service that was scaled to none wakes for
--- those alone.
+-- ASK_SERVICES coordinator seconds (id requests new) ... -> number of services that exist
+-- Record how many requests a coordinator has for services, including waiting ones, and whether there are new ones.
+-- Only new requests wake a service that was scaled to zero.
 local function ask_services(args)
   local coordinator, seconds, now_ms, found = args[1], args[2], now(), 0
   for i = 3, #args, 3 do

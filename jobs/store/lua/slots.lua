@@ -1,10 +1,9 @@
--- Slots: which worker looks at which job.
+-- Slots: which worker works on which job.
 
--- Ends a worker's slot.
 function Slots.remove(worker) call('ZREM', PREFIX .. 'slots', worker) end
 
--- Takes the job out of a worker's slot, which the caller ends or gives another; the job goes where somebody finds it.
--- Returns whether it had a slot.
+-- Remove the job from a worker's slot, which the caller ends or gives to another job, and reschedule the job. Return
+-- whether the worker had a slot.
 function Slots.release(worker, now_ms)
   local text = call('HGET', PREFIX .. 'slotjob', worker)
   if not text then return false end
@@ -18,7 +17,7 @@ function Slots.release(worker, now_ms)
   return true
 end
 
--- HOLD worker slot_ttl -> 1 | 0 when the slot was reaped
+-- HOLD worker slot_ttl -> 1 | 0: the slot has expired
 local function hold_slot(args)
   if not call('ZSCORE', PREFIX .. 'slots', args[1]) then return 0 end
   call('ZADD', PREFIX .. 'slots', decimal(now() + tonumber(args[2])), args[1])

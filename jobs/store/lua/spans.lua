@@ -1,17 +1,17 @@
--- Spans: what a lane computed, for people to look at. Leases that follow each other on one job, or on small jobs of one
--- kind, are one span: ct:span holds the latest of each lane, ct:spans those before.
+-- Spans: what a lane computed, for display. Consecutive leases on one job, or on small jobs of one kind, form one
+-- span. ct:span has the latest span of each lane, ct:spans the earlier ones.
 
---- Leases that are further apart than this make two spans, as do those of a longer time than that.
+--- Milliseconds between two leases, and of a whole span, above which a new span begins.
 local SPAN_GAP_MS, SPAN_MS = 1500, 30000
---- How long spans are kept.
+--- Milliseconds for which spans are kept.
 local SPANS_KEPT_MS = 3660000
 
 local function store_span(lane, text)
   call('XADD', PREFIX .. 'spans', 'MAXLEN', '~', SETTINGS.spans_kept, '*', 'lane', lane, 'span', text)
 end
 
--- Makes a lease part of the lane's latest span, or begins one with it.
--- A span: job (empty: several small ones):kind:device:from:to:busy ms:units:leases:jobs:small.
+-- Add a lease to the lane's latest span, or begin a new one. A span is job:kind:device:from:to:busy
+-- ms:units:leases:jobs:small; job is empty for several small jobs.
 function Spans.extend(job, lease, device, units, ms, now_ms)
   local id, from, leases, jobs, latest = job.id, lease.granted, 1, 1, call('HGET', PREFIX .. 'span', lease.lane)
   if latest then
@@ -31,7 +31,8 @@ function Spans.extend(job, lease, device, units, ms, now_ms)
   call('HSET', PREFIX .. 'span', lease.lane, text)
 end
 
--- SPANS -> spans put away. The leader: what no lease went on with joins the others, and what is old goes.
+-- SPANS -> number of spans moved
+-- Called by the leader. Move finished spans to ct:spans and delete old ones.
 local function spans()
   local now_ms = now()
   local latest = call('HGETALL', PREFIX .. 'span')

@@ -1,7 +1,8 @@
--- Steering of jobs by people and workflows.
+-- Steering of jobs by users and workflows.
 
--- CANCEL id tenant token [workflow attempt] -> {ok|conflict, state} | {missing} | {stale}. What is done stays; retry
--- goes on from there. workflow: while that is being cancelled in this attempt, else stale.
+-- CANCEL id tenant token [workflow attempt] -> {ok|conflict, state} | {missing} | {stale}
+-- Cancel a job. Committed units are kept, and RETRY continues after them. stale: the workflow is not being cancelled
+-- in this attempt.
 local function cancel(args)
   local id, tenant, token, workflow, attempt = unpack(args)
   local now_ms = now()
@@ -38,7 +39,8 @@ local function pause(args)
   return { 'ok', job.state }
 end
 
--- RESUME id tenant token hold -> {ok|conflict, state} | {missing} | {over, cap, value, seconds}. hold: as in SUBMIT.
+-- RESUME id tenant token hold -> {ok|conflict, state} | {missing} | {over, cap, value, seconds}
+-- hold: as in SUBMIT.
 local function resume(args)
   local now_ms = now()
   local job = Jobs.find(args[1])

@@ -1,26 +1,26 @@
 -- SUBMIT: writes a job.
 
---- Different requirements that may wait at once.
+--- Different requirements that unfinished jobs may have.
 local MAX_SHAPES = 256
 local IDEMPOTENCY_SECONDS = 86400
 
--- The job of an idempotency key, if it is still there: {same | conflict, id}, or nil.
+-- Return {same | conflict, id} for the job of an idempotency key, or nil if it does not exist.
 local function find_by_key(idem, digest)
   local known, body = string.match(call('GET', PREFIX .. 'idem:' .. idem) or '', '^(.-)|(.*)$')
   if known and call('EXISTS', job_key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
 
--- Why a workflow does not take a job: {workflow, state}, or nil.
+-- Return nil if the workflow takes the job, else {workflow, state}.
 local function check_workflow(id, fields)
   local known = call('HMGET', PREFIX .. 'workflow:' .. fields.workflow, 'state', 'attempt')
   local is_running = known[1] == 'running' or known[1] == 'waiting'
   if not is_running or fields.attempt ~= known[2] then return { 'workflow', known[1] or '' } end
   local other = call('HGET', PREFIX .. 'workflowjobs:' .. fields.workflow, fields.action)
-  -- A job of it that was deleted is not submitted again, however late a call comes.
+  -- A deleted job of the workflow is not submitted again, however late the call comes.
   if other and (other ~= id or call('EXISTS', job_key(id)) == 0) then return { 'workflow', known[1] } end
 end
 
--- The answer for an id that is there: {same, id}, or {taken, id} for a job of something else.
+-- Return the answer for an existing id: {same, id}, or {taken, id} if the job is a different one.
 local function find_by_id(id, tenant, fields)
   local known = call('HMGET', job_key(id), 'tenant', 'workflow', 'action')
   local is_own = (known[2] or nil) == fields.workflow and (known[3] or nil) == fields.action
@@ -29,7 +29,8 @@ local function find_by_id(id, tenant, fields)
   return { 'same', id }
 end
 
--- A tenant that has less than an equal part of what there may be of all is not kept out by others.
+-- Return whether a tenant has less than an equal share of a limit of the cluster. Other tenants cannot keep it out
+-- then.
 local function is_below_fair_share(tenant, all, count)
   if not Tenants.are_registered() or not call('ZSCORE', PREFIX .. 'tenants', tenant) then return false end
   return count < all / call('ZCARD', PREFIX .. 'tenants')
@@ -40,7 +41,7 @@ local function count_jobs(tenant, plan)
   return own + (plan and call('ZCARD', PREFIX .. 'blocked:' .. tenant) or 0)
 end
 
--- Why the cluster takes no further job: {over, limit, its value, seconds}, or nil.
+-- Return nil if the cluster takes another job, else {over, limit, its value, seconds}.
 local function check_cluster(tenant, fields, plan, most)
   if most > 0 then
     local waiting = call('ZCARD', PREFIX .. 'in:queued') + (plan and call('ZCARD', PREFIX .. 'in:blocked') or 0)
@@ -55,13 +56,13 @@ local function check_cluster(tenant, fields, plan, most)
   return { 'over', 'requirements', decimal(MAX_SHAPES), '1' }
 end
 
--- The new job, with all its fields to be saved. Returns why it is none, if it is not.
+-- Return the new job with all its fields to be saved, or nil and the reason why they are invalid.
 local function new_job(id, idem, fields, args, now_ms)
   local seq = call('INCR', PREFIX .. 'seq')
   fields.seq, fields.created = seq, now_ms
   local job, why = Jobs.new(id, fields)
   if not job then return nil, why end
-  -- What every function reads is first: Redis looks for it from the beginning of a hash.
+  -- Fields that every function reads come first: Redis scans small hashes from the start.
   job.unsaved = { 'state', job.state, 'queue', job.queue, 'tenant', job.tenant, 'seq', decimal(seq), 'created',
     decimal(now_ms), 'cursor', '0', 'done', '0', 'load', '0', 'idem', idem, 'holders', '0', 'lanes', '0',
     unpack(args, 8) }
@@ -69,7 +70,7 @@ local function new_job(id, idem, fields, args, now_ms)
   return job
 end
 
--- Puts a new job where it waits.
+-- Add a new job to the index in which it waits.
 local function enqueue_new(job, plan, refused)
   if plan then
     Dependencies.store(job, plan)
@@ -84,11 +85,10 @@ local function enqueue_new(job, plan, refused)
 end
 
 -- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds,
--- used}
---   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there
---   | {workflow, state}: it belongs to one that does not run, or anew, or whose action has a job.
---   | {taken, id}: a job of something else has this id. hold: 1 puts the job into its tenant's backlog if a cap
--- refuses it. most: jobs that may be queued in all; 0: any number.
+-- used} | {artifact, id} | {after | after_any, id} | {workflow, state} | {taken, id}
+-- hold: 1 puts the job into its tenant's backlog if a cap refuses it. most: limit of queued jobs in the cluster, 0 for
+-- none. artifact, after, after_any: the job refers to one that does not exist. workflow: the workflow is not running
+-- this attempt, or its action has a job. taken: another job has this id.
 local function submit(args)
   local id, idem, digest, queue, tenant, hold = unpack(args, 1, 6)
   local most = tonumber(args[7])
@@ -97,7 +97,7 @@ local function submit(args)
   for i = 8, #args, 2 do fields[args[i]] = args[i + 1] end
   local answer = idem ~= '' and find_by_key(idem, digest) or fields.workflow and check_workflow(id, fields)
   if answer then return answer end
-  -- Most often none of these is there: one call says so.
+  -- Most often none of these keys exists, and one call tells.
   if call('EXISTS', job_key(id), PREFIX .. 'damaged', PREFIX .. 'shares') > 0 then
     if call('EXISTS', job_key(id)) == 1 then return find_by_id(id, tenant, fields) end
     local refused = Repairs.check()
@@ -132,7 +132,7 @@ local function submit(args)
   fields.state = plan and 'blocked' or 'queued'
   fields.ties = (plan and 'p' or '') .. (fields.workflow and 'w' or '') .. (fields.notify and 'n' or '')
   local job, why = new_job(id, idem, fields, args, now_ms)
-  if not job then return redis.error_reply('SUBMIT of a job that is none: ' .. why) end
+  if not job then return redis.error_reply('SUBMIT of an invalid job: ' .. why) end
   State.job_id = id
   Jobs.update_load(job)
   Jobs.save(job)
@@ -144,14 +144,14 @@ local function submit(args)
   call('HINCRBY', PREFIX .. 'submitted', job.kind, 1)
   Jobs.emit(job, job.state, 'queue', queue)
   if plan and plan.root then Dependencies.skip(job, plan.root, now_ms) end
-  -- Questions about jobs are reads.
+  -- Interactive jobs answer questions; the audit log counts them as reads.
   if Queues.class_of(queue) ~= 'interactive' then
     Audit.log(now_ms, tenant, fields.token or '', 'submit', id, job.state)
   end
   return { 'new', id }
 end
 
--- Does the same in a full Redis, which takes no new job.
+-- SUBMIT_WHEN_FULL: SUBMIT on a full Redis. It adds no job.
 local function submit_when_full(args)
   State.is_redis_full = true
   return submit(args)

@@ -1,14 +1,14 @@
--- SWEEP: what the leader does each second. It never looks at all jobs.
+-- SWEEP: periodic work of the leader, every second. It never reads all jobs.
 
---- Most that one call does; the leader calls again at once if one of these was reached.
+--- Limits of one call. The leader calls again at once if one of them was reached.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
---- Jobs of all tenants together that one call takes back from `deferred`: at midnight each tenant may have some.
+--- Deferred jobs of all tenants that one call resumes: at midnight each tenant may have some.
 local MAX_RESUMED = 1000
---- When SWEEP looks again at a job that has expired and is still needed: no sooner and no later than this.
+--- Shortest and longest time in milliseconds until SWEEP looks again at an expired job that is still needed.
 local PINNED_MS, KEPT_MS = 60000, 3600000
 local WORKER_INDEXES = { 'workers', 'workers:cpu', 'workers:gpu', 'workers:runner' }
 
--- Notes that SWEEP ran. After a long absence, leases of programs are spared for a while.
+-- Record that SWEEP ran. After a long absence, leases of programs are kept for a while.
 local function note_sweep(now_ms)
   local grace = PREFIX .. 'grace'
   local swept, spared = unpack(call('HMGET', grace, 'swept', 'until'))
@@ -17,7 +17,7 @@ local function note_sweep(now_ms)
   call('HSET', grace, 'swept', decimal(now_ms), 'until', decimal(till))
 end
 
--- Ends slots whose time is over. Returns how many.
+-- End expired slots and return how many.
 local function end_slots(now_ms)
   cap_scores(PREFIX .. 'slots', now_ms, SLOT_TTL_MS)
   local slots = call('ZRANGEBYSCORE', PREFIX .. 'slots', '-inf', decimal(now_ms), 'LIMIT', 0, SLOTS_AT_ONCE)
@@ -28,7 +28,7 @@ local function end_slots(now_ms)
   return #slots
 end
 
--- Takes a job's expired leases back and puts the job where it belongs.
+-- Reclaim a job's expired leases and update its indexes.
 local function recheck(job, now_ms)
   if job.state == 'cancelling' or job.state == 'running' or job.state == 'queued' then
     Leases.reclaim(job, now_ms)
@@ -37,11 +37,11 @@ local function recheck(job, now_ms)
   Queues.reschedule(job, now_ms)
 end
 
--- Looks at jobs in ct:later that are due. Returns how many.
+-- Recheck due jobs in ct:later and return how many.
 local function recheck_due_jobs(now_ms)
   local later = PREFIX .. 'later'
   local due = call('ZRANGEBYSCORE', later, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)
-  -- Times further off than a lease lasts are few, unless the clock stepped back.
+  -- Times after more than a lease's time to live are rare, unless the clock stepped back.
   local far = call('ZREVRANGEBYSCORE', later, '+inf', '(' .. decimal(now_ms + LEASE_TTL_MS), 'LIMIT', 0, JOBS_AT_ONCE)
   for _, list in ipairs({ due, far }) do
     for _, id in ipairs(list) do
@@ -53,7 +53,7 @@ local function recheck_due_jobs(now_ms)
   return #due
 end
 
--- Fails jobs whose timeout is over.
+-- Fail jobs whose timeout has passed.
 local function fail_late_jobs(now_ms)
   local deadlines = PREFIX .. 'deadlines'
   for _, id in ipairs(call('ZRANGEBYSCORE', deadlines, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)) do
@@ -63,26 +63,25 @@ local function fail_late_jobs(now_ms)
   end
 end
 
--- The cursor at which a scan goes on.
+-- Return the cursor at which a scan continues.
 local function read_cursor(key)
   local cursor = string.match(call('GET', key) or '', '^%d+$') or '0'
   return #cursor < 20 and cursor or '0'
 end
 
--- Shortens what a clock that stepped back left, and looks at a job that is nowhere.
+-- Lower expiry times from before the clock stepped back, and recheck a job that is in no index.
 local function check_active_job(job, now_ms)
   Leases.cap_expiries(job, now_ms)
   local latest = now_ms + job.timeout_ms
   local deadline = job.timeout_ms > 0 and tonumber(call('ZSCORE', PREFIX .. 'deadlines', job.id) or 0) or 0
   if deadline > latest then call('ZADD', PREFIX .. 'deadlines', decimal(latest), job.id) end
   if job.holders > 0 then return end
-  local at = tonumber(call('ZSCORE', PREFIX .. 'later', job.id) or math.huge) -- nobody waits for more than a minute
+  local at = tonumber(call('ZSCORE', PREFIX .. 'later', job.id) or math.huge) -- jobs in it are due within a minute
   if at <= now_ms + 120000 then return end
   if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then recheck(job, now_ms) end
 end
 
--- Looks at about 32 jobs of each active state: an append-only file without its last lines may have left some where
--- nobody looks.
+-- Check about 32 jobs of each active state: if the append-only file lost its last lines, some may be in no index.
 local function check_active_jobs(now_ms)
   for state in pairs(Jobs.ACTIVE) do
     local key, jobs = PREFIX .. 'sweep:' .. state, PREFIX .. 'in:' .. state
@@ -96,7 +95,7 @@ local function check_active_jobs(now_ms)
   end
 end
 
--- Labels of the hosts of live GPU workers.
+-- Return the labels of the hosts of live GPU workers.
 local function labels_of_gpu_hosts(now_ms)
   local hosts = {}
   for _, worker in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'workers:gpu', '(' .. decimal(now_ms), '+inf')) do
@@ -106,7 +105,7 @@ local function labels_of_gpu_hosts(now_ms)
   return hosts
 end
 
--- Whether some of these hosts may compute for a tenant.
+-- Return whether one of these hosts may compute for a tenant.
 local function can_serve(hosts, name)
   for _, labels in ipairs(hosts) do
     if not Tenants.excludes(name, labels) then return true end
@@ -126,8 +125,8 @@ local function move_job(job, queue)
   Queues.make_pending(job)
 end
 
--- Jobs that prefer a GPU move to the any queue if no GPU may compute them: 32 a call from where the last call ended, so
--- that none is passed over.
+-- Move jobs that prefer a GPU to the `any` queue if no GPU may compute them. Each call reads 32 jobs from where the
+-- last call ended.
 local function move_batch(queue, hosts)
   local key = PREFIX .. 'sweep:' .. queue
   local from = string.match(call('GET', key) or '', '^%d+$')
@@ -159,7 +158,7 @@ local function sweep_tenant(name, now_ms)
   Admission.admit_backlog(name, now_ms, 100)
 end
 
--- Whether jobs that waited for the next day go on: it has come, or their tenant's cap was raised.
+-- Return whether deferred jobs can continue because the day has changed or their tenant's cap was raised.
 local function can_resume(member, now_ms)
   local name, kind = string.match(member, '^(.-):(.*)$')
   if not name or not Tenants.are_registered() or not Tenants.has_caps(name) then return true end
@@ -174,11 +173,11 @@ local function resume_batch(member, most, now_ms)
     if job and job.deferred == 1 then
       Queues.end_deferral(job)
       Jobs.update_load(job)
-      Jobs.set(job, 'since', decimal(now_ms)) -- it is not the other tenants who have kept it waiting
+      Jobs.set(job, 'since', decimal(now_ms)) -- waiting for the cap does not make it aged
       Jobs.save(job)
       Queues.enqueue(job.queue, job.tenant, job.id, back[i + 1])
     end
-    call('ZREM', waiting, back[i]) -- one that is gone, too
+    call('ZREM', waiting, back[i]) -- also if the job is gone
   end
   if #back < 2 * most then call('SREM', PREFIX .. 'deferred', member) end
 end
@@ -197,7 +196,7 @@ local function waiting_since(id, now_ms)
   return math.max(tonumber(values[1] or now_ms) or now_ms, tonumber(values[2] or 0) or 0)
 end
 
--- Indexes whose heads are those of a queue: of its tenants, if there are several.
+-- Return the indexes with the first jobs of a queue: one of each tenant if tenants are registered.
 local function indexes_of(queue)
   if not Tenants.are_registered() then return { PREFIX .. 'pending:' .. queue } end
   local indexes = {}
@@ -214,8 +213,8 @@ local function has_aged(queue, now_ms, age)
   end
 end
 
--- ct:aged: the queues in which a head has waited for so long that it gets turns that are those of higher priorities,
--- each with the latest time since which such a head has waited.
+-- Update ct:aged: the queues whose first job has waited so long that it gets requests reserved for aged jobs, with the
+-- latest time since which such a job has waited.
 local function note_aged(queues, now_ms, age)
   for _, queue in ipairs(queues) do
     local class = Queues.class_of(queue)
@@ -228,8 +227,8 @@ local function note_aged(queues, now_ms, age)
   if call('EXISTS', PREFIX .. 'aged') == 0 then call('DEL', PREFIX .. 'aging') end
 end
 
--- A workflow may refer to what its jobs gave, also after a retry: they go when it has gone. Returns when to look again
--- at a job that is kept for one, or nil.
+-- Return when to look again at a job that is kept for its workflow, or nil. A workflow may refer to results of its
+-- jobs, even after a retry, so they are purged after the workflow.
 local function kept_until(id, now_ms)
   local workflow = redis.pcall('HGET', job_key(id), 'workflow')
   if type(workflow) ~= 'string' or call('EXISTS', PREFIX .. 'workflow:' .. workflow) == 0 then return nil end
@@ -237,12 +236,12 @@ local function kept_until(id, now_ms)
   return math.max(now_ms + PINNED_MS, math.min(expires, now_ms + KEPT_MS))
 end
 
--- Purges jobs that have expired. Returns at how many it looked.
+-- Purge expired jobs. Return how many were read.
 local function purge_batch(now_ms)
   local old = call('ZRANGEBYSCORE', PREFIX .. 'expiry', '-inf', decimal(now_ms), 'LIMIT', 0, PURGES_AT_ONCE)
   for _, id in ipairs(old) do
     local later = kept_until(id, now_ms)
-    if not later and not Jobs.purge(id) then later = now_ms + PINNED_MS end -- others wait for it
+    if not later and not Jobs.purge(id) then later = now_ms + PINNED_MS end -- other jobs wait for it
     if later then call('ZADD', PREFIX .. 'expiry', decimal(later), id) end
   end
   return #old
@@ -257,9 +256,9 @@ local function report_lost_workers(now_ms)
   end
 end
 
--- SWEEP queues(json) age reserve -> {slots reaped, jobs put back, jobs purged, 1: call again for more}. The leader,
--- each second. age: milliseconds after which a job that waits is aged. reserve: those after which a runner is kept for
--- a program that waits for room; 0: none is.
+-- SWEEP queues(json) age reserve -> {slots ended, jobs rechecked, jobs purged, 1: call again}
+-- age: milliseconds after which a waiting job is aged. reserve: milliseconds after which a runner is reserved for a
+-- program that waits for capacity, 0 for never.
 local function sweep(args)
   local queues, age, reserve = cjson.decode(args[1]), tonumber(args[2]), tonumber(args[3]) or 0
   local now_ms = now()

@@ -1,14 +1,14 @@
--- Tenants: weights, caps and labels, and the order in which tenants are served.
+-- Tenants: weights, caps and required labels, and the order in which tenants are served.
 
--- While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
--- is that of their turns. With the first that is registered, `default` is registered too.
+-- Return whether tenants are registered. Otherwise there is only `default`, without caps: no key is kept for it and
+-- jobs are served in the order of their positions. Registering the first tenant also registers `default`.
 function Tenants.are_registered()
   if State.tenants_exist == nil then State.tenants_exist = call('EXISTS', PREFIX .. 'shares') == 1 end
   return State.tenants_exist
 end
 
--- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most, or nil; units|kind and device_ms
--- of a day, named as ct:usage names them; stored_bytes.
+-- Return a tenant's weight and caps. max_lanes and max_jobs: 0 for no cap. caps: nil, or limits by name: units|kind
+-- and device_ms per day, named as in ct:usage, and stored_bytes.
 function Tenants.share_of(name)
   if not State.shares[name] then
     local stored, caps = call('HMGET', PREFIX .. 'shares', name, name .. '|caps'), nil
@@ -23,8 +23,8 @@ function Tenants.share_of(name)
   return State.shares[name]
 end
 
--- Labels that hosts need to compute for the tenants that require some: ct:shares has them in |requires, as
--- tenant=label+label, with commas between.
+-- Return the labels that hosts need to compute for a tenant, by tenant. ct:shares has them in |requires as
+-- tenant=label+label,....
 function Tenants.required_labels()
   if not State.required_labels then
     State.required_labels = {}
@@ -35,8 +35,8 @@ function Tenants.required_labels()
   return State.required_labels
 end
 
--- Whether a host with these labels, with commas between, may not compute for a tenant; without labels: whether any may
--- not.
+-- Return whether a host with these labels (comma-separated) may not compute for a tenant. Without labels, whether any
+-- host may not.
 function Tenants.excludes(name, labels)
   local wanted = Tenants.required_labels()[name]
   if not wanted or not labels then return wanted ~= nil end
@@ -46,8 +46,8 @@ function Tenants.excludes(name, labels)
   return false
 end
 
--- What ct:shares is to have in |requires once a tenant requires these labels, with + between, or none; nil: what it
--- has.
+-- Return the value of |requires in ct:shares after a tenant's labels (joined by +, '' for none) were changed; nil if
+-- it stays the same.
 function Tenants.format_required_labels(name, labels)
   local wanted, rows = Tenants.required_labels(), {}
   if (wanted[name] or '') == labels then return nil end
@@ -57,17 +57,18 @@ function Tenants.format_required_labels(name, labels)
   return table.concat(rows, ',')
 end
 
--- A job that not every worker may take rings once for those that are idle: who may not take it rings for nobody else.
+-- Notify idle workers once of a job that not every worker may take: a worker that may not take it does not notify
+-- others.
 function Tenants.notify_idle_workers(queue)
   local idle = call('ZCARD', PREFIX .. 'workers') - call('LLEN', 'rq:queue:' .. queue)
   Queues.notify(queue, math.min(idle, MAX_TENANTS_READ))
 end
 
--- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
+-- Format a virtual time exactly. Its unit is milliseconds of one lane divided by the tenant's weight.
 local function format_double(number) return string.format('%.17g', number) end
 
--- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
--- tenant that returns starts at the class' clock, ct:virtual.
+-- Add a tenant to ct:order:{queue}. ct:finish has the virtual time at which the tenant's last work ends and its next
+-- work starts. A tenant that returns starts at the clock of the priority, ct:virtual.
 local function add_to_order(queue, name)
   local class = Queues.class_of(queue)
   local finish = read_number('HGET', PREFIX .. 'finish:' .. class, name)
@@ -76,7 +77,7 @@ local function add_to_order(queue, name)
   call('ZADD', PREFIX .. 'order:' .. queue, 'NX', format_double(math.max(finish, clock)), name)
 end
 
--- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
+-- Charge a tenant for milliseconds of one lane. Negative values correct an estimate.
 function Tenants.bill(job, ms)
   if ms == 0 then return end
   local class, program = Queues.class_of(job.queue), Programs.is_program(job)
@@ -88,8 +89,8 @@ function Tenants.bill(job, ms)
   for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order_key(device), 'XX', finish, job.tenant) end
 end
 
--- Makes ct:order of a queue of runners what ct:finish has: work on other devices is not noted there, which would cost
--- it a call.
+-- Copy ct:finish to ct:order of a queue of runners. Work on other devices is not recorded there, which would cost that
+-- work a call.
 function Tenants.refresh_order(queue)
   local names = call('ZRANGE', PREFIX .. 'order:' .. queue, 0, -1)
   if #names < 2 then return end
@@ -111,8 +112,8 @@ function Tenants.dequeue(queue, name, id)
   call('ZREM', PREFIX .. 'order:' .. queue, name)
 end
 
--- Counts jobs in a queue that wait and ring for nobody, since their tenants use all their lanes, or hosts with these
--- labels may not compute for them; without labels: any host may not.
+-- Count jobs in a queue that have no wake-ups because their tenants use all their lanes or hosts with these labels may
+-- not compute for them. Without labels, because any host may not.
 function Tenants.count_capped(queue, labels)
   local count, counted = 0, {}
   local function count_tenant(name)
@@ -130,22 +131,22 @@ function Tenants.count_capped(queue, labels)
   return count
 end
 
--- Whether a tenant has caps on a day's use or on stored bytes.
+-- Return whether a tenant has caps on daily usage or stored bytes.
 function Tenants.has_caps(name) return Tenants.share_of(name).caps ~= nil end
 
--- Leases of a tenant that are alive: lanes that work for it.
+-- Return how many lanes work for a tenant: its live leases.
 function Tenants.count_lanes(name, now_ms)
   return call('ZCOUNT', PREFIX .. 'lanes:' .. name, '(' .. decimal(now_ms), '+inf')
 end
 
 function Tenants.is_limited(name) return Tenants.share_of(name).max_lanes > 0 end
 
--- A tenant that uses all its lanes.
+-- Return whether a tenant uses all its lanes.
 function Tenants.is_capped(name)
   return Tenants.are_registered() and call('SISMEMBER', PREFIX .. 'capped', name) == 1
 end
 
--- Lanes that a tenant may use besides those that it uses.
+-- Return how many more lanes a tenant may use.
 function Tenants.free_lanes(name, now_ms)
   return Tenants.is_limited(name) and Tenants.share_of(name).max_lanes - Tenants.count_lanes(name, now_ms) or math.huge
 end
@@ -155,7 +156,7 @@ function Tenants.occupy(name, token, now_ms, ttl)
   if Tenants.is_limited(name) then Tenants.update_capped(name, now_ms) end
 end
 
--- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
+-- Update ct:capped, the tenants that use all their lanes. When a tenant leaves it, notify workers of its waiting jobs.
 function Tenants.update_capped(name, now_ms)
   local most = Tenants.share_of(name).max_lanes
   if most > 0 and Tenants.count_lanes(name, now_ms) >= most then
@@ -168,19 +169,19 @@ function Tenants.update_capped(name, now_ms)
   end
 end
 
--- Bills what a lease really took; nothing for one that was granted while nobody was billed.
+-- Correct the bill of a lease to the time that it took. Leases granted before tenants were registered are not billed.
 function Tenants.adjust_bill(job, lease, ms)
   if not lease.billed then return end
   Tenants.bill(job, ms - lease.billed)
   lease.billed = ms
 end
 
--- Moves the virtual time of a tenant on in a class.
+-- Advance the virtual time of a tenant in a priority.
 function Tenants.advance(class, name, behind)
   Tenants.bill({ queue = 'any.' .. class, tenant = name }, behind * Tenants.share_of(name).weight)
 end
 
--- Time for which nobody could serve a tenant is not saved up: it starts at the clocks when it is served again.
+-- Advance a tenant that no worker could serve to the clocks, so that it saves up no credit.
 function Tenants.reset_credit(name)
   for class in pairs(Queues.CLASSES) do
     local clock = read_number('GET', PREFIX .. 'virtual:' .. class)
@@ -189,10 +190,10 @@ function Tenants.reset_credit(name)
   end
 end
 
--- Forgets what was read of a tenant's weight and caps.
+-- Drop the cached weight and caps of a tenant.
 function Tenants.invalidate(name) State.shares[name] = nil end
 
--- Everything that is there when the first tenant is registered belongs to `default`.
+-- Assign all jobs to `default` when the first tenant is registered.
 local function split_default()
   for _, queue in ipairs(ALL_QUEUES) do
     local turns = PREFIX .. 'turns:' .. queue .. ':default'
@@ -205,9 +206,9 @@ local function split_default()
   call('ZUNIONSTORE', PREFIX .. 'blocked:default', 1, PREFIX .. 'in:blocked')
 end
 
--- TENANT name weight max_lanes max_jobs caps text tenant token labels -> new | changed. Registers a tenant or changes
--- its weight and caps. max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most. text: those for the
--- audit log. labels: that it requires of hosts, with + between; *: they stay.
+-- TENANT name weight max_lanes max_jobs caps text tenant token labels -> new | changed
+-- Register a tenant or change it. max_lanes, max_jobs: 0 for no cap. caps: further caps as name=most,name=most. text:
+-- those caps for the audit log. labels: required of hosts, joined by +; '*' keeps them.
 local function tenant(args)
   local name, weight, lanes, jobs, caps, text = args[1], args[2], args[3], args[4], args[5], args[6]
   local now_ms = now()
@@ -244,8 +245,9 @@ local function tenant(args)
   return new and 'new' or 'changed'
 end
 
--- TENANT_REMOVE name tenant token -> ok | missing | default | busy | workflows | tokens | artifacts. Only a tenant
--- none of whose jobs waits or runs, and without tokens: whoever has one would go on as a tenant without caps.
+-- TENANT_REMOVE name tenant token -> ok | missing | default | busy | workflows | tokens | artifacts
+-- Remove a tenant that has no unfinished jobs, workflows, tokens or artifacts. Its tokens would otherwise be used
+-- without caps.
 local function tenant_remove(args)
   local name, now_ms = args[1], now()
   if call('ZSCORE', PREFIX .. 'tenants', name) == false then return 'missing' end
@@ -253,14 +255,14 @@ local function tenant_remove(args)
   if call('EXISTS', PREFIX .. 'admitted:' .. name, PREFIX .. 'backlog:' .. name, PREFIX .. 'blocked:' .. name) > 0 then
     return 'busy'
   end
-  -- A later tenant of this name must not be given them.
+  -- A later tenant of this name must not get its data.
   if call('EXISTS', PREFIX .. 'workflows:' .. name) == 1 then return 'workflows' end
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'tokens', 0, -1)) do
     local token = call('HMGET', PREFIX .. 'token:' .. id, 'tenant', 'expires')
     local ends = tonumber(token[2] or 0) or 0
     if token[1] == name and (ends == 0 or ends > now_ms) then return 'tokens' end
   end
-  -- A later tenant of this name must not be given files, by their hashes alone. Those of deleted artifacts go soon.
+  -- Nor its files by their hashes. Those of deleted artifacts are released soon.
   local files = call('HGETALL', PREFIX .. 'files:' .. name)
   for i = 2, #files, 2 do
     local _, references = Files.parse(files[i])
@@ -280,7 +282,7 @@ local function tenant_remove(args)
   call('SREM', PREFIX .. 'capped', name, 'gpu:' .. name)
   call('DEL', PREFIX .. 'stored:' .. name)
   call('HDEL', PREFIX .. 'stored', name)
-  -- A later tenant of this name must not be given them.
+  -- Nor its secrets.
   call('DEL', PREFIX .. 'secrets:' .. name, PREFIX .. 'secret:' .. name)
   for _, id in ipairs(call('HVALS', PREFIX .. 'schedules:' .. name)) do
     call('ZREM', PREFIX .. 'schedules', id)

@@ -1,14 +1,15 @@
 -- Tokens and sessions.
 
--- CREATE_TOKEN id tenant token ttl most of name value ... -> {new} | {full} | {exists} | {missing}: its tenant is not
--- registered. ttl: milliseconds, 0 for no end.
+-- CREATE_TOKEN id tenant token ttl most of name value ... -> {new} | {full} | {exists} | {missing}: the tenant `of` is
+-- not registered
+-- ttl: milliseconds, 0 for no expiry.
 local function create_token(args)
   local id, tenant, token, ttl, most, owner = args[1], args[2], args[3], tonumber(args[4]), tonumber(args[5]), args[6]
   local now_ms = now()
   if owner ~= 'default' and not call('ZSCORE', PREFIX .. 'tenants', owner) then return { 'missing' } end
   if call('EXISTS', PREFIX .. 'token:' .. id) == 1 then return { 'exists' } end
 
-  -- Those whose time is over are listed until there is no room.
+  -- Expired tokens are listed until the limit is reached.
   local function remove_expired()
     for _, old in ipairs(call('ZRANGE', PREFIX .. 'tokens', 0, -1)) do
       local ends = tonumber(call('HGET', PREFIX .. 'token:' .. old, 'expires') or 0) or 0
@@ -30,7 +31,7 @@ local function create_token(args)
   return { 'new' }
 end
 
--- Whether a token with the scope admin counts now.
+-- Return whether a token is valid and has the scope admin.
 local function is_admin(id, now_ms)
   local row = redis.pcall('HMGET', PREFIX .. 'token:' .. id, 'scopes', 'expires')
   if row.err or not string.find(',' .. (row[1] or '') .. ',', ',admin,', 1, true) then return false end
@@ -46,8 +47,9 @@ local function is_last_admin(id, now_ms)
   return true
 end
 
--- END_TOKEN tokens|sessions id tenant token keep -> 1 / 0 / -1. A session dies with its token: it is looked up with it.
--- keep 1: do not end the last valid token with the scope admin, -1.
+-- END_TOKEN tokens|sessions id tenant token keep -> 1 / 0 / -1: keep is 1 and it is the last valid token with the
+-- scope admin
+-- Sessions end with their token, which is read with them.
 local function end_token(args)
   local index, id, tenant, token, keep = args[1], args[2], args[3], args[4], args[5]
   local now_ms = now()
@@ -67,6 +69,7 @@ local function end_token(args)
 end
 
 -- TOUCH_TOKEN id -> 1 / 0
+-- Record that a token was used.
 local function touch_token(args)
   local id = args[1]
   local now_ms = now()
@@ -75,8 +78,9 @@ local function touch_token(args)
   return 1
 end
 
--- LOG_IN id tenant token ttl most most_of_token name value ...: a session of a browser. Those that have ended leave
--- the indexes; beyond `most_of_token` the oldest of its token ends, beyond `most` the oldest of all.
+-- LOG_IN id tenant token ttl most most_of_token name value ... -> 1
+-- Start a browser session. Beyond most_of_token, the oldest session of the token ends; beyond `most`, the oldest of
+-- all.
 local function log_in(args)
   local id, tenant, token = args[1], args[2], args[3]
   local ttl, most, of_token = tonumber(args[4]), tonumber(args[5]), tonumber(args[6])
@@ -103,8 +107,8 @@ local function log_in(args)
   return 1
 end
 
--- ADD_CODE digest token ttl most stands_for -> 1. A one-time login code of a token, for ttl seconds; beyond `most` its
--- oldest ends.
+-- ADD_CODE digest token ttl most stands_for -> 1
+-- Add a one-time login code of a token for ttl seconds. Beyond `most`, the token's oldest code ends.
 local function add_code(args)
   local digest, ttl, most, stands_for = args[1], args[3], tonumber(args[4]), args[5]
   local codes = PREFIX .. 'codes:' .. args[2]

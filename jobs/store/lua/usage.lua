@@ -1,14 +1,15 @@
 -- Usage: what tenants used, by day.
 
--- ct:usage:{tenant}: what a tenant's jobs used, by day|what. A counter that is full stops nothing.
+-- Add to ct:usage:{tenant}, which has usage by day|name. If a counter overflows, it keeps its value and the call goes
+-- on.
 function Usage.add(job, now_ms, what, amount)
   State.day = State.day or decimal(math.floor(now_ms / DAY_MS)) .. '|'
   local field = State.day .. what
   local sum = redis.pcall('HINCRBY', PREFIX .. 'usage:' .. job.tenant, field, decimal(amount))
-  if sum == amount then call('SADD', PREFIX .. 'usages', job.tenant) end -- the first of the day
+  if sum == amount then call('SADD', PREFIX .. 'usages', job.tenant) end -- first use of the day
 end
 
--- Counts what a lease used. whole: this lease was all of the job, which nothing was used for before.
+-- Count what a lease used. is_whole_job: the lease covered the job, for which nothing was counted before.
 function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_whole_job)
   Usage.add(job, now_ms, 'ms|' .. device, ms)
   Usage.add(job, now_ms, 'units|' .. job.kind, units)
@@ -21,12 +22,13 @@ function Usage.count_lease(job, lease, worker, device, units, ms, now_ms, is_who
     call('HINCRBY', job_key(job.id), prefix .. 'ms', decimal(ms))
     call('HINCRBY', job_key(job.id), prefix .. 'leases', 1)
   end
-  -- A counter that is full stops no commit.
+  -- An overflow must not stop a commit.
   redis.pcall('HINCRBY', PREFIX .. 'units', job.kind .. '|' .. device, decimal(units))
   call('HINCRBY', PREFIX .. 'outcomes', 'committed', 1)
 end
 
--- USAGE_PRUNE tenant day -> fields removed. The leader: what was used on days before `day` is added up under `before`.
+-- USAGE_PRUNE tenant day -> number of fields removed
+-- Called by the leader. Add up usage of days before `day` under `before`.
 local function usage_prune(args)
   local key, removed = PREFIX .. 'usage:' .. args[1], 0
   local stored = call('HGETALL', key)
@@ -41,8 +43,9 @@ local function usage_prune(args)
   return removed
 end
 
--- COUNT_INFERENCE coordinator number (tenant model requests prompt answer service figures) ... -> 1 / 0: this batch of
--- the coordinator was counted. figures: JSON, name -> count of what is added to the service's last minute.
+-- COUNT_INFERENCE coordinator number (tenant model requests prompt answer service metrics) ... -> 1 / 0: this batch
+-- was counted before
+-- metrics: JSON, counts by name to add to the service's last minute.
 local function count_inference(args)
   local key, number, now_ms = PREFIX .. 'inferencecounted:' .. args[1], args[2], now()
   if call('GET', key) == number then return 0 end

@@ -1,15 +1,18 @@
--- Webhooks: deliveries to those who are told of ends. A place is tenant|origin of their URLs: ct:outbox:{place} has
--- when each is due, ct:deliveries when the first of each place is. ct:deliveries:{tenant}:{state}: those that are
--- listed, by when they came there.
+-- Webhooks: deliveries to URLs that are notified when jobs and workflows end.
+-- A destination is tenant|origin of the URL. ct:outbox:{destination} has its deliveries by due time, ct:deliveries the
+-- destinations by their first due time. ct:deliveries:{tenant}:{state} has the listed deliveries by the time at which
+-- they entered the state.
 
---- Pending deliveries with which a tenant may have nothing further that is told, and beyond which what ends is dropped.
+--- Pending deliveries of a tenant from which on SUBMIT refuses jobs with a webhook, and from which on new deliveries
+--- are dropped.
 local SUBMIT_PENDING, MAX_PENDING = 10000, 100000
---- Deliveries of a tenant that have ended and are listed, and for how many milliseconds.
+--- Ended deliveries of a tenant that are listed, and for how many milliseconds.
 local MAX_LISTED, KEPT_MS = 1000, { delivered = 86400000, dead = 604800000 }
---- Places at which one call looks; milliseconds for which one that has its part is passed over; the longest wait.
+--- Destinations that one call reads; milliseconds for which a destination at its limit is skipped; longest wait of a
+--- delivery.
 local MAX_DESTINATIONS, BACKOFF_MS, MAX_WAIT_MS = 200, 250, 7200000
 
--- Why nothing further with a webhook is taken of a tenant, as SUBMIT answers it, or nil.
+-- Return nil if the tenant may submit another job with a webhook, else the refusal as SUBMIT returns it.
 function Webhooks.check(tenant)
   if call('ZCARD', PREFIX .. 'deliveries:' .. tenant .. ':pending') < SUBMIT_PENDING then return nil end
   return { 'over', 'notify', decimal(SUBMIT_PENDING), '60' }
@@ -32,7 +35,7 @@ local function schedule(id, tenant, url, at)
   update_due(destination)
 end
 
--- A tenant whose receivers have been away for very long loses what is new; it is counted.
+-- Add a delivery. If too many are pending because receivers do not respond, drop and count it.
 function Webhooks.add(id, tenant, url, now_ms, ...)
   local pending = PREFIX .. 'deliveries:' .. tenant .. ':pending'
   if call('ZCARD', pending) >= MAX_PENDING then return call('HINCRBY', PREFIX .. 'webhooks', 'dropped', 1) end
@@ -42,7 +45,7 @@ function Webhooks.add(id, tenant, url, now_ms, ...)
   schedule(id, tenant, url, now_ms)
 end
 
--- Ends a delivery that is delivered or dead, and notes what came of it. It is listed for a while.
+-- End a delivery with its outcome. It stays listed for a while.
 local function end_listed(id, tenant, url, state, now_ms, text)
   local kept, destination = KEPT_MS[state], destination_of(tenant, url)
   local listed = PREFIX .. 'deliveries:' .. tenant .. ':' .. state
@@ -59,10 +62,10 @@ local function end_listed(id, tenant, url, state, now_ms, text)
   call('HINCRBY', PREFIX .. 'webhooks', state, 1)
 end
 
--- The id of a delivery, which a call that is repeated makes again.
+-- Return the id of a delivery. A repeated call gets the same id.
 function Webhooks.id_of(...) return 'msg_' .. string.sub(redis.sha1hex(table.concat({ ... }, '|')), 1, 27) end
 
--- Writes the delivery of a job that has ended.
+-- Add the delivery of a job that ended.
 function Webhooks.notify(job, now_ms)
   local known = call('HMGET', job_key(job.id), 'notify', 'error')
   local ends = decimal(call('HINCRBY', job_key(job.id), 'notifications', 1))
@@ -71,10 +74,11 @@ function Webhooks.notify(job, now_ms)
     'error', string.sub(known[2] or '', 1, 2000))
 end
 
--- TAKE_DELIVERIES want lease attempts per_place per_host per_tenant busy(json: place, tenant|host or tenant ->
--- deliveries in hand) -> {now, {id, field, value ...} ...}. Due deliveries for one sender, for `lease` ms; those of a
--- sender that dies fall due again. No place, no host and no tenant has more of them in hand than its part, so that a
--- receiver that is slow holds up no other.
+-- TAKE_DELIVERIES want lease attempts per_destination per_host per_tenant busy(json) -> {now, {id, field, value ...}
+-- ...}
+-- Return due deliveries for one sender, leased for `lease` ms: if the sender dies, they become due again. busy:
+-- deliveries in progress by destination, tenant||host and tenant. Each of these has a limit, so that a slow receiver
+-- does not delay others.
 local function take_deliveries(args)
   local want, lease, attempts = tonumber(args[1]), args[2], tonumber(args[3])
   local per_place, per_host, per_tenant = tonumber(args[4]), tonumber(args[5]), tonumber(args[6])
@@ -86,23 +90,23 @@ local function take_deliveries(args)
     local known = call('HMGET', key, 'tenant', 'url', 'attempts')
     local tried = tonumber(known[3] or nil)
     local is_whole = known[1] and known[2] and tried
-    -- Its tenant was removed, or it is broken.
+    -- The tenant was removed, or the delivery is broken.
     if not is_whole or not call('ZSCORE', PREFIX .. 'deliveries:' .. known[1] .. ':pending', id) then
       call('DEL', key)
       call('ZREM', PREFIX .. 'outbox:' .. destination, id)
     elseif tried >= attempts then
-      end_listed(id, known[1], known[2], 'dead', now_ms, 'its coordinator died at each attempt')
+      end_listed(id, known[1], known[2], 'dead', now_ms, 'the coordinator died during each attempt')
     else
       call('HSET', key, 'attempts', decimal(tried + 1))
       call('ZADD', PREFIX .. 'outbox:' .. destination, decimal(now_ms + lease), id)
-      -- How many tenants of this name were removed: the key that signs is not theirs.
+      -- Number of removed tenants of this name, which had other signing keys.
       local generation = call('HGET', PREFIX .. 'generations', known[1]) or '0'
       taken[#taken + 1] = { id, 'generation', generation, unpack(call('HGETALL', key)) }
       return true
     end
   end
 
-  -- Redis' clock has stepped back: what would fall due later than any wait is due now.
+  -- If Redis' clock stepped back, due times further off than any wait become due now.
   local function cap_due_times(destination)
     local outbox = PREFIX .. 'outbox:' .. destination
     local far = '(' .. decimal(now_ms + MAX_WAIT_MS)
@@ -123,7 +127,7 @@ local function take_deliveries(args)
   for _, destination in ipairs(due) do
     if #taken >= want then break end
     local tenant, rest = string.match(destination, '^([^|]*)|%a*:?/?/?(.*)$')
-    -- Behind two bars, so that it is no place.
+    -- Two bars, so that it is not a destination.
     local host = (tenant or '') .. '||' .. string.gsub(rest or destination, ':%d+$', '')
     tenant = tenant or destination
     local capacity = math.min(per_place - (busy[destination] or 0), per_host - (busy[host] or 0),
@@ -139,19 +143,19 @@ local function take_deliveries(args)
       end
       cap_due_times(destination)
     else
-      call('ZADD', PREFIX .. 'deliveries', decimal(now_ms + BACKOFF_MS), destination) -- others come first
+      call('ZADD', PREFIX .. 'deliveries', decimal(now_ms + BACKOFF_MS), destination) -- try other destinations first
     end
   end
   return { decimal(now_ms), unpack(taken) }
 end
 
--- END_DELIVERY id attempt outcome wait text -> ended | again | stale | missing. outcome: delivered, dead, or again,
--- due in `wait` ms.
+-- END_DELIVERY id attempt outcome wait text -> ended | again | stale | missing
+-- outcome: delivered, dead, or again in `wait` ms.
 local function end_delivery(args)
   local id, outcome, now_ms = args[1], args[3], now()
   local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'attempts', 'state')
   if not (known[1] and known[2]) or known[4] ~= 'pending' then return 'missing' end
-  -- Another sender has it. What is delivered is delivered.
+  -- Another sender has it. A successful delivery counts nevertheless.
   if known[3] ~= args[2] and outcome ~= 'delivered' then return 'stale' end
   call('HINCRBY', PREFIX .. 'webhooks', outcome == 'delivered' and 'succeeded' or 'failed', 1)
   if outcome ~= 'again' then
@@ -163,13 +167,13 @@ local function end_delivery(args)
   return 'again'
 end
 
--- RETRY_DELIVERY id tenant caller token -> ok | pending | missing | full. Tries a delivery again that has ended, or one
--- that waits at once.
+-- RETRY_DELIVERY id tenant caller token -> ok | pending | missing | full
+-- Retry a delivery that has ended, or try a pending one at once.
 local function retry_delivery(args)
   local id, tenant, now_ms = args[1], args[2], now()
   local known = call('HMGET', PREFIX .. 'delivery:' .. id, 'tenant', 'url', 'state')
   if known[1] ~= tenant or not known[2] then return 'missing' end
-  -- It was that of another tenant of this name, which was removed.
+  -- It belonged to a removed tenant of this name.
   if not call('ZSCORE', PREFIX .. 'deliveries:' .. tenant .. ':' .. known[3], id) then return 'missing' end
   local pending = PREFIX .. 'deliveries:' .. tenant .. ':pending'
   if known[3] ~= 'pending' then

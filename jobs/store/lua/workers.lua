@@ -1,17 +1,17 @@
 -- Workers: heartbeats and drains.
 
--- Labels of a worker's host, with commas between: '=' and those that the operator gave it, of a worker that reaches the
--- coordinators alone; else those in its row.
+-- Return the comma-separated labels of a worker's host. Workers that use the API pass '=' and the labels that the
+-- operator gave them; others report labels in their record.
 function Workers.labels_of(api_labels, own_labels)
   return string.match(api_labels or '', '^=(.*)$') or own_labels or ''
 end
 
--- Tells of a worker that it joined, left or was lost.
+-- Add an event that a worker joined, left or was lost.
 function Workers.emit(worker, state)
   call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', state)
 end
 
--- Ends the leases and claims of a runner that has gone, or runs again under its name: nobody computes them.
+-- End the leases and claims of a runner that stopped or was restarted.
 local function expire_all(worker, now_ms)
   local left = PREFIX .. 'leased:' .. worker
   for _, member in ipairs(call('SMEMBERS', left)) do
@@ -31,15 +31,15 @@ local function expire_all(worker, now_ms)
   call('DEL', PREFIX .. 'claimed:' .. worker)
 end
 
--- WORKER worker born ttl name value ... -> ok | drain | taken by a later process that is alive. A heartbeat; ttl 0: it
--- leaves.
+-- WORKER worker born ttl name value ... -> ok | drain | taken: a process that was started later is alive
+-- Record a heartbeat. ttl 0: the worker stops.
 local function worker(args)
   local worker, born, ttl = args[1], args[2], tonumber(args[3])
   local now_ms = now()
   local key = PREFIX .. 'worker:' .. worker
   local known, lives_until = call('HGET', key, 'born'), call('ZSCORE', PREFIX .. 'workers', worker)
   if known and known > born and lives_until and tonumber(lives_until) > now_ms then return 'taken' end
-  -- A heartbeat that a coordinator held up until after the goodbye of its process.
+  -- This heartbeat was delayed by a coordinator until after the process stopped.
   if ttl > 0 and known == born and not lives_until and call('HGET', key, 'state') == 'stopped' then return 'ok' end
 
   local is_runner = call('HGET', key, 'device') == 'runner'
@@ -50,7 +50,7 @@ local function worker(args)
   if known ~= born then
     local drain = call('HGET', key, 'drain')
     call('DEL', key)
-    if drain then call('HSET', key, 'drain', drain) end -- who drained the worker meant the name
+    if drain then call('HSET', key, 'drain', drain) end -- drains apply to the name, not to the process
     Workers.emit(worker, 'joined')
   end
   call('HSET', key, 'born', born, 'seen', decimal(now_ms), 'library', LIBRARY, unpack(args, 4))
@@ -64,7 +64,7 @@ local function worker(args)
   end
   call('ZADD', PREFIX .. 'workers', decimal(now_ms + ttl), worker)
   local device, state, cordoned = unpack(call('HMGET', key, 'device', 'state', 'cordoned'))
-  if state == 'parked' or (device == 'gpu' and (cordoned or '') ~= '') then -- it has no device that it may use
+  if state == 'parked' or (device == 'gpu' and (cordoned or '') ~= '') then -- it has no usable device
     call('ZREM', PREFIX .. 'workers:' .. device, worker)
   elseif device then
     call('ZADD', PREFIX .. 'workers:' .. device, decimal(now_ms + ttl), worker)

@@ -1,27 +1,26 @@
--- Workflows: docs/workflows.md.
+-- Workflows. See docs/workflows.md.
 
--- The state of a workflow while this is its attempt, else nil: whoever has planned something in another one was away
--- meanwhile.
+-- Return the state of a workflow if this is its attempt, else nil: the caller's plan is outdated.
 function Workflows.state_in_attempt(id, attempt)
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt')
   return known[2] == attempt and known[1] or nil
 end
 
--- Workflows: docs/workflows.md. An event says that one has changed.
+-- Add an event that a workflow changed.
 function Workflows.emit(id, state, owner)
   owner = owner or call('HGET', PREFIX .. 'workflow:' .. id, 'tenant')
   call('XADD', PREFIX .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'workflow', id, 'type', 'workflow', 'state', state,
     'tenant', owner)
 end
 
--- A workflow keeps so many bytes more beside its jobs.
+-- Count bytes that a workflow stores in addition to its jobs.
 function Workflows.add_bytes(id, tenant, bytes)
   call('HINCRBY', PREFIX .. 'workflow:' .. id, 'bytes', decimal(bytes))
   call('HINCRBY', PREFIX .. 'workflowbytes', tenant, decimal(bytes))
   Caps.update_workflows_size(tenant)
 end
 
--- Forgets what has come of these actions, words[first] to words[last].
+-- Remove the outcomes of these actions, words[first] to words[last].
 function Workflows.forget_actions(id, tenant, words, first, last)
   local freed = 0
   for from = first, last, 1000 do
@@ -36,9 +35,9 @@ function Workflows.forget_actions(id, tenant, words, first, last)
 end
 
 -- ADD_WORKFLOW id idem digest tenant token most_live most_bytes document name value ... -> {new|same|conflict, id} |
--- {taken|missing|live|full, number} | {over, cap, value, seconds, used}, as SUBMIT. idem: while the workflow of this
--- idempotency key is there, the call adds nothing; empty: none. digest: of what was sent. taken: something else has the
--- id.
+-- {taken|missing|live|full, number} | {over, cap, value, seconds, used}
+-- Add a workflow. If the workflow of the idempotency key `idem` exists, nothing is added. digest: of the request.
+-- taken: the id belongs to another tenant or workflow.
 local function add_workflow(args)
   local id, idem, digest, tenant, token = unpack(args, 1, 5)
   local most_live, most_bytes, document = tonumber(args[6]), tonumber(args[7]), args[8]
@@ -83,7 +82,8 @@ local function add_workflow(args)
   return { 'new', id }
 end
 
--- CANCEL_WORKFLOW id tenant token -> {ok|conflict, state} | {missing}. The leader cancels its jobs.
+-- CANCEL_WORKFLOW id tenant token -> {ok|conflict, state} | {missing}
+-- The leader then cancels its jobs.
 local function cancel_workflow(args)
   local id, tenant, token = args[1], args[2], args[3]
   local state = call('HGET', PREFIX .. 'workflow:' .. id, 'state')
@@ -98,8 +98,8 @@ local function cancel_workflow(args)
   return { 'ok', 'cancelling' }
 end
 
--- APPROVE_WORKFLOW id attempt action record tenant token -> {ok|conflict, state} | {missing}. The second call changes
--- nothing.
+-- APPROVE_WORKFLOW id attempt action record tenant token -> {ok|conflict, state} | {missing}
+-- A repeated call changes nothing.
 local function approve_workflow(args)
   local id, attempt, action = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt', 'tenant')
@@ -116,7 +116,8 @@ local function approve_workflow(args)
 end
 
 -- RETRY_WORKFLOW id attempt tenant token retried forgotten key ... -> {ok|conflict, state} | {missing}
--- The first `retried` keys are those whose jobs are tried again, the next `forgotten` those that are submitted anew.
+-- The first `retried` keys are actions whose jobs are retried, the next `forgotten` are actions that are submitted
+-- again.
 local function retry_workflow(args)
   local id, attempt, tenant, token = args[1], args[2], args[3], args[4]
   local retried, forgotten = tonumber(args[5]), tonumber(args[6])
@@ -140,8 +141,8 @@ local function retry_workflow(args)
   return { 'ok', 'running' }
 end
 
--- DELETE_WORKFLOW id tenant token -> {ok|conflict, state} | {missing}. Its jobs stay until they expire. token *: it
--- has expired.
+-- DELETE_WORKFLOW id tenant token -> {ok|conflict, state} | {missing}
+-- Its jobs stay until they expire. token: '*' if the workflow has expired.
 local function delete_workflow(args)
   local id, tenant, token = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'tenant', 'bytes', 'idem')
@@ -169,16 +170,17 @@ local function delete_workflow(args)
   return { 'ok', state }
 end
 
--- TAKE_WORKFLOWS most -> ids. Workflows at which the leader looks next: until it has, they are in ct:workflowstaken,
--- where the next leader finds those of one that died.
+-- TAKE_WORKFLOWS most -> ids
+-- Return workflows that the leader processes next. Until it has, they are in ct:workflowstaken, where the next leader
+-- finds them if this one dies.
 local function take_workflows(args)
   local some = call('SPOP', PREFIX .. 'workflowsdue', args[1])
   if #some > 0 then call('SADD', PREFIX .. 'workflowstaken', unpack(some)) end
   return some
 end
 
--- RECORD_ACTION id attempt key record -> 1 / 0: what came of an action that is no job. 0: the workflow runs no more,
--- or anew.
+-- RECORD_ACTION id attempt key record -> 1 / 0: the workflow is not running this attempt
+-- Record the outcome of an action that is not a job.
 local function record_action(args)
   local id, attempt, name = args[1], args[2], args[3]
   local known = call('HMGET', PREFIX .. 'workflow:' .. id, 'state', 'attempt', 'tenant')
@@ -190,8 +192,9 @@ local function record_action(args)
   return 1
 end
 
--- FORGET_ACTIONS id attempt key ... -> 1 / 0: the workflow runs no more, or anew. What comes of these actions begins
--- anew: jobs of theirs that cannot go on stay by themselves. Of one that is being cancelled: with a retry.
+-- FORGET_ACTIONS id attempt key ... -> 1 / 0: the workflow is not running this attempt
+-- Remove the outcomes of actions, which then start again. Their jobs that cannot continue remain as separate jobs. If
+-- the workflow is being cancelled, they start again when it is retried.
 local function forget_some(args)
   local id, attempt = args[1], args[2]
   local state = Workflows.state_in_attempt(id, attempt)
@@ -200,8 +203,8 @@ local function forget_some(args)
   return 1
 end
 
--- RETRIED_ACTIONS id attempt key ... -> 1 / 0: the workflow is in another attempt. Jobs of these actions have been
--- tried again.
+-- RETRIED_ACTIONS id attempt key ... -> 1 / 0: the workflow is in another attempt
+-- Record that the jobs of these actions were retried.
 local function retried_actions(args)
   if not Workflows.state_in_attempt(args[1], args[2]) then return 0 end
   for first = 3, #args, 1000 do
@@ -210,9 +213,10 @@ local function retried_actions(args)
   return 1
 end
 
--- SETTLE_WORKFLOW id state attempt new ttl count job state ... name value ... -> 1 / 0: it is in another state
--- meanwhile, or one of these `count` jobs is. The leader's view of it. ttl: milliseconds that it stays once it has
--- ended. Whoever is to be told of its end is, by a delivery written here.
+-- SETTLE_WORKFLOW id state attempt new ttl count job state ... name value ... -> 1 / 0: the state of the workflow, or
+-- of one of these `count` jobs, has changed
+-- Store the leader's evaluation. ttl: milliseconds for which an ended workflow is kept. Add the delivery of its
+-- webhook when it ends.
 local function settle_workflow(args)
   local id, was, attempt, state, ttl = args[1], args[2], args[3], args[4], tonumber(args[5])
   local key = PREFIX .. 'workflow:' .. id
