@@ -41,7 +41,7 @@ def work(demand: Demand, labels: Set[str] = frozenset()) -> list[Work]:
     rows += skipped.readable("job", demand.waiting, partial(read, states=_WAITING))
     rows += [
         Work(jobs=count, seconds=_HARDLY_ANY, paces={device: paces[device] for device in _devices(queue)})
-        for queue, count in demand.lacked.items()
+        for queue, count in demand.unsupported.items()
     ]
     return [each for each in rows if each and each.paces and each.jobs]
 

@@ -126,7 +126,7 @@ class FleetReads(Part):
         pipe = self._pipe()
         places = [(queue, name.decode(errors="replace")) for queue, several in names.items() for name in several]
         for queue, name in places:
-            pipe.zcard(keys.turns(queue, name))
+            pipe.zcard(keys.tenant_pending(queue, name))
         waiting: dict[str, dict[str, int]] = {}
         for (queue, name), jobs in zip(places, skipped.replies(pipe) if places else (), strict=True):
             waiting.setdefault(queue, {})[name] = jobs or 0
@@ -134,10 +134,10 @@ class FleetReads(Part):
 
     def queue_heads(self) -> list[QueueHead]:
         """Return what waits in each queue, and beside it what its workers lack: a queue comes more than once."""
-        [members] = skipped.replies(self._pipe().sunion(keys.LACKED, keys.UNFIT))
-        lacked = [member.decode(errors="replace") for member in members or ()]
+        [members] = skipped.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
+        unsupported = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
-        places += [(member.partition(":")[0], keys.lacked_member(member)) for member in lacked]
+        places += [(member.partition(":")[0], keys.unsupported_member(member)) for member in unsupported]
         pipe = self._pipe()
         for _, place in places:
             pipe.zcard(place).zrange(place, 0, 0)

@@ -22,21 +22,21 @@ class Family:
 #: zset job -> number of its submission: all jobs.
 JOBS = f"{PREFIX}jobs"
 #: zset job -> when somebody must look at it again.
-LATER = f"{PREFIX}later"
+RECHECK = f"{PREFIX}recheck"
 #: zset job -> when its timeout is over: running jobs that have one.
 DEADLINES = f"{PREFIX}deadlines"
 #: zset job -> when SWEEP purges it.
 EXPIRY = f"{PREFIX}expiry"
 #: set of queue:kind|version under which jobs wait for a worker that can compute them.
-LACKED = f"{PREFIX}lacked"
+UNSUPPORTED = f"{PREFIX}unsupported"
 #: hash: swept, when SWEEP ran last; until, before which no lease of a program is taken back.
 GRACE = f"{PREFIX}grace"
 #: set of the same of queues of runners, with |requirements behind it where jobs have some.
-UNFIT = f"{PREFIX}unfit"
+UNSUPPORTED_PROGRAMS = f"{PREFIX}unsupported_programs"
 #: set of the jobs of replicas of services that wait for a runner.
 WAITING_REPLICAS = f"{PREFIX}waiting_replicas"
 #: zset job -> since when a runner had no room for it: jobs of programs.
-CRAMPED = f"{PREFIX}cramped"
+UNSCHEDULABLE = f"{PREFIX}unschedulable"
 #: hash job -> runner|until|leases|all|looked: the runner that is kept for it.
 RESERVED = f"{PREFIX}reserved"
 #: zset requirements -> jobs with them that have not ended.
@@ -236,7 +236,7 @@ attachment_output = Family(f"{PREFIX}attachment_output:%s")
 #: zset job -> turn: jobs that a worker should look at.
 pending = Family(f"{PREFIX}pending:%s")
 #: zset job -> turn: the part of `pending` that is one tenant's.
-turns = Family(f"{PREFIX}turns:%s:%s")
+tenant_pending = Family(f"{PREFIX}tenant_pending:%s:%s")
 #: zset job -> workers that hold it: jobs of a tenant that are held.
 held = Family(f"{PREFIX}held:%s:%s")
 #: set of tenants that may have held jobs in a queue.
@@ -264,9 +264,9 @@ caps = Family("%s|caps")
 #: zset token -> expiry: leases of a tenant's jobs.
 lanes = Family(f"{PREFIX}lanes:%s")
 #: zset job -> turn: jobs that wait for a worker with this version of their kind.
-lacked = Family(f"{PREFIX}lacked:%s:%s|%s")
-#: Name of the zset that a member of LACKED or UNFIT, queue:kind|version, stands for.
-lacked_member = Family(f"{LACKED}:%s")
+unsupported = Family(f"{PREFIX}unsupported:%s:%s|%s")
+#: Name of the zset that a member of UNSUPPORTED or UNSUPPORTED_PROGRAMS, queue:kind|version, stands for.
+unsupported_member = Family(f"{UNSUPPORTED}:%s")
 #: zset job -> number of its submission: jobs in this state.
 in_state = Family(f"{PREFIX}in:%s")
 #: zset worker -> expiry: living workers of this device.
@@ -364,7 +364,7 @@ mark = Family(f"{PREFIX}mark:%s:%s")
 #: Turn from which SWEEP goes on to move jobs out of this queue, or its cursor over jobs in this state.
 sweep = Family(f"{PREFIX}sweep:%s")
 #: Content of a broken key, kept for a week.
-aside = Family(f"{PREFIX}aside:%s")
+quarantined = Family(f"{PREFIX}quarantined:%s")
 #: hash of one bell, as RQ keeps its jobs.
 rq_job = Family("rq:job:%s")
 #: list of the bells that wait in an RQ queue.

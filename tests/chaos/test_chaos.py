@@ -127,7 +127,7 @@ DISORDER: dict[str, Callable[[redis.Redis], Any]] = {
     "a key of nobody": lambda client: client.set("ct:whatever", "1"),
     "a bell": lambda client: client.rpush("rq:queue:any.normal", "bell-77"),
     "load": lambda client: client.hset("ct:load", "any.normal", 5),
-    "a place in later": lambda client: client.zadd("ct:later", {"j0": 1}),
+    "a place in later": lambda client: client.zadd("ct:recheck", {"j0": 1}),
     "a worker": lambda client: client.zadd("ct:workers", {"w": 1}),
 }
 

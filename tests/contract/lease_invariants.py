@@ -119,24 +119,24 @@ def all_done_means_finishing(view: JobView) -> None:
 
 def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> None:
     """5, 7. And nobody looks later than something falls due, but for what the clock has stepped back since."""
-    pending, lacked = seen.waiting().get(view.job_id), seen.lacked().get(view.job_id)
-    later = seen.zset("ct:later").get(view.job_id)
+    pending, unsupported = seen.waiting().get(view.job_id), seen.unsupported().get(view.job_id)
+    later = seen.zset("ct:recheck").get(view.job_id)
     held = bool(seen.held(view.job_id))
     if view.number("backlog"):
-        assert view.state == "queued" and not (pending or lacked or later), "5"
+        assert view.state == "queued" and not (pending or unsupported or later), "5"
         return
     assert (view.job_id in seen.deferred()) == bool(view.number("deferred")), "5"
     if view.number("deferred"):
-        assert view.state in {"queued", "running", "finishing"} and not (pending or lacked), "5"
+        assert view.state in {"queued", "running", "finishing"} and not (pending or unsupported), "5"
         assert view.state != "finishing" or held or later is not None, "7"
         assert f"{view.tenant}:{view.fields['kind']}" in seen.members("ct:deferred"), "nobody would call it up"
         return
     assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
-    assert lacked is None or (view.state in PENDABLE and not pending and lacked == _place(view)), "5"
+    assert unsupported is None or (view.state in PENDABLE and not pending and unsupported == _place(view)), "5"
     if view.state == "queued":
-        assert pending or lacked or held or (later is not None and view.leases), "5"
+        assert pending or unsupported or held or (later is not None and view.leases), "5"
     elif view.state in PENDABLE:
-        assert pending or lacked or held or later is not None, "7"
+        assert pending or unsupported or held or later is not None, "7"
     elif view.state == "cancelling":
         assert held or later is not None, "7"
     if view.state == "running" and later is not None and not pending and not held:
@@ -186,7 +186,7 @@ def indexes_agree(seen: Snapshot) -> None:
     of_tenants = {name: seen.zset(name) for name in seen.keys if name.startswith("ct:shapes:")}
     assert {(name, each): count for name, some in of_tenants.items() for each, count in some.items()} == by_tenant, "6"
     programs = {view.job_id for view in seen.jobs.values() if view.is_program and view.state in {"queued", "running"}}
-    assert set(seen.hash("ct:reserved")) <= set(seen.zset("ct:cramped")) <= programs, "19"
+    assert set(seen.hash("ct:reserved")) <= set(seen.zset("ct:unschedulable")) <= programs, "19"
     ended = {
         view.job_id: view.number("ended") + view.number("ttl_ms")
         for view in seen.jobs.values()
@@ -196,11 +196,11 @@ def indexes_agree(seen: Snapshot) -> None:
     put_off = {job for job in ended.keys() & expiry.keys() if expiry[job] > ended[job]}
     assert {**expiry, **{job: ended[job] for job in put_off}} == ended, "6"
     assert set(seen.zset("ct:slots")) == set(seen.slots)
-    waiting = set(seen.lacked().values())
+    waiting = set(seen.unsupported().values())
     programs = {name for name in waiting if name.startswith("runner.")}
-    assert waiting - programs <= set(seen.members("ct:lacked")), "nobody would call them back"
-    assert programs <= set(seen.members("ct:unfit")), "nobody would call them back"
-    assert set(seen.waiting()) | set(seen.lacked()) | set(seen.zset("ct:later")) <= set(seen.jobs), (
+    assert waiting - programs <= set(seen.members("ct:unsupported")), "nobody would call them back"
+    assert programs <= set(seen.members("ct:unsupported_programs")), "nobody would call them back"
+    assert set(seen.waiting()) | set(seen.unsupported()) | set(seen.zset("ct:recheck")) <= set(seen.jobs), (
         "a deleted job is still mentioned"
     )
     mentioned = {key.split(":")[2] for key in seen.keys if key.startswith("ct:job:")}
@@ -252,7 +252,7 @@ def parts_agree(bench: Bench, seen: Snapshot) -> None:
     names = {*seen.tenants(), *(view.tenant for view in seen.jobs.values())}
     for queue in queues.ALL:
         pending = seen.zset(f"ct:pending:{queue}")
-        parts = {name: seen.zset(f"ct:turns:{queue}:{name}") for name in names}
+        parts = {name: seen.zset(f"ct:tenant_pending:{queue}:{name}") for name in names}
         for name in names:
             assert parts[name] == {job: at for job, at in pending.items() if seen.jobs[job].tenant == name}, "16"
         assert set(seen.zset(f"ct:order:{queue}")) == {name for name, part in parts.items() if part}, "16"
@@ -352,7 +352,7 @@ def _take_in(bench: Bench, event: dict[str, str]) -> None:
 
 def at_rest(seen: Snapshot) -> None:
     """14. Nothing waits, nothing is held, no bell is left."""
-    assert not seen.waiting() and not seen.slots and not seen.zset("ct:later"), "14"
+    assert not seen.waiting() and not seen.slots and not seen.zset("ct:recheck"), "14"
     assert not any(seen.members(f"rq:queue:{queue}") for queue in queues.ALL), "14"
     assert all(view.state in TERMINAL | {"paused", "blocked"} for view in seen.jobs.values()), "13"
     assert not seen.zset(keys.WAKING), "14"

@@ -260,13 +260,13 @@ class Snapshot:
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
 
     @cached_property
-    def _lacked(self) -> dict[str, str]:
-        names = [key.removeprefix("ct:lacked:") for key in self.keys if key.startswith("ct:lacked:")]
-        return {job: name for name in names for job in self.zset(f"ct:lacked:{name}")}
+    def _unsupported(self) -> dict[str, str]:
+        names = [key.removeprefix("ct:unsupported:") for key in self.keys if key.startswith("ct:unsupported:")]
+        return {job: name for name in names for job in self.zset(f"ct:unsupported:{name}")}
 
-    def lacked(self) -> dict[str, str]:
+    def unsupported(self) -> dict[str, str]:
         """Every job that waits for a worker that has it, and its queue:kind|version."""
-        return self._lacked
+        return self._unsupported
 
     def held(self, job: str) -> list[str]:
         return [worker for worker, (held, _) in self.slots.items() if held == job]

@@ -50,7 +50,7 @@ NAMES = [
     *(
         f"ct:{name}"
         for name in (
-            "later",
+            "recheck",
             "jobs",
             "expiry",
             "slots",

@@ -171,7 +171,7 @@ def test_broken_contents_stop_nothing(bench: Bench) -> None:
     bad, _ = bench.submit(), bench.submit()
     bench.client.hset(f"ct:job:{bad}", "load", "much")
     assert len(work(bench)) == 1
-    for key in ("ct:in:running", "ct:slotjob", "ct:shares", "ct:pace", "ct:capped", "ct:lacked", "ct:desired"):
+    for key in ("ct:in:running", "ct:slotjob", "ct:shares", "ct:pace", "ct:capped", "ct:unsupported", "ct:desired"):
         bench.client.delete(key)
         bench.client.rpush(key, "x")
     assert len(work(bench)) == 1 and scaler.scales(bench.store) == {}

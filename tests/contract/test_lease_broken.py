@@ -35,7 +35,7 @@ BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
 #: Keys of all jobs and what may be found there.
 FLEET = [
     "ct:pending:any.normal",
-    "ct:later",
+    "ct:recheck",
     "ct:expiry",
     "ct:slots",
     "ct:slotjob",
@@ -96,7 +96,7 @@ def test_a_broken_job_holds_up_nobody(bench: Bench, how: str, started: bool) -> 
         assert told(bench, job) == "done"
         assert json.loads(bench.client.get(keys.job_result(job))) == total_of(0, 10)
     assert bench.client.sismember("ct:broken", bad)
-    indexes = ["ct:later", *(f"ct:pending:{queue}" for queue in queues.ALL)]
+    indexes = ["ct:recheck", *(f"ct:pending:{queue}" for queue in queues.ALL)]
     assert [bench.client.zscore(index, bad) for index in indexes] == [None] * len(indexes)
     assert bench.store.jobs.delete(bad)[0] == "ok" and not bench.client.keys(f"ct:job:{bad}*")
     assert not bench.client.sismember("ct:broken", bad)
@@ -168,7 +168,7 @@ def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench,
         assert told(bench, job) == "done", job
     everyone = {job.encode() for job in (first, *waiting, late)}
     assert set(bench.client.zrange("ct:in:done", 0, -1)) == set(bench.client.zrange("ct:jobs", 0, -1)) == everyone
-    assert not bench.client.exists("ct:later", "ct:slotjob", *(f"ct:pending:{one}" for one in queues.ALL))
+    assert not bench.client.exists("ct:recheck", "ct:slotjob", *(f"ct:pending:{one}" for one in queues.ALL))
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_broken_index_of_slots_is_no_fault_of_the_job_that_is_leased(bench: Be
     bench.client.delete("ct:slots")
     bench.client.set("ct:slots", "x")
     assert isinstance(bench.lease(job), Grant)
-    assert bench.job(job).state == "running" and bench.client.exists("ct:aside:ct:slots")
+    assert bench.job(job).state == "running" and bench.client.exists("ct:quarantined:ct:slots")
 
 
 def test_a_job_over_whose_result_lanes_die_fails_after_the_limit(bench: Bench) -> None:

@@ -45,7 +45,7 @@ def test_a_job_after_jobs_that_are_done_is_an_ordinary_one(bench: Bench) -> None
     first = bench.submit(1, small=True)
     bench.work()
     after = bench.submit(1, after=(first,), after_any=(first,))
-    assert states(bench, after) == ["queued"] and "ties" not in bench.job(after).fields
+    assert states(bench, after) == ["queued"] and "relations" not in bench.job(after).fields
 
 
 def test_one_that_needs_an_end_goes_on_after_any(bench: Bench) -> None:

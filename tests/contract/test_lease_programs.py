@@ -113,7 +113,7 @@ def test_a_job_that_no_runner_fits_holds_up_nobody_and_rings_for_nobody(bench: B
     misfit = bench.submit(1, QUEUE, requirements={"gpus": 4})
     others = [bench.submit(1, QUEUE) for _ in range(3)]
     assert [take(bench, f"runner-{at}") for at in range(4)] == [*others, ""]
-    assert bench.look().lacked() == {misfit: QUEUE + ':sum|1|{"gpus":4}'}
+    assert bench.look().unsupported() == {misfit: QUEUE + ':sum|1|{"gpus":4}'}
     assert bench.store.fleet_reads.bells_waiting()[QUEUE] == 0
     assert bench.store.slots.anything(), "who waits for work looks now and then"
     assert take(bench, "large", gpus=[GPU] * 4) == misfit
@@ -124,11 +124,11 @@ def test_a_job_that_no_runner_fits_holds_up_nobody_and_rings_for_nobody(bench: B
 def test_one_job_of_each_requirements_comes_back_at_once(bench: Bench) -> None:
     several = [bench.submit(1, QUEUE, requirements={"gpus": gpus}) for gpus in (2, 2, 2, 3)]
     assert not take(bench)
-    assert set(bench.look().lacked()) == set(several)
+    assert set(bench.look().unsupported()) == set(several)
     assert take(bench, "large", gpus=[GPU] * 3) == several[0]
-    assert set(bench.look().lacked()) == {several[1], several[2]}
+    assert set(bench.look().unsupported()) == {several[1], several[2]}
     assert bench.look().pending(QUEUE) == [several[3]]
-    assert not take(bench) and set(bench.look().lacked()) == set(several[1:])
+    assert not take(bench) and set(bench.look().unsupported()) == set(several[1:])
 
 
 def test_a_runner_that_is_shared_takes_jobs_of_one_tenant(bench: Bench) -> None:

@@ -368,7 +368,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 and (not view.is_program or _fits(view, offer))
             )
             own = self.seen.slots.get(worker.name, ("", 0))[0]  # which NEXT put at the end of pending first
-            waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.lacked()} or others == 0
+            waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.unsupported()} or others == 0
             above = view.queue in queues.higher(mine.queue, worker.listened)
             assert not (helpable and above)
             below = mine.queue in queues.higher(view.queue, worker.listened)

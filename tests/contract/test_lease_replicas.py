@@ -39,8 +39,8 @@ def test_a_runner_without_a_free_slot_starts_a_replica_and_leaves_programs_where
     last = replica(bench, 1)
     assert ask(bench) == last and ask(bench) == ""
     seen = bench.look()
-    assert seen.pending("runner.normal") == programs and not seen.lacked()
-    assert not bench.client.exists(keys.CRAMPED) and not waiting(bench)
+    assert seen.pending("runner.normal") == programs and not seen.unsupported()
+    assert not bench.client.exists(keys.UNSCHEDULABLE) and not waiting(bench)
     check(bench, seen)
 
 
@@ -52,16 +52,16 @@ def test_replicas_start_by_priority_and_then_by_age(bench: Bench) -> None:
 def test_a_replica_that_does_not_fit_waits_for_room_and_holds_up_no_other(bench: Bench) -> None:
     large, small = (replica(bench, at, requirements={"memory_mib": size}) for at, size in enumerate((5000, 3000)))
     assert ask(bench) == small and ask(bench) == ""
-    assert bench.client.zscore(keys.CRAMPED, large) is not None and waiting(bench) == {large}
+    assert bench.client.zscore(keys.UNSCHEDULABLE, large) is not None and waiting(bench) == {large}
     assert ask(bench, memory_mib=5000) == large
 
 
 def test_a_replica_that_another_runner_has_left_aside_is_found(bench: Bench) -> None:
     aside = replica(bench, 1, requirements={"memory_mib": 3000})
     assert bench.next("runner-2", RUNNER, offer={**FULL, "cpus": 4, "memory_mib": 1}, kinds={"sum": 1}) == "none"
-    assert list(bench.look().lacked()) == [aside] and waiting(bench) == {aside}
+    assert list(bench.look().unsupported()) == [aside] and waiting(bench) == {aside}
     assert ask(bench) == aside
-    assert not bench.look().lacked() and not waiting(bench)
+    assert not bench.look().unsupported() and not waiting(bench)
     check(bench, bench.look())
 
 
@@ -89,7 +89,7 @@ def test_of_very_many_replicas_that_fit_nowhere_each_call_looks_at_some(bench: B
     for number in range(300):
         replica(bench, number, requirements={"memory_mib": 5000})
     assert ask(bench) == ""
-    assert bench.client.zcard(keys.CRAMPED) == 100
+    assert bench.client.zcard(keys.UNSCHEDULABLE) == 100
     fits = replica(bench, 300)
     assert fits in {ask(bench) for _ in range(60)}
 

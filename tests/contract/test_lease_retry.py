@@ -106,7 +106,7 @@ def test_one_unit_that_somebody_retries_between_its_calls_leaves_no_other_behind
     answers = [step(bench, job)]
     while answers[-1] == "more":
         answers.append(step(bench, job))
-    assert answers[-1] == "ok" and bench.job(job).dead == [] and "again" not in bench.job(job).fields
+    assert answers[-1] == "ok" and bench.job(job).dead == [] and "retry_stage" not in bench.job(job).fields
 
 
 def test_what_touches_is_one_range_again_and_counts_begin_anew(bench: Bench) -> None:
@@ -124,7 +124,7 @@ def test_what_touches_is_one_range_again_and_counts_begin_anew(bench: Bench) -> 
     assert answers.count("more") > UNITS / 3, "it was done in many calls"
     assert bench.client.lrange(keys.job_free(job), 0, -1) == [b"0:20:0:0", b"21:40:0:0"]
     assert open_ranges(bench.job(job)) == [(0, 20), (21, 40)]
-    assert not any(name.startswith("dead|") or name == "again" for name in bench.job(job).fields)
+    assert not any(name.startswith("dead|") or name == "retry_stage" for name in bench.job(job).fields)
 
 
 def test_each_call_moves_some_ranges_alone(bench: Bench) -> None:

@@ -78,7 +78,7 @@ class Cluster:
 def _is_true(reason: str, job: str, seen: Snapshot) -> None:
     """Tell whether the reason is true at this moment."""
     view = seen.jobs[job]
-    part = seen.zset(f"ct:turns:{view.queue}:{view.tenant}")
+    part = seen.zset(f"ct:tenant_pending:{view.queue}:{view.tenant}")
     if reason.startswith("paused"):
         assert view.state == "paused"
         return

@@ -117,7 +117,7 @@ def kept(bench: Bench) -> dict[str, str]:
     return {job.decode(): text.decode().split("|")[0] for job, text in bench.client.hgetall(keys.RESERVED).items()}
 
 
-def cramped(bench: Bench, *runners: Runner, **more: Any) -> str:
+def add_unschedulable(bench: Bench, *runners: Runner, **more: Any) -> str:
     """A large job that finds every runner busy with small units, and has waited for long."""
     flow = submit(bench, 1000, **more)
     for runner in runners:
@@ -131,7 +131,7 @@ def cramped(bench: Bench, *runners: Runner, **more: Any) -> str:
 def go_on(bench: Bench, large: str, *runners: Runner) -> None:
     """Runners go on with small units until one has looked at a large job."""
     for at in range(10):
-        if bench.client.zscore(keys.CRAMPED, large) is not None:
+        if bench.client.zscore(keys.UNSCHEDULABLE, large) is not None:
             return
         runners[at % len(runners)].end()
         runners[at % len(runners)].fill()
@@ -179,7 +179,7 @@ def test_a_runner_is_kept_only_after_a_minute_and_others_go_on(bench: Bench) -> 
     assert one.fill() == [] and two.fill() == [flow]
     one.end(3)
     assert one.fill() == [large]
-    assert not kept(bench) and not bench.client.exists(keys.CRAMPED)
+    assert not kept(bench) and not bench.client.exists(keys.UNSCHEDULABLE)
     check(bench, bench.look())
 
 
@@ -243,7 +243,7 @@ def test_what_fits_beside_the_large_job_starts_although_it_takes_what_that_waits
 @pytest.mark.parametrize("how", ["cancel", "pause", "delete", "drain", "death", "cordon"])
 def test_a_reservation_ends_with_its_reason(bench: Bench, how: str) -> None:
     one, two = Runner(bench), Runner(bench, "runner-2", cpus=2)
-    large = cramped(bench, one)
+    large = add_unschedulable(bench, one)
     assert kept(bench) == {large: "runner-1"}
     if how in ("cancel", "pause"):
         getattr(bench.store.jobs, how)(large)
@@ -267,7 +267,7 @@ def test_a_reservation_ends_with_its_reason(bench: Bench, how: str) -> None:
 
 def test_another_runner_is_kept_when_the_first_is_lost(bench: Bench) -> None:
     one, two = Runner(bench), Runner(bench, "runner-2")
-    large = cramped(bench, one, two)
+    large = add_unschedulable(bench, one, two)
     [first] = kept(bench).values()
     left = two if first == "runner-1" else one
     bench.advance(6000)
@@ -306,7 +306,7 @@ def test_a_runner_is_kept_for_one_job_and_the_more_urgent_comes_first(bench: Ben
 
 def test_two_large_jobs_and_two_runners_do_not_hold_each_other_up(bench: Bench) -> None:
     one, two = Runner(bench), Runner(bench, "runner-2")
-    first = cramped(bench, one, two)
+    first = add_unschedulable(bench, one, two)
     second = submit(bench, requirements={"cpus": 3})
     go_on(bench, second, one, two)
     wait(bench, 62, one, two)
@@ -358,7 +358,7 @@ def test_a_job_that_no_runner_can_ever_take_keeps_none(bench: Bench) -> None:
 
 def test_jobs_that_waited_behind_start_after_the_large_one(bench: Bench) -> None:
     runner = Runner(bench)
-    large = cramped(bench, runner)
+    large = add_unschedulable(bench, runner)
     small = [submit(bench, 1) for _ in range(3)]
     runner.end()
     assert not runner.ask()
@@ -371,7 +371,7 @@ def test_jobs_that_waited_behind_start_after_the_large_one(bench: Bench) -> None
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
 def test_a_clock_that_steps_delays_nothing_for_long(bench: Bench, step_ms: int) -> None:
     runner = Runner(bench)
-    large = cramped(bench, runner)
+    large = add_unschedulable(bench, runner)
     bench.advance(step_ms)
     runner.beat()
     for _ in range(20):
@@ -390,7 +390,7 @@ def test_a_clock_that_steps_delays_nothing_for_long(bench: Bench, step_ms: int) 
 def test_a_reservation_that_nobody_looks_after_holds_nothing_up(bench: Bench) -> None:
     """As when no coordinator leads for some seconds."""
     runner = Runner(bench)
-    cramped(bench, runner)
+    add_unschedulable(bench, runner)
     runner.end()
     assert not runner.ask()
     bench.advance(6000)
@@ -400,14 +400,14 @@ def test_a_reservation_that_nobody_looks_after_holds_nothing_up(bench: Bench) ->
 
 def test_broken_reservations_stop_nobody(bench: Bench) -> None:
     runner = Runner(bench)
-    large = cramped(bench, runner)
+    large = add_unschedulable(bench, runner)
     bench.client.hset(keys.RESERVED, mapping={large: "nonsense", "gone": "runner-1|x"})
     bench.client.hset(keys.worker("runner-1"), "offer", "{")
     bench.sweep()
     assert not kept(bench)
     runner.end()
     assert runner.ask()
-    for key in (keys.RESERVED, keys.CRAMPED):
+    for key in (keys.RESERVED, keys.UNSCHEDULABLE):
         bench.client.delete(key)
         bench.client.set(key, "nonsense")
     runner.beat()

@@ -201,7 +201,7 @@ def test_a_leader_that_was_stopped_tells_no_end_of_a_workflow_whose_job_is_tried
     leader = Frozen(flow, type(flow.store.workflows), "settle", meanwhile, monkeypatch)
     flow.failed(workflow, "b")
     assert leader.woken and flow.row(workflow)["state"] == "running" and not flow.row(workflow)["ended"]
-    assert flow.store.client.hget(keys.workflow(workflow), "told") is None
+    assert flow.store.client.hget(keys.workflow(workflow), "notifications") is None
     flow.failed(workflow, "b")
     assert flow.row(workflow)["state"] == "failed"
-    assert flow.store.client.hget(keys.workflow(workflow), "told") == b"1"
+    assert flow.store.client.hget(keys.workflow(workflow), "notifications") == b"1"

@@ -127,7 +127,7 @@ local function done1(args)
     Usage.add(job, now_ms, 'device_ms', device_ms)
   end
   if job.state ~= 'running' then Jobs.set_state(job, 'finishing', now_ms) end
-  job.is_unindexed = call('ZREM', PREFIX .. 'later', id) == 1 -- jobs in ct:later are in no queue
+  job.is_unindexed = call('ZREM', PREFIX .. 'recheck', id) == 1 -- jobs in ct:recheck are in no queue
   Jobs.set_state(job, 'done', now_ms)
   return 1
 end

@@ -1,5 +1,5 @@
 -- Dependencies between jobs. See docs/lease-protocol.md, Ties.
--- The field `ties` of a job has a letter for each: c, other jobs wait for it or were skipped because of it; p, it
+-- The field `relations` of a job has a letter for each: c, other jobs wait for it or were skipped because of it; p, it
 -- waited for other jobs; w, it belongs to a workflow; n, a webhook is notified of its end. A job's parents are the
 -- jobs that must end before it; it is their child.
 
@@ -7,17 +7,17 @@
 local MAX_NOTIFIED = 64
 local MAX_STEPS = 600
 
-local function has_relation(job, letter) return string.find(job.ties, letter, 1, true) ~= nil end
+local function has_relation(job, letter) return string.find(job.relations, letter, 1, true) ~= nil end
 
 -- Return whether jobs that need this one to be done cannot run, unless it is retried.
 local function has_failed(state) return not state or state == 'failed' or state == 'cancelled' end
 
 -- Return the fields of a parent or child that matter here. The state is nil if the job is gone or broken.
 local function read_relative(id)
-  local row = redis.pcall('HMGET', job_key(id), 'state', 'root', 'tenant', 'ties')
+  local row = redis.pcall('HMGET', job_key(id), 'state', 'root', 'tenant', 'relations')
   local state = not row.err and Jobs.STATES[row[1]] and row[1] or nil
   if not state then return { id = id } end
-  return { id = id, state = state, root = row[2], tenant = row[3], ties = row[4] or '' }
+  return { id = id, state = state, root = row[2], tenant = row[3], relations = row[4] or '' }
 end
 
 -- Return whether the job was found broken and this could not be stored as its failure.
@@ -62,11 +62,17 @@ function Dependencies.note_broken(id)
   if redis.pcall('EXISTS', job_key(id, 'children')) == 1 then note_waking(id) end
 end
 
+-- Record that a job has children, or jobs that were skipped because of it.
+local function note_children(relative)
+  if has_relation(relative, 'c') then return end
+  call('HSET', job_key(relative.id), 'relations', relative.relations .. 'c')
+end
+
 -- ct:job:{parent}:children has blocked jobs with score 0 if they wait for this parent, and 1 if they only wait for
 -- others. A parent with children is not purged. Broken contents of a parent must not stop the child.
 local function add_child(parent, child, score)
   redis.pcall('ZADD', job_key(parent.id, 'children'), score, child)
-  if not string.find(parent.ties, 'c', 1, true) then call('HSET', job_key(parent.id), 'ties', parent.ties .. 'c') end
+  note_children(parent)
   if parent.state == 'skipped' then note_waking(parent.id) end -- WAKE decides whether it stays skipped
 end
 
@@ -128,7 +134,7 @@ function Dependencies.skip(job, root, now_ms)
   call('HSET', job_key(job.id), 'root', root, 'error', text)
   if relative.state then
     redis.pcall('SADD', job_key(root, 'skips'), job.id)
-    if not string.find(relative.ties, 'c', 1, true) then call('HSET', job_key(root), 'ties', relative.ties .. 'c') end
+    note_children(relative)
   end
   if job.state ~= 'skipped' then
     Jobs.set_state(job, 'skipped', now_ms, 'error', text)

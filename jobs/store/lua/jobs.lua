@@ -18,7 +18,7 @@ local NUMBERS = { 'total', 'cursor', 'done', 'seq', 'est_ms', 'load', 'ttl_ms', 
 -- Numbers that not every function needs, read on first use: Redis scans small hashes from the start for each field.
 local LAZY_NUMBERS = { 'grain', 'offset', 'holders', 'lanes', 'max_ms', 'max_running', 'deferred', 'prefer',
   'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
-Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'ties' }
+Jobs.FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'relations' }
 for i = 1, #NUMBERS do Jobs.FIELDS[6 + i] = NUMBERS[i] end
 
 -- Add the numbers of LAZY_NUMBERS to a job, from their stored values.
@@ -41,7 +41,7 @@ end }
 -- Return a job from the values of its FIELDS, or nil and the reason why it is broken.
 function Jobs.parse(id, values)
   local job = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5], ties = values[6] or '', unsaved = false, is_unindexed = false,
+    tenant = values[5], relations = values[6] or '', unsaved = false, is_unindexed = false,
     -- Preallocate all NUMBERS so that the table is not resized three times.
     total = 0, cursor = 0, done = 0, seq = 0, est_ms = 0, load = 0, ttl_ms = 0, small = 0, created = 0, started = 0,
     timeout_ms = 0, backlog = 0 }
@@ -241,7 +241,7 @@ function Jobs.set_state(job, state, now_ms, ...)
       Usage.add(job, now_ms, 'jobs|' .. job.kind, 1)
       Caps.update_job_size(job.tenant, job.id)
     end
-    if not job.is_unindexed then call('ZREM', PREFIX .. 'later', job.id) end
+    if not job.is_unindexed then call('ZREM', PREFIX .. 'recheck', job.id) end
   elseif had_ended then
     call('ZREM', PREFIX .. 'expiry', job.id)
   end
@@ -249,7 +249,7 @@ function Jobs.set_state(job, state, now_ms, ...)
   local has_freed_capacity = Tenants.are_registered() and Admission.update(job, state)
   Jobs.emit(job, state, ...)
   if has_freed_capacity then Admission.admit_backlog(job.tenant, now_ms, 1) end
-  if job.ties ~= '' and (had_ended or Jobs.TERMINAL[state] or before == 'blocked') then
+  if job.relations ~= '' and (had_ended or Jobs.TERMINAL[state] or before == 'blocked') then
     Dependencies.on_state_change(job, before, now_ms)
   end
 end
@@ -299,7 +299,7 @@ function Jobs.start(job, now_ms)
   if job.started == 0 then
     job.started = now_ms
     Jobs.set(job, 'started', decimal(now_ms), 'mark_at', decimal(now_ms), 'mark_done', decimal(job.done))
-    Jobs.observe('waits', job.queue, now_ms - (job.ties == '' and job.created or math.max(job.created, job.since)))
+    Jobs.observe('waits', job.queue, now_ms - (job.relations == '' and job.created or math.max(job.created, job.since)))
   end
   Jobs.set_state(job, 'running', now_ms)
 end

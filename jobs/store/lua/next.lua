@@ -14,7 +14,7 @@ local function grant_slot(request, job)
   call('ZADD', PREFIX .. 'slots', decimal(request.now_ms + request.slot_ttl), request.worker)
   call('HSET', PREFIX .. 'slotjob', request.worker, job.id .. '|' .. decimal(request.lanes))
   Jobs.count_holders(job, 1, request.lanes)
-  call('ZREM', PREFIX .. 'later', job.id)
+  call('ZREM', PREFIX .. 'recheck', job.id)
   return { 'hold', job.id }
 end
 

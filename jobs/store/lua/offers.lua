@@ -49,7 +49,7 @@ end
 -- Make one job of these requirements pending, which this runner meets. One is enough, since the runner starts one job
 -- at a time.
 local function requeue_one(request, name, queue)
-  local key = PREFIX .. 'lacked:' .. name
+  local key = PREFIX .. 'unsupported:' .. name
   local is_restricted = request.reservation or (request.offer and (request.offer.tenant or '') ~= '')
   local first = call('ZRANGE', key, 0, is_restricted and Queues.MAX_REQUEUED - 1 or 0, 'WITHSCORES')
   for i = 1, #first, 2 do
@@ -61,11 +61,11 @@ local function requeue_one(request, name, queue)
       break
     end
   end
-  if call('EXISTS', key) == 0 then call('SREM', PREFIX .. 'unfit', name) end
+  if call('EXISTS', key) == 0 then call('SREM', PREFIX .. 'unsupported_programs', name) end
 end
 
 function Offers.requeue_supported(request)
-  for _, name in ipairs(call('SMEMBERS', PREFIX .. 'unfit')) do
+  for _, name in ipairs(call('SMEMBERS', PREFIX .. 'unsupported_programs')) do
     local queue, kind, version, requirements = string.match(name, '^(.-):([^|]*)|([^|]*)|?(.*)$')
     local has_kind = queue and (not request.kinds or request.kinds[kind] == version)
     if has_kind and fits(request, requirements) then requeue_one(request, name, queue) end
@@ -79,7 +79,7 @@ function Offers.find_reserved(request)
   if not Offers.has_capacity(request, job) or not Leases.is_leasable(job, request.now_ms) then return nil end
   if Requests.is_tenant_unavailable(request, job.tenant) or Requests.is_exhausted(request, job) then return nil end
   if not Requests.supports(request, job) then return nil end
-  local key = PREFIX .. 'lacked:' .. Queues.unsupported_member(job)
+  local key = PREFIX .. 'unsupported:' .. Queues.unsupported_member(job)
   local position = call('ZSCORE', key, job.id)
   if position then
     call('ZREM', key, job.id)
@@ -111,11 +111,11 @@ function Offers.find_replica(request)
     if not waits then
       call('SREM', PREFIX .. 'waiting_replicas', id)
     elseif not Offers.has_capacity(request, job) then
-      call('ZADD', PREFIX .. 'cramped', 'NX', decimal(request.now_ms), id)
+      call('ZADD', PREFIX .. 'unschedulable', 'NX', decimal(request.now_ms), id)
     elseif can_start_replica(request, job) and (not best or is_before(job, best)) then
       best = job
     end
   end
-  if best then call('ZREM', PREFIX .. 'lacked:' .. Queues.unsupported_member(best), best.id) end
+  if best then call('ZREM', PREFIX .. 'unsupported:' .. Queues.unsupported_member(best), best.id) end
   return best
 end

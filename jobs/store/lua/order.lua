@@ -3,7 +3,7 @@
 -- Return a job of which only the result is missing. It needs no GPU seconds, which its tenant has used up.
 local function find_finishing(request, queue, name)
   for _, id in ipairs(call('ZRANGE', PREFIX .. 'in:finishing', 0, 31)) do
-    local position = call('ZSCORE', PREFIX .. 'turns:' .. queue .. ':' .. name, id)
+    local position = call('ZSCORE', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name, id)
     local job = position and Jobs.find(id)
     if job and job.state == 'finishing' and Requests.can_compute(request, job) then return job, tonumber(position) end
   end

@@ -24,7 +24,7 @@ end
 -- Remove a job. Return false if other jobs wait for it.
 function Jobs.purge(id)
   local stored = redis.pcall('HMGET', job_key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state',
-    'ties')
+    'relations')
   if type(stored[7]) == 'string' and stored[7] ~= '' then
     if Dependencies.count_waiting(id) > 0 then return false end
     Dependencies.remove(id)
@@ -43,7 +43,7 @@ function Jobs.purge(id)
   for state in pairs(Jobs.TERMINAL) do call('ZREM', PREFIX .. 'in:' .. state, id) end
   call('ZREM', PREFIX .. 'jobs', id)
   call('ZREM', PREFIX .. 'expiry', id)
-  call('ZREM', PREFIX .. 'later', id)
+  call('ZREM', PREFIX .. 'recheck', id)
   call('ZREM', PREFIX .. 'deadlines', id)
   if type(stored[3]) == 'string' and Programs.is_program_queue(stored[3]) then Reservations.stop_waiting(id) end
   redis.pcall('SREM', PREFIX .. 'broken', id)
@@ -64,7 +64,7 @@ local function delete(args)
   end
   if not job then return { 'missing' } end
   if not Jobs.TERMINAL[job.state] and job.state ~= 'blocked' then return { 'conflict', job.state } end
-  if job.ties ~= '' then
+  if job.relations ~= '' then
     local waiting = Dependencies.count_waiting(id)
     if waiting > 0 then return { 'waited', decimal(waiting) } end
   end

@@ -82,10 +82,10 @@ function Queues.dequeue(queue, name, id)
   return call('ZREM', PREFIX .. 'pending:' .. queue, id)
 end
 
--- Return the name under which ct:lacked:{name} has jobs that the last worker did not support: queue:kind|version, and
--- |requirements if a program has some. The jobs keep their positions. The set ct:lacked has the names that may have
--- jobs; ct:unfit has those of programs. A finishing job needs no requirements. State.has_no_unsupported: ct:lacked is
--- known to be empty.
+-- Return the name under which ct:unsupported:{name} has jobs that the last worker did not support: queue:kind|version,
+-- and |requirements if a program has some. The jobs keep their positions. The set ct:unsupported has the names that
+-- may have jobs; ct:unsupported_programs has those of programs. A finishing job needs no requirements.
+-- State.has_no_unsupported: ct:unsupported is known to be empty.
 function Queues.unsupported_member(job, requirements_text)
   local name = job.queue .. ':' .. tostring(job.kind) .. '|' .. tostring(job.version)
   requirements_text = requirements_text or (job.state == 'finishing' and '' or Programs.requirements_of(job))
@@ -93,12 +93,13 @@ function Queues.unsupported_member(job, requirements_text)
 end
 
 local function note_unsupported(job)
-  call('SADD', PREFIX .. (Programs.is_program(job) and 'unfit' or 'lacked'), Queues.unsupported_member(job))
+  local index = Programs.is_program(job) and 'unsupported_programs' or 'unsupported'
+  call('SADD', PREFIX .. index, Queues.unsupported_member(job))
 end
 
 local function is_unsupported(job)
   if State.has_no_unsupported and not Programs.is_program(job) then return false end
-  return call('ZSCORE', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), job.id)
+  return call('ZSCORE', PREFIX .. 'unsupported:' .. Queues.unsupported_member(job), job.id)
 end
 
 -- Remove a job from those that wait for the next day because of a cap on daily units.
@@ -119,16 +120,16 @@ function Queues.make_pending(job)
     Queues.enqueue(job.queue, job.tenant, job.id, call('INCR', PREFIX .. 'seq'))
     Queues.adjust_wakeups(job.queue, 1)
   end
-  call('ZREM', PREFIX .. 'later', job.id)
+  call('ZREM', PREFIX .. 'recheck', job.id)
 end
 
 function Queues.remove(job)
   if Queues.dequeue(job.queue, job.tenant, job.id) == 1 then Queues.adjust_wakeups(job.queue, -1) end
-  call('ZREM', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), job.id)
+  call('ZREM', PREFIX .. 'unsupported:' .. Queues.unsupported_member(job), job.id)
   if Programs.is_program(job) then Reservations.stop_waiting(job.id) end
   local requirements = Programs.requirements_of(job)
   if requirements ~= '' then
-    call('ZREM', PREFIX .. 'lacked:' .. Queues.unsupported_member(job, requirements), job.id)
+    call('ZREM', PREFIX .. 'unsupported:' .. Queues.unsupported_member(job, requirements), job.id)
   end
   Queues.end_deferral(job)
 end
@@ -137,7 +138,7 @@ end
 function Queues.mark_unsupported(job)
   State.has_no_unsupported = nil
   local position = call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id)
-  call('ZADD', PREFIX .. 'lacked:' .. Queues.unsupported_member(job), position, job.id)
+  call('ZADD', PREFIX .. 'unsupported:' .. Queues.unsupported_member(job), position, job.id)
   Queues.dequeue(job.queue, job.tenant, job.id)
   if Programs.is_replica(job.id) then call('SADD', PREFIX .. 'waiting_replicas', job.id) end
   note_unsupported(job)
@@ -146,12 +147,12 @@ end
 -- Make jobs pending again that a worker with these versions supports. Without versions, all of them.
 function Queues.requeue_supported(kinds)
   if State.has_no_unsupported then return end
-  for _, name in ipairs(call('SMEMBERS', PREFIX .. 'lacked')) do
+  for _, name in ipairs(call('SMEMBERS', PREFIX .. 'unsupported')) do
     local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
     if queue and (not kinds or kinds[kind] == version) then
-      local back = call('ZPOPMIN', PREFIX .. 'lacked:' .. name, Queues.MAX_REQUEUED)
+      local back = call('ZPOPMIN', PREFIX .. 'unsupported:' .. name, Queues.MAX_REQUEUED)
       for i = 1, #back, 2 do Queues.enqueue(queue, Jobs.tenant_of(back[i]), back[i], back[i + 1]) end
-      if #back < 2 * Queues.MAX_REQUEUED then call('SREM', PREFIX .. 'lacked', name) end
+      if #back < 2 * Queues.MAX_REQUEUED then call('SREM', PREFIX .. 'unsupported', name) end
       Queues.adjust_wakeups(queue)
     end
   end
@@ -160,7 +161,7 @@ end
 -- Have SWEEP look at a job at this time. SWEEP treats times beyond LEASE_TTL as written before the clock stepped back.
 function Queues.recheck_at(job, at)
   if Programs.is_program(job) then at = math.min(at, now() + LEASE_TTL_MS) end
-  call('ZADD', PREFIX .. 'later', decimal(at), job.id)
+  call('ZADD', PREFIX .. 'recheck', decimal(at), job.id)
 end
 
 -- Make a job pending if it has leasable work; otherwise recheck it when its leases or backoff end.

@@ -38,8 +38,8 @@ function Repairs.report(key)
 end
 
 local function quarantine_key(key)
-  redis.call('RENAME', key, PREFIX .. 'aside:' .. key)
-  redis.call('PEXPIRE', PREFIX .. 'aside:' .. key, KEPT_MS)
+  redis.call('RENAME', key, PREFIX .. 'quarantined:' .. key)
+  redis.call('PEXPIRE', PREFIX .. 'quarantined:' .. key, KEPT_MS)
   Repairs.report(key)
 end
 
@@ -69,7 +69,7 @@ local function remove_from_indexes(id)
   for _, index in ipairs(Tenants.are_registered() and { 'admitted:', 'backlog:', 'blocked:' } or {}) do
     call('ZREM', PREFIX .. index .. tenant, id)
   end
-  call('ZREM', PREFIX .. 'later', id)
+  call('ZREM', PREFIX .. 'recheck', id)
   call('ZREM', PREFIX .. 'deadlines', id)
 end
 

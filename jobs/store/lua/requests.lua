@@ -73,8 +73,8 @@ function Requests.new(args)
     token = args[7], take = tonumber(args[8]), kinds = args[9] ~= '' and read_kinds(args[9]) or nil, now_ms = now(),
     reads_left = MAX_READS, runs_programs = subscription.runs_programs }
   -- Most often no tenants are registered and no jobs are aged or unsupported. One call tells.
-  request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'lacked') == 0
-    and not (request.runs_programs and call('EXISTS', PREFIX .. 'unfit') == 1)
+  request.is_simple = call('EXISTS', PREFIX .. 'shares', PREFIX .. 'aged', PREFIX .. 'unsupported') == 0
+    and not (request.runs_programs and call('EXISTS', PREFIX .. 'unsupported_programs') == 1)
   if request.is_simple then State.tenants_exist, State.has_no_unsupported = false, true end
   return request
 end
@@ -114,7 +114,7 @@ end
 
 -- Return the first job in a queue, or of one tenant in it, that this worker can compute, and its position.
 function Requests.find_first(request, queue, name)
-  local index = name and PREFIX .. 'turns:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
+  local index = name and PREFIX .. 'tenant_pending:' .. queue .. ':' .. name or PREFIX .. 'pending:' .. queue
   while request.reads_left > 0 do
     local head = call('ZRANGE', index, 0, 0, 'WITHSCORES')
     local id = head[1]
@@ -127,7 +127,7 @@ function Requests.find_first(request, queue, name)
       Caps.defer(job, head[2])
     elseif is_fit then
       if request.runs_programs and not Offers.has_capacity(request, job) then
-        call('ZADD', PREFIX .. 'cramped', 'NX', decimal(request.now_ms), id)
+        call('ZADD', PREFIX .. 'unschedulable', 'NX', decimal(request.now_ms), id)
       end
       Queues.mark_unsupported(job)
     else

@@ -1,8 +1,8 @@
 -- Reservations of runners for programs that wait for capacity.
--- ct:cramped has programs that a runner could not take for lack of capacity, and since when. ct:reserved maps a job to
--- runner|until|leases|all|looked: the runner that is reserved for it, when that has capacity according to the timeouts
--- of its leases, the number of leases that end before, 1 if jobs of higher priorities wait, too, and the last run of
--- SWEEP. The runner's hash names the job.
+-- ct:unschedulable has programs that a runner could not take for lack of capacity, and since when. ct:reserved maps a
+-- job to runner|until|leases|all|looked: the runner that is reserved for it, when that has capacity according to the
+-- timeouts of its leases, the number of leases that end before, 1 if jobs of higher priorities wait, too, and the last
+-- run of SWEEP. The runner's hash names the job.
 
 --- Milliseconds for which a reservation is valid after SWEEP has renewed it.
 local RESERVED_TTL_MS = 5000
@@ -30,7 +30,7 @@ end
 
 -- Note that a program no longer waits for capacity.
 function Reservations.stop_waiting(id)
-  if call('ZREM', PREFIX .. 'cramped', id) == 1 then return Reservations.finish(id) end
+  if call('ZREM', PREFIX .. 'unschedulable', id) == 1 then return Reservations.finish(id) end
 end
 
 -- Return the leases of a runner that may still run when a job starts there.
@@ -109,7 +109,7 @@ end
 local function renew_reservations(round)
   for _, id in ipairs(call('HKEYS', PREFIX .. 'reserved')) do
     local reservation, job = Reservations.read(id, round.now_ms), Jobs.find(id)
-    local since = tonumber(call('ZSCORE', PREFIX .. 'cramped', id) or nil)
+    local since = tonumber(call('ZSCORE', PREFIX .. 'unschedulable', id) or nil)
     local is_valid = round.reserve > 0 and reservation and since and is_waiting_for_capacity(job, round.now_ms)
       and is_suitable(round.runners[reservation.runner], job) and not round.reserved[reservation.runner]
     if is_valid then reserve_runner(round, reservation.runner, job, since) else Reservations.finish(id) end
@@ -144,11 +144,11 @@ end
 local function list_waiting_jobs(round)
   local waiting, most = {}, round.reserve > 0 and MAX_WAITING_READ or 0
   local until_ms = decimal(round.now_ms - round.reserve)
-  local due = call('ZRANGEBYSCORE', PREFIX .. 'cramped', '-inf', until_ms, 'WITHSCORES', 'LIMIT', 0, most)
+  local due = call('ZRANGEBYSCORE', PREFIX .. 'unschedulable', '-inf', until_ms, 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #due, 2 do
     local job, since = Jobs.find(due[i]), tonumber(due[i + 1])
     if not is_waiting_for_capacity(job, round.now_ms) then
-      call('ZREM', PREFIX .. 'cramped', due[i])
+      call('ZREM', PREFIX .. 'unschedulable', due[i])
     elseif call('HEXISTS', PREFIX .. 'reserved', due[i]) == 0 then
       local class = Queues.class_of(job.queue)
       local given = Tenants.are_registered() and read_number('HGET', PREFIX .. 'finish:' .. class, job.tenant) or 0
@@ -162,8 +162,8 @@ end
 
 -- Reserve a runner for each program that has waited for capacity for `reserve` ms. A runner is reserved for one job.
 function Reservations.renew(now_ms, age, reserve)
-  if call('EXISTS', PREFIX .. 'cramped', PREFIX .. 'reserved') == 0 then return end
-  cap_scores(PREFIX .. 'cramped', now_ms, 0)
+  if call('EXISTS', PREFIX .. 'unschedulable', PREFIX .. 'reserved') == 0 then return end
+  cap_scores(PREFIX .. 'unschedulable', now_ms, 0)
   local round = { runners = list_runners(now_ms, reserve), reserved = {}, now_ms = now_ms, age = age,
     reserve = reserve }
   renew_reservations(round)
@@ -173,7 +173,7 @@ function Reservations.renew(now_ms, age, reserve)
       reserve_runner(round, best, each.job, each.since)
     elseif not has_suitable then
       -- It waits for a suitable runner, not for capacity.
-      call('ZADD', PREFIX .. 'cramped', 'XX', decimal(now_ms), each.job.id)
+      call('ZADD', PREFIX .. 'unschedulable', 'XX', decimal(now_ms), each.job.id)
     end
   end
 end

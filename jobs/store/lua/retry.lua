@@ -137,7 +137,7 @@ local function retry(args)
     return { 'conflict', job.state }
   end
   if job.version ~= version then return { 'version', job.version } end
-  if string.find(job.ties, 'p', 1, true) then
+  if string.find(job.relations, 'p', 1, true) then
     local answer = Dependencies.retry(job, now_ms)
     if answer and answer[1] == 'ok' then Audit.log(now_ms, actor, token, 'retry', id, job.state) end
     if answer then return answer end

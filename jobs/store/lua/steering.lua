@@ -33,7 +33,7 @@ local function pause(args)
   if job.state == 'paused' then return { 'ok', job.state } end
   if job.state ~= 'queued' and job.state ~= 'running' then return { 'conflict', job.state } end
   Jobs.set_state(job, 'paused', now_ms)
-  call('ZREM', PREFIX .. 'later', job.id)
+  call('ZREM', PREFIX .. 'recheck', job.id)
   Leases.notify_holders(job)
   Audit.log(now_ms, args[2], args[3], 'pause', job.id, job.state)
   return { 'ok', job.state }

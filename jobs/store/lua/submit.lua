@@ -66,7 +66,7 @@ local function new_job(id, idem, fields, args, now_ms)
   job.unsaved = { 'state', job.state, 'queue', job.queue, 'tenant', job.tenant, 'seq', decimal(seq), 'created',
     decimal(now_ms), 'cursor', '0', 'done', '0', 'load', '0', 'idem', idem, 'holders', '0', 'lanes', '0',
     unpack(args, 8) }
-  if job.ties ~= '' then Jobs.set(job, 'ties', job.ties) end
+  if job.relations ~= '' then Jobs.set(job, 'relations', job.relations) end
   return job
 end
 
@@ -130,7 +130,7 @@ local function submit(args)
   end
   Programs.count_shape(tenant, fields.requirements or '', 1)
   fields.state = plan and 'blocked' or 'queued'
-  fields.ties = (plan and 'p' or '') .. (fields.workflow and 'w' or '') .. (fields.notify and 'n' or '')
+  fields.relations = (plan and 'p' or '') .. (fields.workflow and 'w' or '') .. (fields.notify and 'n' or '')
   local job, why = new_job(id, idem, fields, args, now_ms)
   if not job then return redis.error_reply('SUBMIT of an invalid job: ' .. why) end
   State.job_id = id

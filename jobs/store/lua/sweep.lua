@@ -37,9 +37,9 @@ local function recheck(job, now_ms)
   Queues.reschedule(job, now_ms)
 end
 
--- Recheck due jobs in ct:later and return how many.
+-- Recheck due jobs in ct:recheck and return how many.
 local function recheck_due_jobs(now_ms)
-  local later = PREFIX .. 'later'
+  local later = PREFIX .. 'recheck'
   local due = call('ZRANGEBYSCORE', later, '-inf', decimal(now_ms), 'LIMIT', 0, JOBS_AT_ONCE)
   -- Times after more than a lease's time to live are rare, unless the clock stepped back.
   local far = call('ZREVRANGEBYSCORE', later, '+inf', '(' .. decimal(now_ms + LEASE_TTL_MS), 'LIMIT', 0, JOBS_AT_ONCE)
@@ -76,7 +76,7 @@ local function check_active_job(job, now_ms)
   local deadline = job.timeout_ms > 0 and tonumber(call('ZSCORE', PREFIX .. 'deadlines', job.id) or 0) or 0
   if deadline > latest then call('ZADD', PREFIX .. 'deadlines', decimal(latest), job.id) end
   if job.holders > 0 then return end
-  local at = tonumber(call('ZSCORE', PREFIX .. 'later', job.id) or math.huge) -- jobs in it are due within a minute
+  local at = tonumber(call('ZSCORE', PREFIX .. 'recheck', job.id) or math.huge) -- jobs in it are due within a minute
   if at <= now_ms + 120000 then return end
   if not call('ZSCORE', PREFIX .. 'pending:' .. job.queue, job.id) then recheck(job, now_ms) end
 end
@@ -201,7 +201,7 @@ local function indexes_of(queue)
   if not Tenants.are_registered() then return { PREFIX .. 'pending:' .. queue } end
   local indexes = {}
   for _, name in ipairs(call('ZRANGE', PREFIX .. 'order:' .. queue, 0, MAX_TENANTS_READ - 1)) do
-    indexes[#indexes + 1] = PREFIX .. 'turns:' .. queue .. ':' .. name
+    indexes[#indexes + 1] = PREFIX .. 'tenant_pending:' .. queue .. ':' .. name
   end
   return indexes
 end

@@ -102,12 +102,12 @@ function Tenants.refresh_order(queue)
 end
 
 function Tenants.enqueue(queue, name, id, position)
-  call('ZADD', PREFIX .. 'turns:' .. queue .. ':' .. name, position, id)
+  call('ZADD', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name, position, id)
   if not call('ZSCORE', PREFIX .. 'order:' .. queue, name) then add_to_order(queue, name) end
 end
 
 function Tenants.dequeue(queue, name, id)
-  local turns = PREFIX .. 'turns:' .. queue .. ':' .. name
+  local turns = PREFIX .. 'tenant_pending:' .. queue .. ':' .. name
   if call('ZREM', turns, id) == 0 or call('EXISTS', turns) == 1 then return end
   call('ZREM', PREFIX .. 'order:' .. queue, name)
 end
@@ -119,7 +119,7 @@ function Tenants.count_capped(queue, labels)
   local function count_tenant(name)
     if counted[name] then return end
     counted[name] = true
-    count = count + call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
+    count = count + call('ZCARD', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name)
   end
   for _, member in ipairs(call('SMEMBERS', PREFIX .. 'capped')) do
     local device, name = string.match(member, '^(gpu):(.*)$')
@@ -163,7 +163,7 @@ function Tenants.update_capped(name, now_ms)
     call('SADD', PREFIX .. 'capped', name)
   elseif call('SREM', PREFIX .. 'capped', name) == 1 then
     for _, queue in ipairs(ALL_QUEUES) do
-      local waiting = call('ZCARD', PREFIX .. 'turns:' .. queue .. ':' .. name)
+      local waiting = call('ZCARD', PREFIX .. 'tenant_pending:' .. queue .. ':' .. name)
       if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then Queues.notify(queue, 1) end
     end
   end
@@ -196,7 +196,7 @@ function Tenants.invalidate(name) State.shares[name] = nil end
 -- Assign all jobs to `default` when the first tenant is registered.
 local function split_default()
   for _, queue in ipairs(ALL_QUEUES) do
-    local turns = PREFIX .. 'turns:' .. queue .. ':default'
+    local turns = PREFIX .. 'tenant_pending:' .. queue .. ':default'
     call('ZUNIONSTORE', turns, 1, PREFIX .. 'pending:' .. queue)
     call('DEL', PREFIX .. 'order:' .. queue)
     if call('EXISTS', turns) == 1 then add_to_order(queue, 'default') end

@@ -23,7 +23,7 @@ class Libraries(Part):
 
     def check(self) -> None:
         """Raise LibraryMissing if the server lacks this version's functions and this process does not load them."""
-        self._functions.read(("EXISTS", keys.LACKED))
+        self._functions.read(("EXISTS", keys.UNSUPPORTED))
 
     def names(self) -> list[str]:
         """Return the names of all libraries of this project that the server has."""

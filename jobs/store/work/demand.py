@@ -48,7 +48,7 @@ class Demand:
     #: The same of jobs that wait in queues.
     waiting: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
     #: Jobs that wait for a worker with their kind and version, by queue.
-    lacked: Mapping[str, int] = field(default_factory=dict)
+    unsupported: Mapping[str, int] = field(default_factory=dict)
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes] = field(default_factory=dict)
     #: Tenants that use all their lanes, and gpu:tenant of those that have used the GPU seconds of a day.
@@ -68,7 +68,7 @@ class _Index:
     held: frozenset[bytes]
     #: Keys of the zsets in which jobs wait.
     places: Sequence[str]
-    lacked: Sequence[str]
+    unsupported: Sequence[str]
 
 
 class DemandReads(Part):
@@ -79,7 +79,7 @@ class DemandReads(Part):
         pipe = self._pipe().time().hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         (seconds, micros), paces, shares, capped = skipped.replies(pipe)
         index = self._index()
-        waiting, lacked = self._waiting(index)
+        waiting, unsupported = self._waiting(index)
         ids = sorted(index.held.union(index.running))
         represented = max(1.0, index.running_count / len(index.running)) if index.running else 1.0
         running = {job: 1.0 if job in index.held else represented for job in ids}
@@ -87,7 +87,7 @@ class DemandReads(Part):
             now=seconds + micros / 1e6,
             running=self._jobs(running),
             waiting=self._jobs({job: weight for job, weight in waiting.items() if job not in running}),
-            lacked=lacked,
+            unsupported=unsupported,
             shares=shares or {},
             paces=paces or {},
             capped=frozenset(name.decode(errors="replace") for name in capped or ()),
@@ -97,29 +97,30 @@ class DemandReads(Part):
         pipe = self._pipe()
         for state in (JobState.RUNNING, JobState.FINISHING):
             pipe.zrandmember(keys.in_state(state), MOST_READ).zcard(keys.in_state(state))
-        pipe.hvals(keys.SLOT_JOBS).sunion(keys.LACKED, keys.UNFIT)
+        pipe.hvals(keys.SLOT_JOBS).sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS)
         for queue in queues.ALL:
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
-        running, count, finishing, finishing_count, held, lacked, *tenants = skipped.replies(pipe)
+        running, count, finishing, finishing_count, held, unsupported, *tenants = skipped.replies(pipe)
         return _Index(
             running=[*(running or ()), *(finishing or ())],
             running_count=(count or 0) + (finishing_count or 0),
             held=frozenset(text.partition(b"|")[0] for text in held or ()),
             places=[place for queue, names in zip(queues.ALL, tenants, strict=True) for place in _places(queue, names)],
-            lacked=[member.decode(errors="replace") for member in lacked or ()],
+            unsupported=[member.decode(errors="replace") for member in unsupported or ()],
         )
 
     def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
         """Return waiting jobs with the number for which each stands, and the jobs that wait for other workers."""
         pipe = self._pipe()
-        for place in (*index.places, *map(keys.lacked_member, index.lacked)):
+        for place in (*index.places, *map(keys.unsupported_member, index.unsupported)):
             pipe.zcard(place)
         counts = [count or 0 for count in skipped.replies(pipe)]
-        lacked: dict[str, int] = {}
-        for member, count in zip(index.lacked, counts[len(index.places) :], strict=True):
+        unsupported: dict[str, int] = {}
+        for member, count in zip(index.unsupported, counts[len(index.places) :], strict=True):
             queue = member.partition(":")[0]
-            lacked[queue] = lacked.get(queue, 0) + count
-        return self._first({place: count for place, count in zip(index.places, counts, strict=False) if count}), lacked
+            unsupported[queue] = unsupported.get(queue, 0) + count
+        waiting = {place: count for place, count in zip(index.places, counts, strict=False) if count}
+        return self._first(waiting), unsupported
 
     def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
         """Return the first jobs of each place, and the number of those there for which each stands."""
@@ -156,4 +157,4 @@ class DemandReads(Part):
 def _places(queue: str, tenants: Iterable[bytes] | None) -> list[str]:
     """Return where jobs of a queue wait: by tenant while tenants are registered."""
     names = [name.decode(errors="replace") for name in tenants or ()]
-    return [keys.turns(queue, name) for name in names] or [keys.pending(queue)]
+    return [keys.tenant_pending(queue, name) for name in names] or [keys.pending(queue)]

@@ -74,7 +74,7 @@ class JobReads(Part):
                 for (before, leases), (runner, ending) in zip(pairs, kept, strict=True)
             ]
         for queue, tenant, _, job_id in waiting:
-            pipe.zrank(keys.turns(queue, tenant), job_id).zrank(keys.order(queue), tenant)
+            pipe.zrank(keys.tenant_pending(queue, tenant), job_id).zrank(keys.order(queue), tenant)
             pipe.zrank(keys.backlog(tenant), job_id)
         parts = iter(skipped.replies(pipe))
         spent = self._spent({(tenant, kind) for _, tenant, kind, _ in waiting if keys.caps(tenant).encode() in shares})

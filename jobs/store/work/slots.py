@@ -178,7 +178,7 @@ class Slots(Part):
     def anything(self) -> bool:
         """Return False when NEXT would answer none to every worker: nothing waits, and there is nothing to help."""
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
-        return bool(self._client.exists(*places, keys.LACKED, keys.UNFIT))
+        return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
         """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""
