@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -65,14 +64,14 @@ class Place:
         out, err = process.communicate(timeout=200)
         return process.returncode, out, err
 
-    def synced(self, *, rsync: bool) -> Synced:
+    def synced(self) -> Synced:
         """Send the folder."""
 
         async def send() -> Synced:
             pool = Pool(self.config)
             try:
                 tree = trees.scan(self.folder)
-                return await Sender(pool, pool.config.nodes[0], tree, lambda *_: None, rsync=rsync).send()
+                return await Sender(pool, pool.config.nodes[0], tree, lambda *_: None).send()
             finally:
                 await pool.close()
 
@@ -111,11 +110,8 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("rsync", [True, False], ids=["rsync", "sftp"])
-def test_only_what_changed_is_sent(tmp_path: Path, server: Sshd, rsync: bool) -> None:
-    if rsync and not shutil.which("rsync"):
-        pytest.skip("rsync: not installed (Debian: apt-get install rsync)")
-    place, by = Place(tmp_path, server), "rsync" if rsync else "sftp"
+def test_only_what_changed_is_sent(tmp_path: Path, server: Sshd) -> None:
+    place = Place(tmp_path, server)
     names = ["-v", "a b", "ü", "new\nline", "deep/er/file", "--delete"]
     for name in names:
         path = place.folder / name
@@ -128,11 +124,11 @@ def test_only_what_changed_is_sent(tmp_path: Path, server: Sshd, rsync: bool) ->
     (place.folder / ".git").mkdir()
     (place.folder / ".git" / "kept").write_text("out")
     there = place.there / "project"
-    first = place.synced(rsync=rsync)
-    assert (first.files, first.sent_files, first.by) == (7, 7, by) and first.sent_bytes > 0
+    first = place.synced()
+    assert (first.files, first.sent_files) == (7, 7) and first.sent_bytes > 0
     (place.folder / ".git" / "kept").unlink()
     assert content(there) == content(place.folder)
-    assert place.synced(rsync=rsync).sent_files == 0, "nothing changed"
+    assert place.synced().sent_files == 0, "nothing changed"
     (place.folder / "a b").write_text("b a")  # as long as before
     (place.folder / "deep/er/file").unlink()
     (place.folder / "link").unlink()
@@ -140,33 +136,32 @@ def test_only_what_changed_is_sent(tmp_path: Path, server: Sshd, rsync: bool) ->
     (place.folder / "deep/er").write_text("now a file")
     (there / "ü").write_text("changed there")
     (there / "made there").write_text("stays")
-    second = place.synced(rsync=rsync)
+    second = place.synced()
     assert (second.sent_files, second.removed) == (3, 2)
     assert content(there) == content(place.folder) | {"made there": content(there)["made there"]}
     (place.there / ".cluster-sent" / "project.json").write_text('{"from": "broken')
-    assert place.synced(rsync=rsync).sent_files == 7, "a list that cannot be read makes all be sent"
+    assert place.synced().sent_files == 7, "a list that cannot be read makes all be sent"
     assert not list(place.there.rglob("*.part"))
 
 
 def test_another_folder_of_the_same_name_is_not_written_over(tmp_path: Path, server: Sshd) -> None:
     one, other = Place(tmp_path / "one", server), Place(tmp_path / "other", server)
-    one.synced(rsync=False)
+    one.synced()
     text = (other.folder / "cluster.yaml").read_text()
     (other.folder / "cluster.yaml").write_text(text.replace(str(other.there), str(one.there)))
     with pytest.raises(HostTrouble, match=r"holds another folder: .*/one/project"):
-        other.synced(rsync=False)
+        other.synced()
 
 
-@pytest.mark.parametrize("rsync", [True, False], ids=["rsync", "sftp"])
-def test_a_disk_that_takes_no_more_is_said_to_be_so(tmp_path: Path, rsync: bool) -> None:
+def test_a_disk_that_takes_no_more_is_said_to_be_so(tmp_path: Path) -> None:
     server = Sshd(tmp_path / "host").start()
     place = Place(tmp_path, server)
     (place.folder / "big").write_bytes(os.urandom(300_000))
     # No file there becomes longer than that, as on a full disk.
     psutil.Process(server.processes()[0].pid).rlimit(psutil.RLIMIT_FSIZE, (200_000, 200_000))
     try:
-        with pytest.raises(HostTrouble, match="rsync ended with" if rsync else "cannot be written: "):
-            place.synced(rsync=rsync)
+        with pytest.raises(HostTrouble, match="cannot be written: "):
+            place.synced()
     finally:
         server.stop()
     assert not (place.there / "project" / "big").exists() and not list(place.there.rglob("*.part"))

@@ -16,7 +16,7 @@ FILE = "cluster.yaml"
 #: Bytes of one file, levels of its lists and mappings, and its hosts.
 MAX_BYTES, _MAX_DEPTH, MAX_NODES = 256 << 10, 8, 1000
 
-#: None begins with -, which ssh and rsync would take for an option.
+#: None begins with -, which ssh would take for an option.
 _Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:%-]{0,252}$")]
 _User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}$")]

@@ -145,9 +145,8 @@ class _Started:
         self._say(f"Syncing to {node.name}:{around}/{self._tree.root.resolve().name}")
         with artifact_commands.progress("sent", quiet=self._quiet) as progress:
             done: Synced = self._hosts.run(Sender(self._hosts.pool, node, self._tree, progress).send())
-        by = f" by {done.by}" if done.sent_files else ""
         removed = f"; removed {done.removed:,}" if done.removed else ""
-        self._say(f"Sent {done.sent_files:,} of {done.files:,} files, {done.sent_bytes:,} bytes{by}{removed}")
+        self._say(f"Sent {done.sent_files:,} of {done.files:,} files, {done.sent_bytes:,} bytes{removed}")
         return done.folder
 
     def _show(self, remote: Remote) -> None:

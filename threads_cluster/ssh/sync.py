@@ -1,4 +1,4 @@
-"""A folder as it is here, on a host: only what changed is sent, by rsync where both have it, else over SFTP.
+"""Send a folder to a host over SFTP: only changed files are transferred.
 
 What was sent is kept there as a list, with hashes. A file is sent that has another hash here than in the list, or
 another size or time there; what is in the list and not here any more is removed. What else lies there stays.
@@ -11,12 +11,9 @@ import contextlib
 import json
 import posixpath
 import secrets
-import shlex
-import shutil
 import socket
 import stat
-import sys
-import tempfile
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +31,11 @@ from threads_protocol.folders import Tree
 
 #: Beside the folders: what was sent.
 _LISTS = ".cluster-sent"
-#: Files that are sent at once, and questions that are asked at once.
-_FILES, _QUESTIONS = 8, 128
+#: Files that are sent at once, and questions that are asked at once. A file takes five round trips.
+_FILES, _QUESTIONS = 64, 128
 #: Bytes of a list of what was sent, at most.
 _MOST_LIST = 64 << 20
 _PIECE = 1 << 16
-_PIPE = Path(__file__).with_name("rsync_pipe.py")
 
 #: Called with bytes sent so far, and of all that are to be sent.
 Progress = Callable[[int, int], Any]
@@ -53,23 +49,17 @@ class Synced:
     folder: str
     files: int
     sent_files: int
-    #: Over the network, with what rsync says beside the files.
     sent_bytes: int
     removed: int
-    #: rsync or sftp.
-    by: str
 
 
 class Sender:
     """Sends one folder to one host."""
 
-    def __init__(
-        self, pool: Pool, node: Node, tree: Tree, progress: Progress, *, rsync: bool = True, name: str = ""
-    ) -> None:
+    def __init__(self, pool: Pool, node: Node, tree: Tree, progress: Progress, *, name: str = "") -> None:
         """`name`: of the folder there; default: that of the one here."""
         self._pool, self._node, self._tree, self._progress = pool, node, tree, progress
         self._name = name or tree.root.resolve().name or "root"
-        self._rsync = shutil.which("rsync") if rsync else None
         self._files = {entry.path: entry for entry in tree.entries if entry.is_file}
         self._links = {entry.path: entry.target for entry in tree.entries if entry.kind == "l"}
         self._sent_bytes = self._total = 0
@@ -80,11 +70,11 @@ class Sender:
         """Make the folder there as it is here. HostTrouble."""
         async with self._pool.channel(self._node) as connection, connection.start_sftp_client() as self._sftp:
             try:
-                return await self._send(connection)
+                return await self._send()
             except asyncssh.SFTPError as error:
                 raise await self._unwritten(error) from None
 
-    async def _send(self, connection: Any) -> Synced:
+    async def _send(self) -> Synced:
         await self._find_root()
         before = await self._before()
         removed = await self._remove([path for path in before if path not in self._files and path not in self._links])
@@ -92,12 +82,7 @@ class Sender:
         times = {path: int((self._tree.root / path).lstat().st_mtime) for path in self._files}
         changed = await self._changed(before, times)
         self._total = sum(self._files[path].size for path in changed)
-        by = "sftp"
-        if changed and self._rsync and await self._has_rsync(connection):
-            by = "rsync"
-            await self._by_rsync(connection, changed)
-        else:
-            await _some(_FILES, lambda path: self._put(path, times[path]), changed)
+        await _some(_FILES, lambda path: self._put(path, times[path]), changed)
         await self._link(before)
         await self._keep(times)
         return Synced(
@@ -106,7 +91,6 @@ class Sender:
             sent_files=len(changed),
             removed=removed,
             sent_bytes=self._sent_bytes,
-            by=by,
         )
 
     async def _find_root(self) -> None:
@@ -183,8 +167,18 @@ class Sender:
     async def _make_folders(self) -> None:
         folders = {str(parent) for path in (*self._files, *self._links) for parent in Path(path).parents}
         folders |= {entry.path for entry in self._tree.entries if entry.kind == "d"}
-        for folder in sorted(folders - {"."}):
-            await self._sftp.makedirs(self._at(folder), exist_ok=True)
+        by_depth = defaultdict(list)
+        for folder in folders - {"."}:
+            by_depth[folder.count("/")].append(folder)
+        for _, same_depth in sorted(by_depth.items()):
+            await _some(_QUESTIONS, self._make_folder, same_depth)
+
+    async def _make_folder(self, folder: str) -> None:
+        try:
+            await self._sftp.mkdir(self._at(folder))
+        except asyncssh.SFTPError:  # servers have no error of their own for a folder that exists
+            if not await self._sftp.isdir(self._at(folder)):
+                raise
 
     async def _put(self, path: str, moment: int) -> None:
         """Send a file beside its place, and move it there: a program there never reads half of one."""
@@ -230,82 +224,6 @@ class Sender:
             room = await self._sftp.statvfs(posixpath.dirname(self._root) or "/")
             why += f"; {room.bavail * room.frsize:,} bytes are free there"
         return HostTrouble(self._node, f"{self._root} cannot be written: {why}", "make room there, or set remote_root")
-
-    # -- rsync ---------------------------------------------------------------------------------------------------------
-
-    async def _has_rsync(self, connection: Any) -> bool:
-        found = await connection.run("command -v rsync", stdin=asyncssh.DEVNULL, encoding=None)
-        return bool(found.exit_status == 0)
-
-    async def _by_rsync(self, connection: Any, paths: list[str]) -> None:
-        """Have rsync send some files over a channel of the connection that there is."""
-        with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
-            place = f"{folder}/rsync"
-
-            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                words = json.loads(await reader.readline())
-                await self._pass_on(connection, shlex.join(words), reader, writer)
-
-            server = await asyncio.start_unix_server(serve, place)
-            async with server:
-                # -I: what is named is sent; the list says what, and not the time and size that rsync looks at.
-                command = [
-                    self._rsync or "rsync",
-                    "-Itps",
-                    "--chmod=F644,D755",
-                    "--from0",
-                    "--files-from=-",
-                    "-e",
-                    shlex.join([sys.executable, "-S", "-E", str(_PIPE), place]),
-                    f"{self._tree.root}/",
-                    f"host:{self._root}/",
-                ]
-                await self._run_rsync(command, paths)
-        for path in paths:
-            if self._files[path].kind == "x":
-                await self._sftp.chmod(self._at(path), 0o755)
-
-    async def _run_rsync(self, command: list[str], paths: list[str]) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-        )
-        try:
-            _, said = await process.communicate(b"".join(path.encode() + b"\0" for path in paths))
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-        if process.returncode:
-            lines = visible(said[-2000:].decode(errors="replace").strip().replace("\n", "; "), 600)
-            raise HostTrouble(
-                self._node, f"rsync ended with {process.returncode}: {lines}", f"look at {self._root} there"
-            )
-
-    async def _pass_on(
-        self, connection: Any, command: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        process = await connection.create_process(command, encoding=None, stderr=asyncssh.DEVNULL)
-
-        async def up() -> None:
-            while data := await reader.read(_PIECE):
-                process.stdin.write(data)
-                await process.stdin.drain()
-                self._count(len(data))
-            process.stdin.write_eof()
-
-        async def down() -> None:
-            while data := await process.stdout.read(_PIECE):
-                writer.write(data)
-                await writer.drain()
-
-        sending = asyncio.ensure_future(up())
-        try:
-            await down()  # rsync here ends after the one there
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            process.close()
-            writer.close()
 
 
 async def _some(most: int, work: Callable[[str], Awaitable[None]], paths: Iterable[str]) -> None:
