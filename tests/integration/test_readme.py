@@ -1,4 +1,4 @@
-"""Every command of README.md works on a real cluster with a CPU worker and a runner."""
+"""Every command of README.md and of docs/quickstart.md works on a real cluster with a CPU worker and a runner."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ TEXT = (TOP / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 #: `./deploy-cluster.sh local --runner`, which tests/integration/test_local_cluster.py runs; this module uses `Live`.
 START, HELLO, FILES, MODEL, RANGE = [text for language, text in BLOCKS if language == "sh"]
+#: The page runs its commands in one shell. The blocks without a language start and stop the cluster.
+QUICKSTART = "".join(
+    re.findall(r"^```sh\n(.*?)^```", (TOP / "docs/quickstart.md").read_text(), re.MULTILINE | re.DOTALL)
+)
 [PYTHON] = [text for language, text in BLOCKS if language == "python"]
 TOKEN = "t" * 40
 
@@ -103,6 +107,13 @@ def test_a_served_model_answers_a_chat(readme_cluster: Live, folder: Path) -> No
 
 def test_a_kind_prints_its_result(readme_cluster: Live, folder: Path) -> None:
     assert re.search(r"count +1000000000\n", shell(RANGE, readme_cluster, folder))
+
+
+def test_the_quickstart_works(readme_cluster: Live, tmp_path: Path) -> None:
+    printed = shell(QUICKSTART, readme_cluster, tmp_path)
+    assert "hello from " in printed and "\n49\n" in printed
+    assert "\n".join(str(number**2) for number in range(1, 11)) in printed
+    assert re.search(r"count +1000000\n", printed)
 
 
 def test_the_readme_stays_short() -> None:
