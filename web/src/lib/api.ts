@@ -1,6 +1,7 @@
 /** The HTTP API: JSON in and out, problems as errors, a login of the browser. */
 
 import { signal } from "@preact/signals";
+import { messageOf } from "./errors";
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
@@ -69,7 +70,7 @@ export class Problem extends Error {
 /** Any error as a problem, for places that show one. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
-  return new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
+  return new Problem(0, "Failed", messageOf(error));
 }
 
 /** True once a call was refused for want of a token; the page then asks for one. */

@@ -2,6 +2,7 @@
 
 import { loaded, type Loaded } from "./load";
 import { buffersOf } from "./model";
+import { messageOf } from "../lib/errors";
 
 export type Answer = { id: number; loaded: Loaded } | { id: number; error: string };
 
@@ -12,6 +13,6 @@ self.onmessage = async ({ data }: MessageEvent<{ id: number; source: ArrayBuffer
     // Arrays may share a buffer, which can be handed over only once.
     send({ id: data.id, loaded: trace }, [...new Set(buffersOf(trace))]);
   } catch (error) {
-    send({ id: data.id, error: error instanceof Error ? error.message : String(error) });
+    send({ id: data.id, error: messageOf(error) });
   }
 };

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Problem } from "../lib/api";
+import { messageOf } from "../lib/errors";
 import { Button } from "./button";
 
 interface Toast {
@@ -30,7 +31,7 @@ export function toast(text: string, action?: Toast["action"], lasting = false): 
 
 /** Tells what failed, in the API's words. */
 export function failed(what: string, error: unknown): void {
-  const said = error instanceof Problem ? error.detail : error instanceof Error ? error.message : String(error);
+  const said = messageOf(error);
   const request = error instanceof Problem && error.request ? ` (request ${error.request})` : "";
   toast(`${what}: ${said}${request}`, undefined, true);
 }

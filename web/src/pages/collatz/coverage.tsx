@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { log2, power } from "./model/number";
 import { seen } from "./model/view";
 import { get } from "../../lib/api";
+import { messageOf } from "../../lib/errors";
 import { compact, integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
@@ -26,7 +27,7 @@ async function ask(): Promise<void> {
     verified.value = await get<Verified>("/api/kinds/collatz/marks/verified");
     unknown.value = "";
   } catch (error) {
-    unknown.value = error instanceof Error ? error.message : String(error);
+    unknown.value = messageOf(error);
   }
 }
 

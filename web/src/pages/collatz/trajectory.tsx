@@ -6,6 +6,7 @@ import { terms, trajectory } from "./model/client";
 import type { Path } from "./model/messages";
 import { bitLength, positive, power } from "./model/number";
 import { bitAt, decimated, meeting } from "./model/walk";
+import { messageOf } from "../../lib/errors";
 import { copy } from "../../lib/export";
 import { compact, counted, integer, percent } from "../../lib/format";
 import { calm, token } from "../../lib/theme";
@@ -50,7 +51,7 @@ async function bring(name: string): Promise<void> {
     paths.value = new Map([...kept, [name, walked]]);
     tell(walked);
   } catch (error) {
-    lost.value = new Map(lost.peek()).set(name, error instanceof Error ? error.message : String(error));
+    lost.value = new Map(lost.peek()).set(name, messageOf(error));
   }
   const rest = new Set(walking.peek());
   rest.delete(name);

@@ -5,6 +5,7 @@ import { delays, sampled } from "./client";
 import { coarseness, countColumns, countExact, type Density, type Exact, type Histogram } from "./layers";
 import type { Sample } from "./sample";
 import { CHUNK, CHUNK_BITS, chunks, type Range } from "./view";
+import { messageOf } from "../../../lib/errors";
 
 /** Numbers in a window that the page computes by itself, at most. */
 export const EXACT_MOST = 2 ** 20;
@@ -88,7 +89,7 @@ async function work(): Promise<void> {
     broken.value = "";
   } catch (error) {
     [wanted, aim] = [[], { ...aim, round: ROUNDS.length }];
-    broken.value = error instanceof Error ? error.message : String(error);
+    broken.value = messageOf(error);
   }
   busy = false;
 }

@@ -5,6 +5,7 @@ import { fromBinary, fromResult } from "./layers";
 import { nextWindow, type Knowledge, type Setting, type Strategy } from "./strategies";
 import { aligned, type Range } from "./view";
 import { bytes, Problem, type Job } from "../../../lib/api";
+import { messageOf } from "../../../lib/errors";
 import { ended } from "../../../lib/fleet";
 import { compact, counted, integer, seconds } from "../../../lib/format";
 import { result, steer, submit, trouble, watch, type Verb } from "../../../lib/jobs";
@@ -360,7 +361,7 @@ async function found(id: string): Promise<Job> {
 function whyLost(id: string, error: unknown): string {
   if (error instanceof Problem && error.status === 404)
     return `There is no job ${id}: it was deleted, or the address is wrong.`;
-  return `Job ${id} is not shown: ${error instanceof Error ? error.message : String(error)}.`;
+  return `Job ${id} is not shown: ${messageOf(error)}.`;
 }
 
 async function steerAll(verb: Verb): Promise<void> {

@@ -4,6 +4,7 @@ import { table, window as delaysOf } from "./delays";
 import type { Answer, Answers, Ask } from "./messages";
 import { sample } from "./sample";
 import { values, walk, type Trajectory } from "./walk";
+import { messageOf } from "../../../lib/errors";
 
 /** Trajectories that are kept for their terms. */
 const KEEP = 10;
@@ -37,6 +38,6 @@ self.onmessage = ({ data }: MessageEvent<Ask>) => {
     const [body, moved] = answer(data);
     self.postMessage({ id: data.id, body } satisfies Answer, { transfer: moved });
   } catch (error) {
-    self.postMessage({ id: data.id, error: error instanceof Error ? error.message : String(error) } satisfies Answer);
+    self.postMessage({ id: data.id, error: messageOf(error) } satisfies Answer);
   }
 };
