@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engines import registry
 from jobs.store import keys
 from tests.unit.artifact_bench import Bench, sha_of
 from threads_cluster.errors import ApiError
@@ -83,6 +87,17 @@ def test_engines_are_told_with_their_parameters_and_the_packages_that_a_replica_
     service = models.store.services.one("default", "chat")
     assert service and json.loads(service.job)["parameters"]["packages"] == rows["transformers"]["packages"]
     assert models.ask("GET", "/api/engines", token="x" * 40).status_code == 401
+
+
+def test_engines_are_listed_while_no_file_can_be_opened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    registry.names.cache_clear()
+    registry.packages.cache_clear()
+    for module, name in ((pkgutil, "iter_modules"), (registry, "text")):
+        monkeypatch.setattr(module, name, refuse)
+    assert len(bench.client.services.engines()) == 5
 
 
 def test_the_memory_of_a_replica_is_kept_with_its_sum_and_compared_with_the_runners(models: Bench) -> None:
