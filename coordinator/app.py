@@ -128,7 +128,9 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        answer = await ours(request, errors.ClusterError("this is a fault of the server; its log says more"))
+        name = type(error).__name__
+        detail = f"this is a fault of the server: an unexpected {name}. Its log has the traceback of this request"
+        answer = await ours(request, errors.ClusterError(detail))
         answer.headers.update(request_ids.headers(request.scope))  # no other layer sees this answer
         return answer
 

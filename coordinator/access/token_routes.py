@@ -97,7 +97,7 @@ def list_tokens(cluster: http.ClusterDep) -> Response:
 
 @routes.delete("/tokens/{token_id}", status_code=204, dependencies=[http.needs()])
 def revoke_token(
-    token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")],
+    token_id: Annotated[str, Path(pattern=patterns.TOKEN_ID, description="A token's id.")],
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:

@@ -12,6 +12,7 @@ TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 #: Together no longer than a worker's name.
 HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 HOSTS_WORKER = r"^(cpu|gpu|runner)-[1-9][0-9]{0,2}$"
+TOKEN_ID = r"^[a-z0-9]{1,32}$"
 JOB_ID = r"^[A-Za-z0-9_-]{1,64}$"
 SCOPE = f"^({'|'.join(Scope)})$"
 
@@ -19,6 +20,7 @@ _WORDS = {
     TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
     HOST: "must be 1 to 48 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     HOSTS_WORKER: "must be cpu-N, gpu-N or runner-N, with a number from 1 to 999",
+    TOKEN_ID: "must be a token's ID, 1 to 32 small letters or digits. List the IDs with `cluster token list`",
     JOB_ID: "must be a job's id: 1 to 64 letters, digits, dashes or _",
     SCOPE: f"must be one of {', '.join(Scope)}",
     schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",

@@ -135,6 +135,8 @@ def test_only_coordinators_and_the_operator_load_functions(live: Live) -> None:
         store = Store(coordinator)
         coordinator.execute_command("FUNCTION", "DELETE", store.functions.library.name)
         with pytest.raises(connection.LibraryMissing, match="start a coordinator of the same version"):
+            Store(worker, loads=False).slots.hold("w")
+        with pytest.raises(connection.LoadDenied, match=r"allow it \+function\|load"):
             Store(worker).slots.hold("w")
         store.libraries.load()
         assert not Store(worker).slots.hold("w")

@@ -177,4 +177,5 @@ def test_a_pattern_is_stated_in_words() -> None:
     complaint = "String should match pattern '{}'".format
     assert patterns.stated(complaint(patterns.SCOPE)).startswith("must be one of read, submit")
     assert patterns.stated(complaint(tenants.NAME)).startswith("must be 1 to 32 small letters")
+    assert patterns.stated(complaint(patterns.TOKEN_ID)).endswith("List the IDs with `cluster token list`")
     assert patterns.stated(complaint("^x$")) == complaint("^x$") and patterns.stated("other") == "other"

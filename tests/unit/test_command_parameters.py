@@ -101,7 +101,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"command": LONG}, "command", "1 to 32768 bytes"),
     ({"command": "echo {unit}"}, "command", "write $CLUSTER_UNIT"),
     ({"command": "echo {item}", "items": [1]}, "command", "write $CLUSTER_ITEM"),
-    ({"command": ["echo", "{item}"]}, "command", "{item} needs items"),
+    ({"command": ["echo", "{item}"]}, "command", "{item} needs items: `--items FILE`"),
     ({**TRUE, "count": 0}, "count", "1..100000"),
     ({**TRUE, "count": -1}, "count", "1..100000"),
     ({**TRUE, "count": 1_000_000}, "count", "1..100000"),

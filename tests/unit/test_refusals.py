@@ -1,12 +1,17 @@
-"""Refusals by caps: the text says when there is room only if that is known."""
+"""Refusals by caps, whose text says when there is room only if that is known, and answers to unexpected errors."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
 
 import pytest
+from starlette.requests import Request
 
+from coordinator import app
 from coordinator.jobs.submissions import over
+from jobs.settings import Settings
 from jobs.store.work.jobs import Over
 
 
@@ -47,3 +52,14 @@ def test_what_is_unknown_is_not_promised(limit: Over) -> None:
 def test_what_is_known_is_told(limit: Over, words: str, seconds: int) -> None:
     error = over(limit, "a")
     assert words in error.detail and error.seconds == seconds
+
+
+def test_an_unexpected_error_is_answered_with_its_class() -> None:
+    async def answer() -> bytes:
+        response = app.create(Settings()).exception_handlers[Exception](request, KeyError("secret"))
+        assert inspect.isawaitable(response)
+        return bytes((await response).body)
+
+    request = Request({"type": "http", "method": "GET", "path": "/api/jobs", "headers": [], "state": {}})
+    body = asyncio.run(answer())
+    assert b"an unexpected KeyError" in body and b"secret" not in body

@@ -45,7 +45,7 @@ def _check_command(parameters: Parameters) -> None:
                 _refuse("command", f"{place} is not filled into a text for the shell; write {variable}, or give a list")
         return
     if program_arguments.uses(command, program.ITEM) and not has_items:
-        _refuse("command", "{item} needs items or items_artifact")
+        _refuse("command", "{item} needs items: `--items FILE`, or items or items_artifact in the API")
     if (has_items or parameters.count is not None) and (unknown := program_arguments.unknown_placeholder(command)):
         _refuse(
             "command",

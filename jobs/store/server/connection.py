@@ -53,6 +53,17 @@ class LibraryMissing(redis.exceptions.ConnectionError):
         )
 
 
+class LoadDenied(LibraryMissing):
+    """Redis has not the functions of this version, and its rules do not let this coordinator load them."""
+
+    def __init__(self, library: str) -> None:
+        redis.exceptions.ConnectionError.__init__(
+            self,
+            f"redis has no functions of this version ({library}), and the user of REDIS_URL may not load them: allow it"
+            " +function|load, as `python -m jobs.store.acl` prints it for coordinators",
+        )
+
+
 class CoordinatorAway(redis.exceptions.ConnectionError):
     """The coordinator of WORKER_API cannot be reached, or cannot serve now; the call may be repeated."""
 

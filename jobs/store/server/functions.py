@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from jobs import metrics, queues
 from jobs.store.server.acknowledgement import Acknowledgement
-from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, ResponseError
+from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, LoadDenied, ResponseError
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
@@ -71,13 +71,13 @@ class Functions:
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the library and replace any other of its name. LibraryMissing if this process or its user may not."""
+        """Load the library and replace any other of its name. LibraryMissing, LoadDenied if process or user may not."""
         if not self._loads:
             raise LibraryMissing(self.library.name)
         try:
             self.client.execute_command("FUNCTION LOAD", "REPLACE", self.library.text)
         except Denied as error:
-            raise LibraryMissing(self.library.name) from error
+            raise LoadDenied(self.library.name) from error
 
     def run(self, name: str, *arguments: Any) -> Any:
         """Call a function and return its reply."""
