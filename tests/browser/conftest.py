@@ -114,7 +114,7 @@ def gl_browser(playwright: Playwright) -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A cluster with one worker of two lanes that give way to the browser; its coordinator serves the pages."""
     _needed((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
-    cluster = Live(tmp_path_factory.mktemp("pages"), nice=5, PAGES_DIR=str(DIST))
+    cluster = Live(tmp_path_factory.mktemp("pages"), nice=10, PAGES_DIR=str(DIST))
     try:
         yield cluster.start()
     finally:
