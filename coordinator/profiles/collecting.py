@@ -35,7 +35,7 @@ class Collection:
         if not orders:
             return None
         known = {one.profile_id: one for one in self._store.profiles.read([order.profile_id for order in orders])}
-        now = self._store.profiles.now()
+        now = self._store.profiles.now_ms()
         for order in orders:
             if order.state == "recording" and order.profile_id in known:
                 self._stop(known[order.profile_id], now)

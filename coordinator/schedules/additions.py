@@ -52,7 +52,7 @@ def planned(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple
     """Return a new schedule and the artifacts that its jobs need. InvalidRequest and others name the field."""
     _check_times(asked)
     artifacts = _checked(cluster, asked, principal)
-    now = cluster.store.schedules.now()
+    now = cluster.store.schedules.now_ms() // 1000
     first = Times(every=asked.every_seconds or 0, anchor=now, cron=asked.cron or "", timezone=asked.timezone).after(now)
     maker = Maker.of(principal)
     schedule = Schedule(

@@ -94,7 +94,7 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
     store = cluster.store.schedules
     schedule = queries.found(store, tenant, name)
     check_may_start(schedule, principal)
-    following = times(schedule).after(store.now())
+    following = times(schedule).after(store.now_ms() // 1000)
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
     store.resume(tenant, name, following, principal.actor)

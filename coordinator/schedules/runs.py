@@ -120,7 +120,7 @@ class Runs:
         Calls within one second are one run. Conflict while the last one goes on, unless its runs may overlap, and while
         another call submits one; else as a submission of the tenant.
         """
-        run = _name(schedule, f"{self._store.now()}n")
+        run = _name(schedule, f"{self._store.now_ms() // 1000}n")
         how = self._store.claim_by_hand(schedule.schedule_id, run, _BY_HAND_MS)
         if how == "busy":
             raise errors.Conflict("another run of it is being submitted; look at it in a moment", field="name")

@@ -167,7 +167,7 @@ class ClusterCollector(Collector):
     def _workflows(self) -> Iterator[Metric]:
         """Figures of workflows and schedules: few reads, however many there are."""
         store, counted = self._queries.store, self._store.figures(keys.WORKFLOW_FIGURES)
-        now = store.workflows.now()
+        now = store.workflows.now_ms()
 
         def since(name: str) -> float:
             moment = counted.get(name, 0.0)

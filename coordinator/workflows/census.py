@@ -47,7 +47,7 @@ class Census:
                 return
         tally, self._tally = self._tally, _Tally()
         states = {state.value: tally.states[state] for state in State}
-        self._store.publish({**states, "idle": tally.idle, "at": self._store.now()})
+        self._store.publish({**states, "idle": tally.idle, "at": self._store.now_ms()})
 
     def _count(self) -> bool:
         """Count a page; False: it was the last."""

@@ -236,11 +236,6 @@ class Profiles(Part):
 
     # -- the leader's -----------------------------------------------------------------------------------------------
 
-    def now(self) -> int:
-        """Return Redis' time in milliseconds."""
-        [(seconds, micros)] = self._functions.read(("TIME",))
-        return int(seconds) * 1000 + int(micros) // 1000
-
     def parts(self) -> list[tuple[str, str, int]]:
         """Return the parts that wait for the leader: profile, recording, number."""
         fields = (name.decode(errors="replace").split("|") for name in self._client.hkeys(keys.PROFILE_PARTS))

@@ -163,11 +163,6 @@ class Schedules(Part):
         [fields] = self._functions.read(("HGETALL", keys.schedule(schedule_id)))
         return _schedule(schedule_id, texts(fields)) if fields else None
 
-    def now(self) -> int:
-        """Return Redis' time in seconds."""
-        [reply] = self._functions.read(("TIME",))
-        return int(reply[0])
-
 
 def _schedule(schedule_id: str, known: Mapping[str, str]) -> Schedule:
     by_hand_until = int(known.get("hand", "").rpartition("|")[2] or 0)

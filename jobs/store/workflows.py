@@ -324,14 +324,9 @@ class Workflows(Part):
         """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
-    def now(self) -> int:
-        """Return Redis' time in milliseconds."""
-        seconds, micros = self._client.time()
-        return int(seconds) * 1000 + int(micros) // 1000
-
     def purge(self, most: int) -> int:
         """Forget workflows whose time is over; return how many."""
-        now = self.now()
+        now = self.now_ms()
         over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
         for workflow in over:
             self.delete(workflow.decode(), _EXPIRED)

@@ -389,7 +389,7 @@ def test_the_end_of_a_scheduled_job_is_notified_as_that_of_any(bench: Bench) -> 
 def at_hand(board: Board, monkeypatch: pytest.MonkeyPatch) -> Board:
     """A board whose calls by hand have its clock, too."""
     clock = board.bench.client
-    monkeypatch.setattr(type(board.store.schedules), "now", lambda _: int(clock.get("test:clock")) // 1000)
+    monkeypatch.setattr(type(board.store.schedules), "now_ms", lambda _: int(clock.get("test:clock")))
     return board
 
 

@@ -376,7 +376,7 @@ def test_workflows_schedules_and_dead_webhooks_are_shown(shown: Shown) -> None:
     for metric in (metrics.WORKFLOW_IDLE, metrics.WORKFLOWS_AGE, metrics.SCHEDULES_LATE, metrics.WEBHOOKS_DEAD):
         assert shown.value(metric) == 0
     assert shown.value(metrics.WORKFLOWS, state="running") == 0
-    now = shown.store.workflows.now()
+    now = shown.store.workflows.now_ms()
     shown.store.workflows.publish({"running": 3, "done": 7, "idle": now - 60_000, "at": now - 5000})
     shown.store.client.zadd(keys.SCHEDULES, {"a": now - 90_000, "b": now - 1000, "c": now + 1000})
     shown.store.client.zadd(keys.deliveries_of("default", "dead"), {"msg_1": 1, "msg_2": 2})

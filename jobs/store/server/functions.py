@@ -198,6 +198,11 @@ class Part:
     def _client(self) -> Client:
         return self._functions.client
 
+    def now_ms(self) -> int:
+        """Return Redis' time in milliseconds."""
+        seconds, micros = self._client.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
     def _pipe(self) -> Any:
         """Return a pipeline without MULTI, which a full Redis refuses."""
         return self._client.pipeline(transaction=False)
