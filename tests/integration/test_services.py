@@ -21,8 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from grafana import queries
-from tests import fetch, tiny_model
+from tests import dashboard_queries, fetch, tiny_model
 from tests.integration.live import Live, until
 from threads_cluster import Cluster
 from threads_cluster.errors import ApiError
@@ -166,7 +165,8 @@ def test_tokens_of_each_api_are_counted(live: Live, client: openai.OpenAI, claud
 
 
 def test_every_panel_about_models_reads_what_a_coordinator_exports(served: Live, client: openai.OpenAI) -> None:
-    read = {name for one in queries.every_query() if one.needs == "model" for name in queries.metric_names(one.expr)}
+    queries = (one.expr for one in dashboard_queries.every_query() if one.needs == "model")
+    read = {name for expr in queries for name in dashboard_queries.metric_names(expr)}
     assert len(read) == 6
     asked: Any = [{"role": "user", "content": "hello"}]
     assert list(client.chat.completions.create(model="chat", messages=asked, max_tokens=2, stream=True))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grafana import queries
-from tests import fetch
+from tests import dashboard_queries, fetch
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, Stack, eventually
 
@@ -118,7 +117,7 @@ def test_prometheus_scrapes_every_service_and_replica(stack: Stack) -> None:
 
 def empty_panels(stack: Stack, needs: str, seconds: float) -> list[str]:
     """Panels with these needs whose query stays without data; rates need several scrapes."""
-    asked = [one for one in queries.every_query() if one.needs == needs]
+    asked = [one for one in dashboard_queries.every_query() if one.needs == needs]
     assert len(asked) > 10
     deadline = time.monotonic() + seconds
     while True:

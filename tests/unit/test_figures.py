@@ -11,11 +11,11 @@ from typing_extensions import get_type_hints
 
 from coordinator.telemetry.routes import FIGURES
 from gpu_worker.telemetry import HostGpu, Sample
-from grafana.queries import every_query, metric_names
 from jobs import metrics
 from jobs.hosts import figures
 from jobs.hosts.figures import Figure
 from jobs.worker.telemetry.host import Host
+from tests.dashboard_queries import every_query, metric_names
 from tests.unit.monitoring import ROOT
 from threads_protocol.answers import fleet
 

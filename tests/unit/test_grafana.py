@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from grafana import render
-from grafana.queries import every_query, metric_names
 from grafana.tables import DASHBOARDS
+from tests.dashboard_queries import every_query, metric_names
 from tests.unit.monitoring import ROOT, added_over_replicas, known, promtool
 
 FOLDER = ROOT / "grafana"

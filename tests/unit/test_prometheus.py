@@ -19,10 +19,10 @@ from coordinator import domains
 from coordinator.app import Figures
 from coordinator.telemetry import alerts as own_alerts
 from coordinator.telemetry.exporter import Exporter
-from grafana.queries import metric_names
 from jobs import metrics
 from jobs.settings import Settings
 from prometheus import thresholds
+from tests.dashboard_queries import metric_names
 from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
 
 FOLDER = ROOT / "prometheus"

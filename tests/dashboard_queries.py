@@ -1,4 +1,4 @@
-"""Every query of every panel, for tests: with its variables filled in, as Prometheus would be asked."""
+"""Every query of every panel of the dashboards, with its variables replaced by values."""
 
 from __future__ import annotations
 
