@@ -25,7 +25,7 @@ VALKEY_SERVER ?= $(shell command -v valkey-server)
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
+.PHONY: help setup check format test python-test unit contract valkey-test integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi proto \
   bench bench-scale greedy-equal gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -51,7 +51,9 @@ format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff format .
 	@deploy/pages.sh format
 
-test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
+test: web-test python-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
+
+python-test: setup web ## all tests but those of the pages' code
 	$(PYTEST) $(TOGETHER) $(SETS)
 	$(PYTEST) $(BROWSERS)
 	$(PYTEST) -m alone $(ALONE)
