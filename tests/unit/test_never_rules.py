@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -94,18 +95,23 @@ def test_a_forbidden_load_is_seen_through_another_module() -> None:
 # -- what is spelled --------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def nodes(source: str) -> list[ast.AST]:
+    """Return all nodes of a module. The rules for one module share one parse."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def strings(source: str) -> Iterator[tuple[int, str]]:
     """String constants with their lines, docstrings left out."""
-    tree = ast.parse(source)
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    said = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
+    for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
             yield node.lineno, node.value
 
 
 def imported(source: str) -> Iterator[tuple[int, str]]:
     """Imported modules and names, dotted, and attributes of os, with their lines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -128,7 +134,7 @@ def redis_complaints(path: str, source: str) -> list[str]:
 
 def redis_calls(source: str) -> Iterator[tuple[int, str]]:
     """Attributes by which a client of Redis is reached or asked, with their lines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and (node.attr == "client" or REDIS_CALL.fullmatch(node.attr)):
             of_a_request = isinstance(node.value, ast.Name) and node.value.id == "request"
             if not of_a_request:
@@ -158,7 +164,7 @@ def complaints(path: str, source: str) -> list[str]:
 
 def docstrings(source: str) -> Iterator[str]:
     """First lines of the docstrings of a module, its classes and functions."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield (ast.get_docstring(node) or "").partition("\n")[0]
 
@@ -269,10 +275,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and name.strip("_") != "" and not name.endswith("__") and name not in DOCUMENTED
 
 
-def defined_names(tree: ast.Module) -> set[str]:
+def defined_names(source: str) -> set[str]:
     """Return the private names that a module defines: functions, classes, variables, parameters and attributes."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -291,9 +297,9 @@ def is_own(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def private_names(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
+def private_names(source: str) -> Iterator[tuple[int, str, bool]]:
     """List the lines and names of private attributes and imports, and whether each is of the object's own class."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute):
             yield node.lineno, node.attr, is_own(node.value)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -310,19 +316,25 @@ def called_name(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+@cache
+def definitions_and_uses(source: str) -> tuple[set[str], list[tuple[int, str, bool]]]:
+    """Return the private names that a module defines, and those of `private_names`."""
+    return defined_names(source), [use for use in private_names(source) if is_private(use[1])]
+
+
 def private_complaints(path: str, source: str, defined_elsewhere: set[str]) -> list[str]:
     """List uses of private names that belong to a library or to another module.
 
     A module may use the private names that it defines. `self` may also have those of a superclass in another module of
     this project, and `defined_elsewhere` has all names that the project defines.
     """
-    tree = ast.parse(source)
-    own = defined_names(tree) | {use.name for use in PRIVATE_USES if use.path == path}
+    defined, uses = definitions_and_uses(source)
+    own = defined | {use.name for use in PRIVATE_USES if use.path == path}
     return [
         f"{path}:{line}: {name} is private to a library or to another module: use its public interface, or make the"
         " name public where it is defined"
-        for line, name, of_self in private_names(tree)
-        if is_private(name) and name not in own and not (of_self and name in defined_elsewhere)
+        for line, name, of_self in uses
+        if name not in own and not (of_self and name in defined_elsewhere)
     ]
 
 
@@ -334,7 +346,7 @@ def all_sources() -> dict[str, str]:
 
 def test_no_module_uses_a_private_name_of_a_library_or_of_another_module() -> None:
     sources = all_sources()
-    defined = set().union(*(defined_names(ast.parse(source)) for source in sources.values()))
+    defined = set().union(*(definitions_and_uses(source)[0] for source in sources.values()))
     found = [line for path, source in sources.items() for line in private_complaints(path, source, defined)]
     assert not found, "\n".join(found)
 
