@@ -5,7 +5,7 @@ shopt -s inherit_errexit 2>/dev/null || true # bash 4.4; `local` also runs on ol
 [[ -z ${DEBUG:-} ]] || set -x
 # shellcheck disable=SC2034  # report.sh and backup.sh take paths as the user sees them
 CALLED_FROM=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")"
+[[ ${BASH_SOURCE[0]} != */* ]] || cd "${BASH_SOURCE[0]%/*}/"
 # shellcheck source=deploy/docker/talk.sh
 source deploy/docker/talk.sh
 # shellcheck source=deploy/local/hosts.sh
@@ -95,7 +95,11 @@ Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that got no answer; 3
 TEXT
 }
 
-version() { cat jobs/VERSION; }
+version() {
+  local text
+  read -r text <jobs/VERSION
+  printf '%s\n' "$text"
+}
 
 # -- the local cluster ------------------------------------------------------------------------------------------------
 

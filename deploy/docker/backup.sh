@@ -70,7 +70,7 @@ cmd_restore() { # restore FILE [--yes]
 }
 
 confirm_restore() { # confirm_restore YES PATH: only where there is something to lose
-  docker volume ls --quiet --filter "label=$(label project)=$PROJECT" --filter "label=$(label volume)=redis-data" | grep -q . || return 0
+  docker volume ls --quiet --filter "label=$LABEL.project=$PROJECT" --filter "label=$LABEL.volume=redis-data" | grep -q . || return 0
   local jobs='' unfinished
   jobs=$(in_coordinator deploy/docker/status.py json 2>/dev/null | grep -oE '"jobs":\{[^}]*\}') || true
   unfinished=$(grep -oE '"(queued|running|finishing|cancelling)":[1-9][0-9]*' <<<"$jobs" | tr -d '"' | paste -sd , - | sed 's/,/, /g') || true

@@ -50,7 +50,7 @@ cmd_cleanup() { # cleanup [--yes] [--secrets] [--local]
 
 list_doomed() { # list_doomed SECRETS LOCAL: a line each
   local mine
-  mine="label=$(label project)=$PROJECT"
+  mine="label=$LABEL.project=$PROJECT"
   docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'
   docker volume ls --filter "$mine" --format '  volume {{.Name}}'
   docker network ls --filter "$mine" --format '  network {{.Name}}'

@@ -5,7 +5,8 @@ PROJECT='' # Compose's project
 FOLDER=''  # another checkout whose containers have this project's name
 STATE=''   # ours, other, none, forbidden, or away where no engine answers: containers of this project, of this checkout
 
-label() { printf 'com.docker.compose.%s' "$1"; }
+SERVICES=() # services of the profiles that are on
+readonly LABEL=com.docker.compose
 
 # -- the project ------------------------------------------------------------------------------------------------------
 
@@ -18,20 +19,25 @@ read_config() { # sets PROJECT; the files as Compose understands them lie in $WO
 try_config() {
   "${COMPOSE[@]}" config >"$WORK/config.yml" 2>"$WORK/log" &&
     "${COMPOSE[@]}" config --services >"$WORK/services" 2>"$WORK/log" &&
+    mapfile -t SERVICES <"$WORK/services" &&
     PROJECT=$(sed -n 's/^name: //p' "$WORK/config.yml")
 }
 
-has_service() { grep -qx -- "$1" "$WORK/services"; }
+has_service() { [[ " ${SERVICES[*]} " == *" $1 "* ]]; }
 
-replicas() { # replicas SERVICE: how many are wanted
-  awk -v service="  $1:" '
-    /^  [^ ]/ || /^[^ ]/ { inside = ($0 == service) }
-    inside && /^      replicas: / { count = $2 }
-    END { print count == "" ? 1 : count }' "$WORK/config.yml"
+read_replicas() { # sets REPLICAS: how many are wanted of services that name a number
+  local service count
+  REPLICAS=()
+  while read -r service count; do REPLICAS[$service]=$count; done < <(awk '
+    /^[^ ]/ { service = "" }
+    /^  [^ ]/ { service = substr($1, 1, length($1) - 1) }
+    service && /^      replicas: / { print service, $2 }' "$WORK/config.yml")
 }
+# shellcheck disable=SC2034  # others read it
+declare -gA REPLICAS=()
 
 find_project() { # sets STATE; never fails, so that stop and status also work without a usable Docker
-  local said folder
+  local said project folder
   STATE=none
   if ! said=$(docker ps -a --format '{{.Label "com.docker.compose.project"}} {{.Label "com.docker.compose.project.working_dir"}}' 2>&1); then
     if [[ $said == *[Pp]"ermission denied"* ]]; then STATE=forbidden; else STATE=away; fi
@@ -42,9 +48,9 @@ find_project() { # sets STATE; never fails, so that stop and status also work wi
     note "Compose does not accept the configuration: $(tail -n 1 "$WORK/log")"
     return 0
   fi
-  while read -r _ folder; do
-    [[ $STATE == ours ]] || check_folder "$folder"
-  done < <(grep "^$PROJECT " <<<"$said" | sort -u)
+  while read -r project folder; do
+    [[ $STATE == ours || $project != "$PROJECT" ]] || check_folder "$folder"
+  done <<<"$said"
 }
 
 check_folder() { # check_folder FOLDER: a folder that is gone was this checkout before it was moved
@@ -69,8 +75,8 @@ alone() { # one command at a time that changes something
 readonly ROW='{{.ID}} {{index .Config.Labels "com.docker.compose.service"}} {{index .Config.Labels "com.docker.compose.container-number"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}-{{end}} {{index .Config.Labels "com.docker.compose.config-hash"}} {{.Image}}'
 
 containers() { # containers [SERVICE]: lines of id, service, number, state, health (- without a check), hash, image
-  local ids=() filters=(--filter "label=$(label project)=$PROJECT" --filter "label=$(label oneoff)=False")
-  [[ -z ${1:-} ]] || filters+=(--filter "label=$(label service)=$1")
+  local ids=() filters=(--filter "label=$LABEL.project=$PROJECT" --filter "label=$LABEL.oneoff=False")
+  [[ -z ${1:-} ]] || filters+=(--filter "label=$LABEL.service=$1")
   mapfile -t ids < <(docker ps --all --quiet --no-trunc "${filters[@]}")
   ((${#ids[@]})) || return 0
   # One that is gone by now is left out.
@@ -87,10 +93,21 @@ bad() { # of rows on stdin: those that do not, though they should; a worker by n
 }
 
 running_id() { # running_id SERVICE: one that serves, or nothing
-  containers "$1" | good | head -n 1
+  local id state health
+  while read -r id _ _ state health _; do
+    [[ $state == running && $health =~ ^(healthy|-)$ ]] || continue
+    printf '%s\n' "$id"
+    return
+  done < <(containers "$1")
 }
 
-any_running() { containers "${1:-}" | awk '$4 == "running" || $4 == "restarting" { found = 1 } END { exit !found }'; }
+any_running() { # any_running [SERVICE]
+  local state
+  while read -r _ _ _ state _; do
+    [[ ! $state =~ ^(running|restarting)$ ]] || return 0
+  done < <(containers "${1:-}")
+  return 1
+}
 
 # -- readiness --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ readonly MOST_WORKERS=1000
 readonly ROOM_MB=3000
 NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
 COMPOSE=(docker compose)
+COMPOSE_VERSION='' # when it was found
 
 # -- engine and Compose -----------------------------------------------------------------------------------------------
 
@@ -37,18 +38,21 @@ no_engine() { # no_engine OUTPUT
 }
 
 find_compose() { # sets COMPOSE; 1 when there is no Compose 2
+  [[ -z $COMPOSE_VERSION ]] || return 0
   local said
   COMPOSE=(docker compose)
-  said=$(docker compose version --short 2>/dev/null) && at_least "$said" 2.0 && return
-  said=$(docker-compose version --short 2>/dev/null) && at_least "$said" 2.0 && COMPOSE=(docker-compose)
+  if ! said=$(docker compose version --short 2>/dev/null) || ! at_least "$said" 2.0; then
+    said=$(docker-compose version --short 2>/dev/null) && at_least "$said" 2.0 || return 1
+    # shellcheck disable=SC2034  # others read it
+    COMPOSE=(docker-compose)
+  fi
+  COMPOSE_VERSION=$said
 }
 
 need_compose() {
-  local said
   find_compose || no_compose
-  said=$("${COMPOSE[@]}" version --short)
-  at_least "$said" "$OLDEST_COMPOSE" && return
-  fail 3 "Compose $OLDEST_COMPOSE or later is needed; this is $said." "Update it: https://docs.docker.com/compose/install"
+  at_least "$COMPOSE_VERSION" "$OLDEST_COMPOSE" && return
+  fail 3 "Compose $OLDEST_COMPOSE or later is needed; this is $COMPOSE_VERSION." "Update it: https://docs.docker.com/compose/install"
 }
 
 no_compose() {
@@ -93,7 +97,7 @@ check_port() { # check_port NAME PORT: nobody but this cluster has it
   number "$1" "$2" 1 65535
   local holders
   holders=$(docker ps --filter "publish=$2" --format '{{.Names}} {{.Label "com.docker.compose.project"}}')
-  ! grep -q " $PROJECT\$" <<<"$holders" || return 0
+  [[ $holders$'\n' != *" $PROJECT"$'\n'* ]] || return 0
   if [[ -n $holders ]]; then
     fail 6 "port $2 is taken by the container $(sed -n '1s/ .*//p' <<<"$holders")." "Choose another: $1=... in .env"
   fi

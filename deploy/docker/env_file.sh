@@ -9,15 +9,22 @@ readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy
 
 env_line() { # env_line NAME: the value in .env as Compose reads it, of the last line that sets it; 1 when none does
   [[ -f .env ]] || return 1
-  LC_ALL=C awk -v name="$1" '
-    { sub(/\r$/, "") }
-    match($0, "^[ \t]*(export[ \t]+)?" name "[ \t]*=[ \t]*") { value = substr($0, RLENGTH + 1); found = 1 }
-    END {
-      if (!found) exit 1
-      if (value ~ /^".*"/ || value ~ /^\047.*\047/) { q = substr(value, 1, 1); value = substr(value, 2); value = substr(value, 1, index(value, q) - 1) }
-      else { sub(/(^|[ \t]+)#.*$/, "", value); sub(/[ \t]+$/, "", value) }
-      print value
-    }' .env
+  # Patterns of bytes: .env may have any.
+  local LC_ALL=C line value found='' names="^[[:blank:]]*(export[[:blank:]]+)?$1[[:blank:]]*=[[:blank:]]*(.*)$"
+  while IFS= read -r line || [[ -n $line ]]; do
+    [[ ! ${line%$'\r'} =~ $names ]] || value=${BASH_REMATCH[2]} found=yes
+  done <.env
+  [[ -n $found ]] || return 1
+  case $value in
+    '"'*'"'*) value=${value#'"'} value=${value%%'"'*} ;;
+    "'"*"'"*) value=${value#"'"} value=${value%%"'"*} ;;
+    '#'*) value='' ;;
+    *)
+      value=${value%%[[:blank:]]#*}
+      value=${value%"${value##*[![:blank:]]}"}
+      ;;
+  esac
+  printf '%s\n' "$value"
 }
 
 setting() { # setting NAME DEFAULT: as Compose resolves ${NAME:-DEFAULT}
@@ -86,8 +93,11 @@ lanes_for() { # lanes_for CPU_WORKERS CORES: lanes of each; 0 (all it may use) w
 }
 
 profiles_for() { # profiles_for GPU_WORKERS: COMPOSE_PROFILES with or without gpu, other profiles kept
-  local kept
-  kept=$(setting COMPOSE_PROFILES '' | tr ',' '\n' | sed 's/[ \t]//g' | grep -vx -e gpu -e '' | paste -sd, -) || true
+  local kept='' profile profiles
+  profiles=$(setting COMPOSE_PROFILES '')
+  for profile in ${profiles//[,[:blank:]]/ }; do
+    [[ $profile == gpu ]] || kept+=${kept:+,}$profile
+  done
   (($1 == 0)) || kept=${kept:+$kept,}gpu
   printf '%s\n' "$kept"
 }

@@ -54,7 +54,7 @@ report_versions() {
 report_containers() {
   local ids=()
   mapfile -t ids < <(containers | awk '$4 == "running" { print $1 }')
-  docker ps --all --filter "label=$(label project)=$PROJECT" --format 'table {{.Names}}\t{{.Status}}'
+  docker ps --all --filter "label=$LABEL.project=$PROJECT" --format 'table {{.Names}}\t{{.Status}}'
   ((${#ids[@]} == 0)) || docker stats --no-stream --format 'table {{.Name}}\t{{.CPUPerc}}\t{{.MemUsage}}\t{{.PIDs}}' "${ids[@]}"
 }
 

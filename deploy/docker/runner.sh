@@ -4,7 +4,9 @@
 readonly RUNNER_SERVICES=(runner-token runner)
 
 wants_runner() { # the profile is on
-  [[ ,$(setting COMPOSE_PROFILES '' | tr -d ' '), == *,runner,* ]]
+  local profiles
+  profiles=$(setting COMPOSE_PROFILES '')
+  [[ ,${profiles// /}, == *,runner,* ]]
 }
 
 runners() { if wants_runner; then echo 1; else echo 0; fi; }

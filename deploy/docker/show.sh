@@ -108,7 +108,9 @@ why_silent() { # what to do when the API does not answer
 
 service_rows() { # lines of service, ready, wanted, states: what is wanted and what is there
   local service ready states wanted
-  containers | awk '
+  local -A have=()
+  read_replicas
+  while read -r service states; do have[$service]=$states; done < <(containers | awk '
     { ready[$2] += ('"$GOOD"'); state = ($4 == "running" && $5 != "-" && $5 != "healthy" ? $5 : $4); count[$2, state]++; seen[state] }
     END {
       for (service in ready) {
@@ -116,11 +118,11 @@ service_rows() { # lines of service, ready, wanted, states: what is wanted and w
         for (state in seen) if (count[service, state]) text = text (text ? "," : "") count[service, state] "-" state
         print service, ready[service], text
       }
-    }' >"$WORK/have"
-  sort -u "$WORK/services" <(cut -d ' ' -f 1 "$WORK/have") | while read -r service; do
-    read -r _ ready states < <(grep "^$service " "$WORK/have" || echo "$service 0 missing")
+    }')
+  printf '%s\n' "${SERVICES[@]}" "${!have[@]}" | sort -u | while read -r service; do
+    read -r ready states <<<"${have[$service]:-0 missing}"
     wanted=0
-    ! has_service "$service" || wanted=$(replicas "$service")
+    ! has_service "$service" || wanted=${REPLICAS[$service]:-1}
     [[ $service != "$POOL" ]] || wanted=$ready
     ((wanted == 0 && ready == 0)) || printf '%s %s %s %s\n' "$service" "$ready" "$wanted" "$states"
   done

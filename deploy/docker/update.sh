@@ -55,7 +55,8 @@ roll() { # roll SERVICE: new replicas beside the old ones; when they serve, the 
   drop_dead "$1"
   mapfile -t old < <(obsolete "$1")
   ((${#old[@]})) || return 0
-  wanted=$(replicas "$1")
+  read_replicas
+  wanted=${REPLICAS[$1]:-1}
   say "$1: $wanted new beside ${#old[@]} old ..."
   compose_run up -d --no-recreate --scale "$1=$((wanted + ${#old[@]}))" "$1"
   new_serve "$1" "$wanted" "${old[@]}" || undo_roll "$1" "${old[@]}"

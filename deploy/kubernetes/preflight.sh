@@ -41,9 +41,9 @@ check_namespace() { # it gets rules that what others run in it would not survive
 
 check_apis() { # every API that the manifests use is served
   local known api missing
-  known=$(k api-versions)
+  known=$'\n'$(k api-versions)$'\n'
   missing=$(sed -n 's/^apiVersion: //p' "$WORK/manifests.yaml" | sort -u | while read -r api; do
-    grep -qx -- "$api" <<<"$known" || printf '%s ' "$api"
+    [[ $known == *$'\n'"$api"$'\n'* ]] || printf '%s ' "$api"
   done)
   [[ -n $missing ]] || return 0
   [[ $missing != *keda* ]] || fail 3 "KEDA is not installed in this cluster: it does not serve $missing" \
@@ -56,7 +56,7 @@ readonly DEFAULT_CLASS='{{range .items}}{{index .metadata.annotations "storagecl
 check_storage() { # Redis gets a volume
   local classes
   classes=$(k get storageclasses --output "go-template=$DEFAULT_CLASS" 2>/dev/null) || return 0
-  grep -qx true <<<"$classes" || grep -q 'storageClassName:' "$WORK/manifests.yaml" ||
+  [[ $'\n'$classes$'\n' == *$'\n'true$'\n'* ]] || grep -q 'storageClassName:' "$WORK/manifests.yaml" ||
     fail 3 "this cluster has no default storage class, so Redis would get no volume." \
       "See: kubectl get storageclass. Mark one as default, or name one in an overlay of your own (docs/kubernetes.md)"
 }

@@ -5,6 +5,7 @@
 OVERLAY='' # a folder of kustomize: dev and prod mean those of k8s/overlays
 ALL=''     # workers in all
 GPUS=''    # of them on GPUs
+FEATURES='' # lines of the overlay that name what it has beyond the base
 
 overlay_folder() { # overlay_folder NAME: within this checkout
   local folder=$1
@@ -21,6 +22,8 @@ render() { # the manifests lie in $WORK/manifests.yaml afterwards
   [[ $OVERLAY == k8s/* ]] || (mkdir -p "$WORK/tree/$OVERLAY" && cp -R "$OVERLAY/." "$WORK/tree/$OVERLAY/")
   cp -R "$SECRETS" "$WORK/tree/this/secrets"
   kubectl kustomize "$WORK/tree/$OVERLAY" >"$WORK/plain.yaml" 2>"$WORK/log" || unrendered
+  FEATURES=$(grep -oE '^kind: (HorizontalPodAutoscaler|ScaledObject|PersistentVolume)$|secretName: (sentinel|runner-tokens)$' \
+    "$WORK/plain.yaml") || true
   write_manifests
 }
 
@@ -32,7 +35,7 @@ write_manifests() { # again where tags have changed
 unrendered() { fail 1 "kubectl cannot build $OVERLAY: $(tail -n 1 "$WORK/log")" "See: kubectl kustomize $OVERLAY"; }
 
 scales_itself() { # an autoscaler of CPU workers stands in the overlay
-  grep -qE '^kind: (HorizontalPodAutoscaler|ScaledObject)$' "$WORK/plain.yaml"
+  [[ $FEATURES == *HorizontalPodAutoscaler* || $FEATURES == *ScaledObject* ]]
 }
 
 kustomization() {
@@ -63,7 +66,7 @@ counts() { # replicas of those that nobody else scales
 
 wanted_size() { if scales_itself; then echo 0; else echo "$ALL"; fi; }
 
-has_sentinels() { grep -q 'secretName: sentinel$' "$WORK/plain.yaml"; } # the overlay has the component sentinel
+has_sentinels() { [[ $FEATURES == *'secretName: sentinel'* ]]; } # the overlay has the component sentinel
 
 secret_generators() { # their names end in a digest, so that who reads one restarts when it changes
   local url=url replica=''

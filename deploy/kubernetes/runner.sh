@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh: tokens of runners, one for each pod, which a coordinator makes once it is ready.
 
-has_runner() { grep -q 'secretName: runner-tokens$' "$WORK/plain.yaml"; } # the overlay has the component runner
+has_runner() { [[ $FEATURES == *'secretName: runner-tokens'* ]]; } # the overlay has the component runner
 
 give_runner_tokens() { # the Secret runner-tokens has one for each pod that the cluster knows
   local name number replicas renewed=()

@@ -89,7 +89,7 @@ apply_manifests() { # server-side: dashboards are too large for the note that ku
 }
 
 take_volumes_again() { # those that an earlier cluster of this namespace has left; else their claims would wait for ever
-  grep -qx 'kind: PersistentVolume' "$WORK/plain.yaml" || return 0
+  [[ $FEATURES == *'kind: PersistentVolume'* ]] || return 0
   local name of
   while read -r name of; do
     [[ $of == "$NAMESPACE" ]] || continue

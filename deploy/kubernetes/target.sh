@@ -12,13 +12,18 @@ KUBECTL=(kubectl)
 NAMESPACE=threads-cluster
 
 target_line() { # target_line NAME: of .kubernetes
-  [[ ! -f $TARGET ]] || sed -n "s/^$1=//p" "$TARGET"
+  local line
+  [[ -f $TARGET ]] || return 0
+  while IFS= read -r line; do
+    [[ $line != "$1="* ]] || printf '%s\n' "${line#*=}"
+  done <"$TARGET"
 }
 
 need_kubectl() { # sets KUBECTL and NAMESPACE
   local version context=${CONTEXT:-}
   command -v kubectl >/dev/null || fail 3 "there is no kubectl command." "$GET_KUBECTL"
-  version=$(kubectl version --client 2>/dev/null | sed -n 's/^Client Version: v//p')
+  version=$(kubectl version --client 2>/dev/null)
+  if [[ $version =~ Client\ Version:\ v([^[:space:]]+) ]]; then version=${BASH_REMATCH[1]}; else version=''; fi
   at_least "${version:-0.0}" "$OLDEST_KUBECTL" ||
     fail 3 "kubectl $OLDEST_KUBECTL or later is needed; this is ${version:-older}." "$GET_KUBECTL"
   [[ -n $context ]] || context=$(target_line CONTEXT)
@@ -77,7 +82,12 @@ readonly NOTES='{{range $name, $value := .data}}{{$name}}={{$value}}{{"\n"}}{{en
 read_notes() { # what is not known would be taken for a first start, with other numbers
   k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>"$WORK/log" ||
     unreadable "what runs"
+  local line
+  while IFS= read -r line; do
+    [[ $line != *=* ]] || NOTED[${line%%=*}]=${line#*=}
+  done <"$WORK/notes"
 }
+declare -gA NOTED=() # what the last start noted in the cluster
 
 unreadable() { # unreadable WHAT: kubectl's own words are in $WORK/log
   fail 3 "$1 in namespace $NAMESPACE of context $CONTEXT cannot be read: $(tail -n 1 "$WORK/log")" \
@@ -85,7 +95,7 @@ unreadable() { # unreadable WHAT: kubectl's own words are in $WORK/log
 }
 
 deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there
-  sed -n "s/^$1=//p" "$WORK/notes"
+  printf '%s\n' "${NOTED[$1]:-}"
 }
 
 need_deployed() {

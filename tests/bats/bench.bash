@@ -43,8 +43,8 @@ for name in "${variables[@]}"; do [[ -z ${!name+set} ]] || given+=("$name=${!nam
 exec 3<>"/dev/tcp/127.0.0.1/$FAKE_PORT"
 printf "%s\0" $((4 + ${#given[@]} + $#)) "$FAKE" "$PWD" "$mine" "${given[@]}" -- "$@" >&3
 read -r code <&3
-[[ ! -s $mine.err ]] || printf "%s\n" "$(<"$mine.err")" >&2
-[[ ! -s $mine.out ]] || exec cat "$mine.out"
+[[ ! -s $mine.err ]] || IFS= read -r -d "" err <"$mine.err" || printf %s "$err" >&2
+[[ ! -s $mine.out ]] || IFS= read -r -d "" out <"$mine.out" || printf %s "$out"
 exit "$code"'
 
 four_ports() { # four_ports FROM: the first of four ports in a row, at FROM or above, on which nobody listens

@@ -3,10 +3,25 @@
 set -u
 printf 'kubectl %s\n' "$*" >>"$FAKE/calls"
 words=" $* "
-file() { [[ ! -f $FAKE/$1 ]] || cat "$FAKE/$1"; }
-if [[ -f $FAKE/refuse && $words == *"$(head -n 1 "$FAKE/refuse")"* ]]; then
-  tail -n +2 "$FAKE/refuse" >&2
-  exit 1
+# Without other programs, since each test calls this many times.
+file() { # file NAME: prints it if it exists
+  local text
+  [[ ! -f $FAKE/$1 ]] || IFS= read -r -d '' text <"$FAKE/$1" || printf %s "$text"
+}
+has_line() { # has_line NAME LINE
+  local line
+  [[ -f $FAKE/$1 ]] || return 1
+  while read -r line; do
+    [[ $line != "$2" ]] || return 0
+  done <"$FAKE/$1"
+  return 1
+}
+if [[ -f $FAKE/refuse ]]; then
+  mapfile -t refuse <"$FAKE/refuse"
+  if [[ $words == *"${refuse[0]}"* ]]; then
+    printf '%s\n' "${refuse[@]:1}" >&2
+    exit 1
+  fi
 fi
 case $words in
   *' version --client '*) echo "Client Version: v$(file client)" ;;
@@ -21,7 +36,7 @@ case $words in
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;
   *' api-versions '*) file apis ;;
-  *' auth can-i '*) ! file cannot | grep -qx -- "${*: -1}" ;;
+  *' auth can-i '*) ! has_line cannot "${*: -1}" ;;
   *' get storageclasses '*) file classes ;;
   *' get nodes '*) file gpus ;;
   *' get statefulset sentinel '*) file sentinel ;;
@@ -30,7 +45,7 @@ case $words in
   *' get secret passwords '*) file passwords ;;
   *' create secret generic passwords '*)
     for word in "$@"; do
-      [[ $word != --from-file=* ]] || echo "$(basename -- "${word#*=}") $(base64 -w 0 <"${word#*=}")" >>"$FAKE/passwords"
+      [[ $word != --from-file=* ]] || echo "${word##*/} $(base64 -w 0 <"${word#*=}")" >>"$FAKE/passwords"
     done
     ;;
   *' get secret runner-tokens '*) file runner-tokens ;;
@@ -56,7 +71,7 @@ case $words in
   *' get pods '*conditions*) echo coordinator-x ;;
   *' get pods --selector '*) ;;
   *' exec --stdin coordinator-x '*' python3 - runner-'*) # NAME ID LABELS: nothing for a token that the cluster knows
-    grep -qx -- "${*: -2:1}${*: -1}" "$FAKE/known" 2>/dev/null || echo "tc_id-of-${*: -3:1}_secret"
+    has_line known "${*: -2:1}${*: -1}" || echo "tc_id-of-${*: -3:1}_secret"
     ;;
   *' exec --stdin coordinator-x '*) echo '{}' ;;
   *' exec --stdin redis-0 '*)
