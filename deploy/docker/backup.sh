@@ -82,7 +82,7 @@ confirm_restore() { # confirm_restore YES PATH: only where there is something to
 restore_all() {
   local user image redis
   make_secrets
-  env_line CPU_WORKERS >/dev/null || write_counts 1 0
+  read_env_line CPU_WORKERS || write_counts 1 0
   read_config
   stop_writers
   compose_run create redis

@@ -20,7 +20,16 @@ try_config() {
   "${COMPOSE[@]}" config >"$WORK/config.yml" 2>"$WORK/log" &&
     "${COMPOSE[@]}" config --services >"$WORK/services" 2>"$WORK/log" &&
     mapfile -t SERVICES <"$WORK/services" &&
-    PROJECT=$(sed -n 's/^name: //p' "$WORK/config.yml")
+    read_name
+}
+
+read_name() { # sets PROJECT
+  local line
+  while IFS= read -r line; do
+    [[ $line == "name: "* ]] || continue
+    PROJECT=${line#name: }
+    return
+  done <"$WORK/config.yml"
 }
 
 has_service() { [[ " ${SERVICES[*]} " == *" $1 "* ]]; }

@@ -90,7 +90,7 @@ answers() { # answers HOST PORT: somebody listens there
 listen_host() { # the address of this machine under which BIND is reached
   local bind
   bind=$(setting BIND 127.0.0.1)
-  case $bind in 0.0.0.0 | '') echo 127.0.0.1 ;; '::' | '[::]') echo ::1 ;; *) tr -d '[]' <<<"$bind" ;; esac
+  case $bind in 0.0.0.0 | '') echo 127.0.0.1 ;; '::' | '[::]') echo ::1 ;; *) printf '%s\n' "${bind//[][]/}" ;; esac
 }
 
 check_port() { # check_port NAME PORT: nobody but this cluster has it

@@ -7,7 +7,8 @@
 readonly THREADS_MARK='# Of ./deploy-cluster.sh: cores / CPU workers. To set your own number, delete this comment too.'
 readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy-cluster.sh writes the counts of workers here.'
 
-env_line() { # env_line NAME: the value in .env as Compose reads it, of the last line that sets it; 1 when none does
+VALUE='' # of the setting that read_env_line found
+read_env_line() { # read_env_line NAME: sets VALUE as Compose reads it, of the last line of .env that sets it; 1 when none does
   [[ -f .env ]] || return 1
   # Patterns of bytes: .env may have any.
   local LC_ALL=C line value found='' names="^[[:blank:]]*(export[[:blank:]]+)?$1[[:blank:]]*=[[:blank:]]*(.*)$"
@@ -24,12 +25,12 @@ env_line() { # env_line NAME: the value in .env as Compose reads it, of the last
       value=${value%"${value##*[![:blank:]]}"}
       ;;
   esac
-  printf '%s\n' "$value"
+  VALUE=$value
 }
 
 setting() { # setting NAME DEFAULT: as Compose resolves ${NAME:-DEFAULT}
   local value
-  if [[ -n ${!1+set} ]]; then value=${!1}; else value=$(env_line "$1") || value=''; fi
+  if [[ -n ${!1+set} ]]; then value=${!1}; else read_env_line "$1" && value=$VALUE || value=''; fi
   printf '%s\n' "${value:-$2}"
 }
 
@@ -80,7 +81,7 @@ put() { # put NAME=VALUE...: into .env, whole or not at all; not touched when no
 
 threads_are_ours() { # nobody set WORKER_THREADS, or this script did
   [[ -z ${WORKER_THREADS+set} ]] || return 1
-  env_line WORKER_THREADS >/dev/null || return 0
+  read_env_line WORKER_THREADS || return 0
   awk -v mark="$THREADS_MARK" 'before == mark && /^WORKER_THREADS=/ { ours = 1 } { before = $0 } END { exit !ours }' .env
 }
 
@@ -113,7 +114,7 @@ forget_overrides() { # what the environment sets would win over .env now and be 
 write_counts() { # write_counts CPU_WORKERS GPU_WORKERS [LANES]
   local lines=("CPU_WORKERS=$1" "GPU_WORKERS=$2" "CLUSTER_SIZE=$(($1 + $2 + $(runners)))") profiles
   profiles=$(profiles_for "$2")
-  if [[ -n $profiles ]] || env_line COMPOSE_PROFILES >/dev/null; then lines+=("COMPOSE_PROFILES=$profiles"); fi
+  if [[ -n $profiles ]] || read_env_line COMPOSE_PROFILES; then lines+=("COMPOSE_PROFILES=$profiles"); fi
   unset COMPOSE_PROFILES
   if [[ -n ${3:-} ]] && threads_are_ours; then lines+=("WORKER_THREADS=$3"); fi
   put "${lines[@]}"
