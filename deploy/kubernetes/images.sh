@@ -7,11 +7,9 @@ declare -gA TAGS=() # by name, where each has its own
 BY_CONTENT=''       # yes: what is built here is tagged by what is in it
 readonly OWN_IMAGES=(coordinator cpu-worker gpu-worker runner web nginx)
 
-repository() { printf '%sthreads/%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1"; } # repository NAME: without the tag
-
-tag() { printf '%s\n' "${TAGS[$1]:-$TAG}"; } # tag NAME
-
-image() { printf '%s:%s\n' "$(repository "$1")" "$(tag "$1")"; } # image NAME: as the nodes fetch it
+image() { # image NAME: as the nodes fetch it
+  printf '%sthreads/%s:%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1" "${TAGS[$1]:-$TAG}"
+}
 
 choose_tags() { # where none was given: by content with --load, else those of the last start, of this version
   [[ -z $TAG ]] || return 0

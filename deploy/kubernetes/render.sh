@@ -44,9 +44,10 @@ kustomization() {
   printf 'labels: [{pairs: {%s: threads-cluster}}]\n' "$PART_OF"
   if ((GPUS)); then printf 'components: [../k8s/components/gpu]\n'; fi
   printf 'images:\n'
-  local name
+  local name image
   for name in "${OWN_IMAGES[@]}"; do
-    printf '  - {name: threads/%s, newName: %s, newTag: "%s"}\n' "$name" "$(repository "$name")" "$(tag "$name")"
+    image=$(image "$name")
+    printf '  - {name: threads/%s, newName: %s, newTag: "%s"}\n' "$name" "${image%:*}" "${image##*:}"
   done
   counts
   printf 'configMapGenerator:\n'
