@@ -18,6 +18,7 @@ Read = TypeVar("Read")
 #: The sorts of entry that can be skipped: values of the metric's label.
 SORTS = (
     "job",
+    "workflow",
     "worker",
     "event",
     "span",

@@ -198,14 +198,14 @@ class Workflows(Part):
         return found[:most]
 
     def read(self, ids: Sequence[str]) -> list[StoredWorkflow | None]:
-        """Return workflows; None in the place of one that there is not."""
+        """Return workflows; None in the place of one that does not exist, and of a broken one, which is skipped."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.workflow(each))
-        return [_stored(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
+        return [_readable(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
 
     def course(self, workflow: str) -> Course | None:
-        """Return what became of a workflow's actions; None where there is no such workflow."""
+        """Return what became of a workflow's actions; None if it does not exist. ValueError for a broken one."""
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
         # Not at one moment: a script takes long over ten thousand fields. What is written meanwhile is seen or is not,
         # and `settle` refuses what was seen of another state or attempt.
@@ -349,8 +349,16 @@ def _done_job(replies: Iterator[Any], units: int) -> DoneJob:
     )
 
 
+def _readable(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
+    found = skipped.readable("workflow", [(keys.workflow(workflow), row)], lambda _, stored: _stored(workflow, stored))
+    return found[0] if found else None
+
+
 def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
     if not row or b"state" not in row:
         return None
     stored = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
+    for name in ("attempt", "total", "created", "ended"):
+        if not (text := stored.get(name, "0" if name == "ended" else "")).isdigit():
+            raise ValueError(f"{name} of {keys.workflow(workflow)} in Redis must be a number; it is {text[:80]!r}")
     return record(StoredWorkflow, stored, id=workflow, counts=json.loads(stored.get("counts", "{}")))

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.workflows.census import Census
 from coordinator.workflows.workflow_task import WorkflowTask
-from jobs.store import keys
+from jobs.store import keys, skipped
 from tests.unit.workflow_bench import Flows, workflow_text
 
 
@@ -196,3 +196,15 @@ def test_a_workflow_that_stands_still_is_found_and_one_at_work_or_for_a_person_i
     flow.look(still)
     census.round()
     assert figures(flow)["idle"] == 0
+
+
+@pytest.mark.parametrize("name", ["attempt", "total", "created", "ended"])
+def test_a_workflow_with_a_broken_number_is_skipped_and_not_read_as_0(flow: Flows, name: str) -> None:
+    broken, whole = flow.submit("a"), flow.submit("a")
+    flow.store.client.hset(keys.workflow(broken), name, "many")
+    before = skipped.SKIPS.counts["workflow"]
+    [none, found] = flow.store.workflows.read([broken, whole])
+    assert none is None and found and found.id == whole
+    assert skipped.SKIPS.counts["workflow"] == before + 1
+    with pytest.raises(ValueError, match=f"^{name} of {keys.workflow(broken)} in Redis must be a number; it is 'many'"):
+        flow.store.workflows.course(broken)
