@@ -16,7 +16,7 @@ from coordinator import app, destinations, extras
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
 from coordinator.secrets import keys
-from coordinator.server import certificates, client_address, listening
+from coordinator.server import certificates, client_address, sockets
 from coordinator.server.protocol import BoundedProtocol
 from jobs import logs
 from jobs.network import exposure, redis_address
@@ -34,7 +34,7 @@ _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
 def main(handed_over_at: str = "") -> int:
-    """Serve until a signal; return the exit code. `handed_over_at`: see `listening.listen`."""
+    """Serve until a signal; return the exit code. `handed_over_at`: see `sockets.listen`."""
     settings = load()
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
@@ -46,7 +46,7 @@ def main(handed_over_at: str = "") -> int:
         artifact_store.check(settings)
         certificates.check(settings)
         extras.check(settings)
-        listeners = listening.listen(settings, handed_over_at)
+        listeners = sockets.listen(settings, handed_over_at)
     except (
         exposure.Exposed,
         keys.UnusableKey,
@@ -56,7 +56,7 @@ def main(handed_over_at: str = "") -> int:
         WrongStore,
         certificates.UnusableCertificate,
         extras.MissingPackages,
-        listening.CannotListen,
+        sockets.CannotListen,
     ) as error:
         log.error("%s", error)
         return exposure.REFUSED
@@ -80,7 +80,9 @@ def main(handed_over_at: str = "") -> int:
         ws_ping_interval=None,
         # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
         proxy_headers=False,
-        ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
+        ssl_context_factory=(lambda *_: certificates.create_reloading_context(settings))
+        if settings.tls_certificate
+        else None,
     )
     server = uvicorn.Server(config)
     gc.freeze()  # a full collection would visit 150,000 objects of modules and routes while no thread runs

@@ -24,10 +24,10 @@ from coordinator.audit.denials import REASONS, Denials
 from coordinator.server import docs, http, paths, patterns, request_ids
 from coordinator.server.admission import Admission
 from coordinator.server.client_address import ClientAddress
-from coordinator.server.direct import Direct
+from coordinator.server.direct_dispatch import DirectDispatch
 from coordinator.server.pages import Pages
 from coordinator.server.request_ids import RequestIds
-from coordinator.server.stopping import Stopping
+from coordinator.server.shutdown import ShutdownResponder
 from coordinator.services.gateway import error_forms, openai
 from coordinator.services.pages.page_layer import ROUTE as PAGE_ROUTE
 from coordinator.services.pages.page_layer import PageLayer
@@ -74,12 +74,12 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
-    app.add_middleware(Direct, routes=app.router.routes, handlers=app.exception_handlers)
+    app.add_middleware(DirectDispatch, routes=app.router.routes, handlers=app.exception_handlers)
     app.add_middleware(RequestSpans, tracing=state.cluster.tracing, add=replica.add_span)
     app.add_middleware(Admission, settings=settings)
     app.add_middleware(PageLayer, names=state.page_names, gateway=state.gateway, cluster=state.cluster)
-    app.add_middleware(Stopping)
-    app.add_middleware(Figures, exporter=replica.exporter, denials=replica.denials)
+    app.add_middleware(ShutdownResponder)
+    app.add_middleware(RequestMetrics, exporter=replica.exporter, denials=replica.denials)
     app.add_middleware(RequestIds)
     app.add_middleware(ClientAddress, settings=settings)
     _answer_errors(app)
@@ -107,13 +107,13 @@ def _answer_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        text = patterns.stated(first["msg"])
+        text = patterns.explain(first["msg"])
         detail = f"{where}: {text[0].lower()}{text[1:]}; got {short(first.get('input'))}"
         return await ours(request, errors.InvalidRequest(detail, field=where))
 
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: HTTPException) -> Response:
-        return paths.unanswered(app, request, error)
+        return paths.respond_unmatched(app, request, error)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> Response:
@@ -135,7 +135,7 @@ def _answer_errors(app: FastAPI) -> None:
         return answer
 
 
-class Figures:
+class RequestMetrics:
     """ASGI layer that counts, times and logs every request; streams pass untouched."""
 
     def __init__(self, app: ASGIApp, exporter: Exporter, denials: Denials) -> None:
@@ -192,6 +192,6 @@ class Figures:
             path=scope["path"],
             status=status,
             duration_seconds=round(seconds, 4),
-            **request_ids.logged(scope),
+            **request_ids.log_fields(scope),
             **parameters,
         )

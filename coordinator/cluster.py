@@ -20,7 +20,7 @@ from coordinator.jobs.references import References
 from coordinator.queries import Queries
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
-from coordinator.tracing import Place, Tracing
+from coordinator.tracing import TraceContext, Tracing
 from jobs import errors
 from jobs.encoding.json_reader import JsonReader
 from jobs.kinds import registry
@@ -50,7 +50,7 @@ class Cluster:
         self.artifacts = Trees(store, settings)
         self.models = Catalog(store.artifacts, self.artifacts)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
-        self.tracing = Tracing.of(settings)
+        self.tracing = Tracing.from_settings(settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self.packers: dict[tuple[str, str], Packer] = {}
         self._packing = asyncio.Lock()
@@ -58,22 +58,22 @@ class Cluster:
         self._disk_checked = False
 
     def submit(
-        self, bodies: Sequence[Any], principal: Principal, place: Place | None = None
+        self, bodies: Sequence[Any], principal: Principal, trace: TraceContext | None = None
     ) -> list[answers.Submitted | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order.
 
-        `place`: where in a trace they are submitted.
+        `trace`: where in a trace they are submitted.
         """
         fleet = self.queries.fleet_cache.get()
         references = References(principal, self.artifacts, self.secrets)
         accepted = [self._accept(body, principal, fleet, references) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
-        jobs = [self._traced(one.job, place) for one in good]
+        jobs = [self._traced(one.job, trace) for one in good]
         written = iter(zip(good, self._write(jobs), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
 
     async def submit_one(
-        self, body: Any, principal: Principal, place: Place | None, *, short: bool
+        self, body: Any, principal: Principal, trace: TraceContext | None, *, short: bool
     ) -> answers.Submitted | errors.ClusterError:
         """Do the same for one body, within the loop where that takes no longer than to ask a thread.
 
@@ -81,12 +81,12 @@ class Cluster:
         """
         fleet = self.queries.fleet_cache.fresh()
         if fleet is None or not short or self.settings.submit_durable == "true" or not submissions.is_quick(body):
-            [answer] = await run_in_threadpool(self.submit, [body], principal, place)
+            [answer] = await run_in_threadpool(self.submit, [body], principal, trace)
             return answer
         one = self._accept(body, principal, fleet, References(principal, self.artifacts, self.secrets))
         if isinstance(one, errors.ClusterError):
             return one
-        job = self._traced(one.job, place)
+        job = self._traced(one.job, trace)
         written = await self.store.jobs.submit_by(self.store.wire, job, self.settings.max_queued)
         if written is None:
             [written] = await run_in_threadpool(self._write, [job])
@@ -94,8 +94,8 @@ class Cluster:
             return one.answer(written[1])
         return await run_in_threadpool(self._answer, one, written)
 
-    def _traced(self, job: NewJob, place: Place | None) -> NewJob:
-        return job if place is None else self.tracing.traced(job, place)
+    def _traced(self, job: NewJob, trace: TraceContext | None) -> NewJob:
+        return job if trace is None else self.tracing.add_context(job, trace)
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
         """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""

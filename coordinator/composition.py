@@ -16,9 +16,9 @@ from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
 from coordinator.attachments.wakes import Wakes
 from coordinator.audit.denials import Denials
-from coordinator.audit.export_task import AuditExport
-from coordinator.background import dependents
-from coordinator.background.dependents import Dependents
+from coordinator.audit.export_task import AuditExportTask
+from coordinator.background import dependency_task
+from coordinator.background.dependency_task import DependencyTask
 from coordinator.background.leader import Leader
 from coordinator.background.periodic_task import PeriodicTask
 from coordinator.cluster import Cluster
@@ -35,7 +35,7 @@ from coordinator.queries import Queries
 from coordinator.schedules.runs import Runs
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
-from coordinator.server.bodies import FILE_ROOM, Bodies
+from coordinator.server.bodies import FILE_MEMORY, BodyMemory
 from coordinator.services import reconciler
 from coordinator.services.census import Census
 from coordinator.services.gateway.gateway import Gateway
@@ -85,10 +85,10 @@ class Replica:
         if self.spans is not None:
             self.spans.add(span)
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def notify(self, events: Sequence[Event]) -> None:
         """Wake the tasks that these events concern."""
         for task in self.tasks:
-            task.hear(events)
+            task.notify(events)
         if self.spans is not None:
             self.spans.note(event.job for event in events if event.ends)
 
@@ -98,7 +98,7 @@ class Replica:
         loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
         async with AsyncExitStack() as started:
             started.callback(self.exporter.serve(self.settings, self.metrics))
-            hub.listener = self.hear
+            hub.listener = self.notify
             hub.start(loop)
             started.callback(hub.stop)
             started.push_async_callback(self.tally.close)
@@ -153,10 +153,10 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -
     on_behalf = on_behalf_of(store, settings, cluster.queries, cluster.artifacts)
     return State(
         cluster=cluster,
-        bodies=Bodies(),
-        file_bodies=Bodies(FILE_ROOM),
-        workflow_texts=Bodies(document.ROOM, document.LARGE),
-        work_bodies=Bodies(work_routes.ROOM),
+        body_memory=BodyMemory(),
+        file_body_memory=BodyMemory(FILE_MEMORY),
+        workflow_body_memory=BodyMemory(document.ROOM, document.LARGE),
+        worker_body_memory=BodyMemory(work_routes.ROOM),
         guard=Guard(settings.webhook_allow),
         engine=engine,
         runs=Runs(store.schedules, store.workflows, settings, on_behalf, cluster.queries.jobs.states),
@@ -182,7 +182,7 @@ class _Background:
         self._on_behalf = on_behalf_of(self._store, settings, self._queries, self._trees)
         self.leader = Leader(
             self._store,
-            Recorder(self._queries).round,
+            Recorder(self._queries).run_once,
             age_seconds=settings.age_seconds,
             reserve_seconds=settings.reserve_seconds,
         )
@@ -197,18 +197,20 @@ class _Background:
         self.spans = _span_sender(self._store, settings, self.leads)
 
     def leads(self) -> bool:
-        return self.leader.leading
+        return self.leader.is_leading
 
     def tasks(self) -> list[PeriodicTask]:
         """Return the tasks; the first one is the last to stop."""
-        always = [PeriodicTask("leader", self.leader.round, failure="the leader's checks failed"), self._audit()]
+        always = [PeriodicTask("leader", self.leader.run_once, failure="the leader's checks failed"), self._audit()]
         if self.spans is not None:
-            always.append(PeriodicTask("traces", self.spans.round, failure="spans are lost", at_end=self.spans.close))
+            always.append(
+                PeriodicTask("traces", self.spans.run_once, failure="spans are lost", at_end=self.spans.close)
+            )
         return always + self._while_leading()
 
     def _audit(self) -> PeriodicTask:
-        work = AuditExport(self._store.audit_log, self.denials, self.leads, self._settings.audit_file)
-        return PeriodicTask("audit", work.round, failure="the audit log was not kept", at_end=work.write_denials)
+        work = AuditExportTask(self._store.audit_log, self.denials, self.leads, self._settings.audit_file)
+        return PeriodicTask("audit", work.run_once, failure="the audit log was not kept", at_end=work.write_denials)
 
     def _while_leading(self) -> list[PeriodicTask]:
         store, leading = self._store, partial(PeriodicTask, condition=self.leads)
@@ -216,27 +218,27 @@ class _Background:
         tasks = [
             leading(
                 "dependents",
-                Dependents(store.fleet).round,
+                DependencyTask(store.fleet).run_once,
                 failure="dependent jobs were not released",
-                wakes_on=dependents.has_failed,
+                wakes_on=dependency_task.has_failed,
             ),
-            leading("schedules", runs.round, failure="schedules were not run", otherwise=runs.rest),
+            leading("schedules", runs.run_once, failure="schedules were not run", otherwise=runs.rest),
             leading(
                 "workflows",
-                WorkflowTask(store.workflows, self.engine).round,
+                WorkflowTask(store.workflows, self.engine).run_once,
                 failure="workflows were not checked",
                 wakes_on=workflow_task.has_changed,
             ),
             leading(
                 "services",
-                Reconciler(store, self._on_behalf).round,
+                Reconciler(store, self._on_behalf).run_once,
                 failure="replicas of services were not checked",
                 wakes_on=reconciler.has_ended,
             ),
-            leading("profiles", Collection(store, self._trees).round, failure="profiles were not collected"),
+            leading("profiles", Collection(store, self._trees).run_once, failure="profiles were not collected"),
         ]
         if self._trees.is_on:
-            collect = Collector(store, self._trees).round
+            collect = Collector(store, self._trees).run_once
             tasks.append(
                 leading(
                     "artifacts", collect, failure="artifacts were not collected", interval=collector.INTERVAL_SECONDS

@@ -71,11 +71,11 @@ _METADATA = frozenset(
 )
 
 
-class Refused(Exception):
+class ForbiddenAddress(Exception):
     """An address may not be reached; the message names it and says why."""
 
 
-def url(text: str) -> str:
+def normalize_url(text: str) -> str:
     """Return a URL of http or https with its scheme and host in small letters. ValueError says what is wrong."""
     if len(text) > MAX_URL:
         raise ValueError(f"has {len(text)} characters; at most {MAX_URL}")
@@ -119,18 +119,18 @@ def is_address(host: str) -> bool:
     return True
 
 
-def shown(text: str) -> str:
+def redact_path(text: str) -> str:
     """Return a URL without its path, which may hold a key."""
-    origin, rest = _divided(text)
+    origin, rest = _split_origin(text)
     return f"{origin}/..." if rest not in ("", "/") else text
 
 
 def origin(text: str) -> str:
     """Return the scheme, host and port of a URL."""
-    return _divided(text)[0]
+    return _split_origin(text)[0]
 
 
-def _divided(text: str) -> tuple[str, str]:
+def _split_origin(text: str) -> tuple[str, str]:
     found = re.match(r"[a-z]+://[^/?#]*", text)
     place = found[0] if found else ""
     return place, text[len(place) :]
@@ -151,12 +151,12 @@ class Guard:
             raise UnusableNetworks(f"WEBHOOK_ALLOW: {error}; give addresses and networks, as 10.0.0.0/8") from None
 
     def check(self, addresses: Sequence[str]) -> None:
-        """Raise Refused unless every one of the addresses of a name may be reached."""
+        """Raise ForbiddenAddress unless every one of the addresses of a name may be reached."""
         for text in addresses:
             self._check(text)
 
     def check_host(self, url: str) -> None:
-        """Raise Refused for a URL whose host is an address that may not be reached; names are not looked up."""
+        """Raise ForbiddenAddress if the URL's host is a forbidden address. Host names are not resolved."""
         host = urlsplit(url).hostname or ""
         if is_address(host):
             self._check(host)
@@ -170,19 +170,19 @@ class Guard:
             around = [each for each in around if each.num_addresses == 1]
         if around:
             return
-        if why := _kept_from(address):
-            raise Refused(f"{text} is {why}; the operator may allow its network with WEBHOOK_ALLOW")
+        if why := _refusal_reason(address):
+            raise ForbiddenAddress(f"{text} is {why}; the operator may allow its network with WEBHOOK_ALLOW")
 
 
-def receiver(text: str, settings: Settings) -> str:
+def parse_receiver(text: str, settings: Settings) -> str:
     """Return the URL that is told of an end, as `url` does. InvalidRequest, also without SECRETS_KEY."""
     if not settings.secrets_keys():
         why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
         raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
     try:
-        told = url(text)
+        told = normalize_url(text)
         Guard(settings.webhook_allow).check_host(told)
-    except (ValueError, Refused) as error:
+    except (ValueError, ForbiddenAddress) as error:
         raise errors.InvalidRequest(f"notify: {error}", field="notify") from None
     return told
 
@@ -205,7 +205,7 @@ def _contains(address: ipaddress.IPv6Address) -> bool:
     return any(address in network for network in _CONTAINING)
 
 
-def _kept_from(address: Address) -> str:
+def _refusal_reason(address: Address) -> str:
     """Return why an address is not reached; empty for one that anybody may reach."""
     if _is_metadata(address):
         return "an address of a cloud's metadata"

@@ -6,22 +6,22 @@ from fastapi import Response
 
 from coordinator import schemas
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import VERSION
 
 routes = http.open_router()
 
 
 @routes.head("/health", include_in_schema=False)
-@routes.get("/health", tags=["health"], **http.answers(schemas.Health))
+@routes.get("/health", tags=["health"], **http.describe_response(schemas.Health))
 async def health() -> Response:
     """Answer while the process works; says nothing of Redis."""
-    return shown({"status": "ok", "version": VERSION})
+    return json_response({"status": "ok", "version": VERSION})
 
 
 @routes.head("/ready", include_in_schema=False)
-@routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
+@routes.get("/ready", tags=["health"], **http.describe_response(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
     """Answer while Redis does too, and has or can be given the functions. 503 otherwise."""
     cluster.store.libraries.check()
-    return shown({"status": "ready"})
+    return json_response({"status": "ready"})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # domains import this module
     from coordinator.logs.live import Live
     from coordinator.logs.texts import Texts
     from coordinator.schedules.runs import Runs
-    from coordinator.server.bodies import Bodies
+    from coordinator.server.bodies import BodyMemory
     from coordinator.services.gateway.gateway import Gateway
     from coordinator.services.gateway.tunnels import Tunnels
     from coordinator.services.pages.page_names import PageNames
@@ -29,10 +29,10 @@ class State:
 
     cluster: Cluster
     #: Memory for bodies of requests: of most routes, of files, of workflows, and of workers.
-    bodies: Bodies
-    file_bodies: Bodies
-    workflow_texts: Bodies
-    work_bodies: Bodies
+    body_memory: BodyMemory
+    file_body_memory: BodyMemory
+    workflow_body_memory: BodyMemory
+    worker_body_memory: BodyMemory
     #: Addresses to which webhooks may be sent.
     guard: Guard
     #: Workflows and schedules.

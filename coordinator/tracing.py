@@ -31,8 +31,8 @@ _CHOICES = 1 << 56
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Place in a trace: the span in which something happens."""
+class TraceContext:
+    """TraceContext in a trace: the span in which something happens."""
 
     #: 32 and 16 hexadecimal digits.
     trace_id: str
@@ -47,7 +47,7 @@ class Place:
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
 
 
-def read(text: str) -> Place | None:
+def parse_traceparent(text: str) -> TraceContext | None:
     """Return the place that a traceparent names; None for what is none, as for version ff and ids of zeros."""
     found = _FORM.fullmatch(text)
     if found is None:
@@ -55,19 +55,19 @@ def read(text: str) -> Place | None:
     version, trace, span, flags, more = found.groups()
     if version == "ff" or (version == "00" and more) or trace == _NO_TRACE or span == _NO_SPAN:
         return None
-    return Place(trace_id=trace, span_id=span, sampled=bool(int(flags, 16) & 1))
+    return TraceContext(trace_id=trace, span_id=span, sampled=bool(int(flags, 16) & 1))
 
 
-def given(headers: Sequence[str], states: Sequence[str] = ()) -> Place | None:
+def parse_headers(headers: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
     """Return the place that the headers traceparent of a request name; several are as bad as none.
 
     `states`: its headers tracestate, which are one list.
     """
-    place = read(headers[0].strip(" \t")) if len(headers) == 1 else None
-    return place and replace(place, state=state_of(",".join(states)))
+    trace = parse_traceparent(headers[0].strip(" \t")) if len(headers) == 1 else None
+    return trace and replace(trace, state=normalize_tracestate(",".join(states)))
 
 
-def state_of(text: str) -> str:
+def normalize_tracestate(text: str) -> str:
     """Return a tracestate as it is handed on; empty for what is none, and for one that is too long."""
     members = [member.strip(" \t") for member in text.split(",")] if len(text) <= 4 * _MAX_STATE else []
     named = [member for member in members if member]
@@ -78,7 +78,7 @@ def state_of(text: str) -> str:
     return whole if all(map(_MEMBER.fullmatch, named)) else ""
 
 
-def span_of(name: str) -> str:
+def job_span_id(name: str) -> str:
     """Return the id of a job's span: the job's own id where that is one, else made of it."""
     if _SPAN.fullmatch(name) and name != _NO_SPAN:
         return name
@@ -94,11 +94,11 @@ class Tracing:
     ratio: float = 1.0
 
     @classmethod
-    def of(cls, settings: Settings) -> Tracing:
+    def from_settings(cls, settings: Settings) -> Tracing:
         """Return what the settings say."""
         return cls(exports=bool(settings.otel_exporter_otlp_endpoint), ratio=settings.otel_traces_sampler_arg)
 
-    def enter(self, caller: Place | None) -> Place | None:
+    def create_context(self, caller: TraceContext | None) -> TraceContext | None:
         """Return the place of a request: a span of its own where spans are exported, else its caller's.
 
         None: it is in no trace.
@@ -106,14 +106,14 @@ class Tracing:
         if not self.exports:
             return caller
         if caller is None:
-            begun = Place(trace_id=_new(_NO_TRACE), span_id=_new(_NO_SPAN), sampled=True)
+            begun = TraceContext(trace_id=_new(_NO_TRACE), span_id=_new(_NO_SPAN), sampled=True)
             return begun if int(begun.trace_id[-14:], 16) < self.ratio * _CHOICES else None
         return replace(caller, span_id=_new(_NO_SPAN))
 
-    def traced(self, job: NewJob, place: Place) -> NewJob:
-        """Return a job as one that is submitted at this place."""
-        own = replace(place, span_id=span_of(job.job_id)) if self.exports else place
-        return replace(job, traceparent=own.text(), tracestate=own.state, parent_span=place.span_id)
+    def add_context(self, job: NewJob, trace: TraceContext) -> NewJob:
+        """Return a job as one that is submitted at this trace."""
+        own = replace(trace, span_id=job_span_id(job.job_id)) if self.exports else trace
+        return replace(job, traceparent=own.text(), tracestate=own.state, parent_span=trace.span_id)
 
 
 def _new(none: str) -> str:

@@ -1,1 +1,1 @@
-"""Who is let in: logging in with a browser, API tokens."""
+"""Authentication and authorization: browser sessions, API tokens and scopes."""

@@ -1,8 +1,8 @@
-"""The cookie of a browser that is logged in, and what keeps other pages from using it.
+"""Session cookies of browsers, and their protection against cross-site requests.
 
-A cookie is sent to every port of its host, and to pages of every port: whoever listens on another port is given it. So
-a cookie alone opens nothing. Every request with it needs the session's CSRF token in a header, which the page keeps in
-the storage of its origin, port included, and an Origin, where there is one, that is exactly the Host it asks.
+Browsers send a cookie to every port of its host, so a server on another port can read it. Therefore the cookie alone
+authenticates no request. A request must also send the session's CSRF token in a header. The page keeps that token in
+the storage of its origin, which includes the port. If the request has an Origin header, it must match the Host header.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ CSRF_HEADER = "X-CSRF-Token"
 
 
 def read(request: Request) -> str:
-    """Return the session's cookie; empty when there is none."""
+    """Return the session cookie, or an empty string if the request has none."""
     return request.cookies.get(_name(request), "") if "cookie" in request.headers else ""
 
 
 def put(request: Request, response: Response, text: str) -> None:
-    """Set the cookie: for this host, no script, and no other site."""
+    """Set the session cookie for this host only. Scripts and other sites cannot use it."""
     response.set_cookie(
         _name(request),
         text,
@@ -37,22 +37,24 @@ def put(request: Request, response: Response, text: str) -> None:
 
 
 def remove(request: Request, response: Response) -> None:
-    """End the cookie."""
+    """Delete the session cookie."""
     response.delete_cookie(_name(request), path="/", secure=browsers.is_tls(request), httponly=True, samesite="strict")
 
 
 def check_origin(request: Request) -> None:
-    """Raise Forbidden for a request of a page of another origin; the port counts."""
+    """Raise Forbidden if a page of another origin sent the request. Another port is another origin."""
     browsers.check_origin(request)
     if not browsers.is_of_own_page(request):
-        raise errors.Forbidden("a page from elsewhere cannot use this login", field="Sec-Fetch-Site")
+        raise errors.Forbidden("a page of another origin cannot use this login", field="Sec-Fetch-Site")
 
 
 def check_transport(request: Request) -> None:
-    """Raise Forbidden where what is typed would travel unencrypted over a network."""
+    """Raise Forbidden if the token would cross a network unencrypted."""
     if browsers.is_readable(request):
         host = short(exposure.host_name(request.headers.get("host", "")), 80)
-        detail = f"logging in to {host} needs TLS (https://): the token would cross the network readable"
+        detail = (
+            f"cannot log in to {host} without TLS, because the token would cross the network unencrypted; use https://"
+        )
         raise errors.Forbidden(detail, field="Host")
 
 

@@ -1,4 +1,4 @@
-"""Credentials of requests: who asks, by CLUSTER_TOKEN, an API token, or the session of a browser."""
+"""Authenticate requests by CLUSTER_TOKEN, an API token, or a browser session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import ANYONE, BOOTSTRAP, OWNER, Principal, Scope
-from coordinator.freshness import Fresh
+from coordinator.async_cache import AsyncCache
 from jobs import errors
 from jobs.network import exposure
 from jobs.settings import Settings
@@ -21,12 +21,12 @@ from jobs.store.server.connection import Unreachable
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tokens import BrowserSession, Token, Tokens
 
-_MISSING = "no token was sent: log in, or send Authorization: Bearer TOKEN"
-_REFUSED = "this token is unknown, was revoked or has expired"
-#: What a replica knows of the tokens is at most this old. One that was revoked is refused within a second: the rest of
-#: that is for the read itself, on a replica or a Redis with much to do.
+_MISSING = "the request has no token; log in, or send the header Authorization: Bearer TOKEN"
+_REFUSED = "this token is unknown, was revoked or has expired; log in again, or use another token"
+#: Maximum age in seconds of this replica's copy of the tokens. Revoked tokens must be refused within one second, so
+#: this leaves time for the read on a busy replica or Redis.
 FRESH_SECONDS = 0.3
-#: The last use of a token is written at most this often.
+#: Seconds between two writes of a token's last use.
 USED_SECONDS = 60.0
 
 Stored = TypeVar("Stored", Token, BrowserSession)
@@ -35,90 +35,100 @@ Stored = TypeVar("Stored", Token, BrowserSession)
 class Credentials:
     """Tokens and sessions that this replica accepts.
 
-    Once in FRESH_SECONDS, while somebody asks, one read says whether the set of tokens and sessions has changed. Only
-    those that exist are looked up and kept, so that unknown ones cost neither memory nor a call of Redis each.
+    A request reads the version of the token set from Redis if the copy is older than FRESH_SECONDS. If the version
+    changed, the cache is cleared. Unknown tokens use no memory and need no Redis call each, because only existing
+    tokens are loaded.
     """
 
     def __init__(self, settings: Settings, store: Tokens) -> None:
         self._cluster_tokens = settings.cluster_tokens()
-        self.needed = exposure.needs_token(settings)
+        self.is_token_required = exposure.needs_token(settings)
         self._store = store
-        self._state = Fresh(self._read)
-        #: When this replica changed the set of tokens or sessions last, by time.monotonic.
+        self._state = AsyncCache(self._read)
+        #: Time of this replica's last change to the tokens or sessions, by time.monotonic.
         self._changed_at = -1e9
         self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
         self._used_at: dict[str, float] = {}
-        #: Redis' clock less this machine's monotonic one, in milliseconds.
+        #: Offset of the Redis clock from this machine's monotonic clock, in milliseconds.
         self._clock = 0.0
         self._writes: set[asyncio.Task[None]] = set()
 
-    # -- who asks ---------------------------------------------------------------------------------------------------
+    # -- principals -------------------------------------------------------------------------------------------------
 
-    async def principal(self, bearer: str) -> Principal:
-        """Return who asks with this bearer token. Unauthorized when it is unknown, or missing where one is needed."""
+    async def principal_by_bearer(self, bearer: str) -> Principal:
+        """Return the principal of a bearer token.
+
+        Raise Unauthorized if the token is not valid, or if it is empty and the cluster requires one.
+        """
         if bearer and _is_one_of(bearer, self._cluster_tokens):
             return replace(OWNER, bootstrap=tokens.digest(bearer))
-        given = tokens.parsed(bearer)
-        if given and (token := await self._find(given.id, Token)) and given.matches(token.digest):
+        secret = tokens.parsed(bearer)
+        if secret and (token := await self._find(secret.id, Token)) and secret.matches(token.digest):
             self._note_use(token.id)
             return _principal(token)
         if bearer:
             raise errors.Unauthorized(_REFUSED)
-        if self.needed:
+        if self.is_token_required:
             raise errors.Unauthorized(_MISSING)
         return ANYONE
 
     async def principal_by_cookie(self, cookie: str, csrf: str) -> Principal | None:
-        """Return who is logged in with this cookie; None unless the session lives and its page sent its CSRF token."""
-        session = await self.session(cookie)
+        """Return the principal of a session cookie, or None if the session has ended or the CSRF token is wrong."""
+        session = await self._find_session(cookie)
         if session is None or not hmac.compare_digest(tokens.digest(csrf), session.csrf):
             return None
-        principal = await self.bearer(session.token, session.bootstrap)
+        principal = await self.principal_by_token_id(session.token, session.bootstrap)
         return principal and replace(principal, session=session.id)
 
-    async def session(self, cookie: str) -> BrowserSession | None:
-        """Return the session of a cookie; None when it does not live."""
-        given = tokens.parsed(cookie, "ts")
-        session = await self._find(given.id, BrowserSession) if given else None
-        return session if session and given and given.matches(session.digest) else None
+    async def _find_session(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie, or None if it does not exist or has expired."""
+        secret = tokens.parsed(cookie, "ts")
+        session = await self._find(secret.id, BrowserSession) if secret else None
+        return session if session and secret and secret.matches(session.digest) else None
 
-    async def bearer(self, token_id: str, bootstrap: str) -> Principal | None:
-        """Return who has a token by its id, or CLUSTER_TOKEN by its digest; None when that counts no more."""
+    async def principal_by_token_id(self, token_id: str, bootstrap: str) -> Principal | None:
+        """Return the principal of a token by its id, or None if the token is no longer valid.
+
+        If `token_id` is BOOTSTRAP, `bootstrap` is the digest of the CLUSTER_TOKEN.
+        """
         if token_id == BOOTSTRAP:
-            known = bootstrap in self.bootstraps()
+            known = bootstrap in self.cluster_token_digests()
             return replace(OWNER, bootstrap=bootstrap) if known else None
         token = await self._find(token_id, Token)
         return _principal(token) if token else None
 
-    def bootstraps(self) -> list[str]:
-        """Return the digests of the CLUSTER_TOKENs that count."""
-        return [tokens.digest(one) for one in self._cluster_tokens]
+    def cluster_token_digests(self) -> list[str]:
+        """Return the digests of the valid cluster tokens."""
+        return [tokens.digest(token) for token in self._cluster_tokens]
 
-    async def holds(self, principal: Principal) -> bool:
-        """Return True while what the principal showed still counts; CLUSTER_TOKEN does until this process ends."""
+    async def is_valid(self, principal: Principal) -> bool:
+        """Return True if the principal's token and session are still valid.
+
+        CLUSTER_TOKEN is valid until this process ends.
+        """
         if principal.session and not await self._find(principal.session, BrowserSession):
             return False
         return principal.token in ("", BOOTSTRAP) or await self._find(principal.token, Token) is not None
 
-    async def require(self, principal: Principal) -> None:
-        """Raise Unauthorized unless what the principal showed still counts."""
-        if not await self.holds(principal):
+    async def require_valid(self, principal: Principal) -> None:
+        """Raise Unauthorized unless the principal's token and session are still valid."""
+        if not await self.is_valid(principal):
             raise errors.Unauthorized(_REFUSED)
 
-    def forget(self) -> None:
-        """Ask Redis at the next request: this replica has just changed the set of tokens or sessions."""
+    def invalidate(self) -> None:
+        """Read from Redis at the next request, because this replica has just changed the tokens or sessions."""
         self._changed_at = time.monotonic()
 
-    # -- what Redis has ---------------------------------------------------------------------------------------------
+    # -- cache of the tokens in Redis -------------------------------------------------------------------------------
 
     async def _find(self, name: str, kind: type[Stored]) -> Stored | None:
-        """Return the stored token or session of this id; None when there is none, or its time is over."""
+        """Return the stored token or session with this id, or None if it does not exist or has expired."""
         began = time.monotonic()
-        await self._state.since("", max(began - FRESH_SECONDS, self._changed_at))
-        if name not in self._ids:  # it may be new
-            await self._state.anew("", max(began, self._changed_at))
+        await self._state.get("", max(began - FRESH_SECONDS, self._changed_at))
+        if name not in self._ids:  # it may have been created since the last read
+            await self._state.refresh("", max(began, self._changed_at))
         if name not in self._ids:
             return None
         stored = self._kept.get(name) or await self._load(name, kind)
@@ -142,7 +152,7 @@ class Credentials:
         self._clock = now - time.monotonic() * 1000
 
     def _note_use(self, token_id: str) -> None:
-        """Have the use of a token written, once in USED_SECONDS; nobody waits for it."""
+        """Write the time of a token's last use in the background, at most once per USED_SECONDS."""
         now = time.monotonic()
         if now - self._used_at.get(token_id, -1e9) > USED_SECONDS:
             self._used_at[token_id] = now
@@ -160,6 +170,6 @@ def _principal(token: Token) -> Principal:
     return Principal(tenant=token.tenant, token=token.id, scopes=scopes, name=token.name, labels=token.labels)
 
 
-def _is_one_of(given: str, known: Sequence[str]) -> bool:
-    # All of them: it takes as long for the first as for the last.
-    return sum(hmac.compare_digest(given.encode(), token.encode()) for token in known) > 0
+def _is_one_of(bearer: str, known: Sequence[str]) -> bool:
+    # Compare with all tokens, so that the time does not depend on which one matches.
+    return sum(hmac.compare_digest(bearer.encode(), token.encode()) for token in known) > 0

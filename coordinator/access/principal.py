@@ -1,4 +1,4 @@
-"""Who asks: a tenant, the token that says so, and the scopes that decide what it may do. Pure."""
+"""The principal of a request: its tenant, its token and its scopes. No I/O."""
 
 from __future__ import annotations
 
@@ -8,72 +8,72 @@ from enum import StrEnum
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Actor
 
-#: Stands for an id where the principal has CLUSTER_TOKEN; no id of an API token has a dash.
+#: Token id of principals with CLUSTER_TOKEN. Ids of API tokens never contain a dash.
 BOOTSTRAP = "cluster-token"
 
 
 class Scope(StrEnum):
-    """Right that a token gives its bearer."""
+    """Permission of a token."""
 
-    #: Look at everything that one may look at.
+    #: Read the tenant's jobs, artifacts and services, and the state of the cluster.
     READ = "read"
-    #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant; put and delete its artifacts.
+    #: Submit, cancel, pause, resume, retry, delete and query the tenant's jobs; create and delete its artifacts.
     SUBMIT = "submit"
-    #: Run programs, have shells beside them, and set the secrets that they are given.
+    #: Run programs, attach shells to them, and set their secrets.
     RUN = "run"
-    #: Ask services.
+    #: Send requests to services.
     INFER = "infer"
-    #: Take work as the worker that the token is named after.
+    #: Take work as the worker that has the token's name.
     WORKER = "worker"
-    #: Join the cluster with a new host, once.
+    #: Add one new host to the cluster.
     JOIN = "join"
-    #: Drain workers; see and steer jobs of every tenant.
+    #: Drain workers; read and control the jobs of every tenant.
     OPERATE = "operate"
-    #: Tokens, tenants, secrets, audit and usage of everybody; includes all other scopes.
+    #: Manage tokens, tenants, secrets, the audit log and usage of every tenant. Includes all other scopes.
     ADMIN = "admin"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Who asks."""
+    """Sender of a request."""
 
     tenant: str
-    #: Id of its API token; BOOTSTRAP with CLUSTER_TOKEN; empty without any.
+    #: Id of the API token, BOOTSTRAP for CLUSTER_TOKEN, or empty without a token.
     token: str
     scopes: frozenset[Scope]
-    #: Name of its API token; empty without one.
+    #: Name of the API token, or empty without one.
     name: str = field(default="", compare=False)
-    #: Labels of the host of the worker that it is, or of the host that joins with it.
+    #: Host labels of a worker's token, or of an invitation.
     labels: tuple[str, ...] = ()
-    #: Id of the browser's session; empty for who sent a token.
+    #: Id of the browser session, or empty if the request has a token instead.
     session: str = ""
-    #: Digest of the CLUSTER_TOKEN that it showed; empty for any other token.
+    #: Digest of the CLUSTER_TOKEN in use, or empty for any other token.
     bootstrap: str = field(default="", compare=False)
 
     def has(self, *scopes: Scope) -> bool:
-        """Return True when the principal has one of these scopes, or admin; or when none is named."""
+        """Return True if the principal has one of these scopes or admin, or if `scopes` is empty."""
         return not scopes or not self.scopes.isdisjoint((*scopes, Scope.ADMIN))
 
     def require(self, *scopes: Scope) -> None:
-        """Raise Forbidden, naming what is needed and what there is, unless the principal has one of these scopes."""
+        """Raise Forbidden unless the principal has one of these scopes. The message names both sets of scopes."""
         if not self.has(*scopes):
-            needed = " or ".join(scopes)
+            required = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"
-            have = f"the token has {owned}" if self.token else f"a call without a token has {owned}"
-            raise errors.Forbidden(f"this needs the scope {needed}; {have}", field="Authorization")
+            have = f"the token has {owned}" if self.token else f"a request without a token has {owned}"
+            raise errors.Forbidden(f"this needs the scope {required}; {have}", field="Authorization")
 
     @property
     def actor(self) -> Actor:
-        """Who it is in the audit log."""
+        """Return the principal as the audit log records it."""
         return Actor(self.tenant, self.token)
 
     @property
     def only_tenant(self) -> str | None:
-        """The tenant whose jobs alone the principal sees and steers; None: it sees those of all."""
+        """Return the only tenant whose jobs the principal may access, or None if it may access all jobs."""
         return None if self.has(Scope.OPERATE) else self.tenant
 
 
-#: Who asks without a token where none is needed.
+#: Principal of requests without a token, if the cluster requires none.
 ANYONE = Principal(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
-#: Who asks with CLUSTER_TOKEN.
+#: Principal of requests with CLUSTER_TOKEN.
 OWNER = Principal(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))

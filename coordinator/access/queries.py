@@ -1,19 +1,19 @@
-"""Tokens as rows. Reads only."""
+"""Read tokens and sessions for the API."""
 
 from __future__ import annotations
 
-from coordinator.access import rows
+from coordinator.access import serializers
 from coordinator.access.principal import BOOTSTRAP, Principal
 from jobs.store import Store
 from threads_protocol.answers import access as answers
 
 
-def token_list(store: Store) -> list[answers.Token]:
+def list_tokens(store: Store) -> list[answers.Token]:
     """Return every token, oldest first."""
-    return [rows.token_row(token) for token in store.tokens.all()]
+    return [serializers.serialize_token(token) for token in store.tokens.all()]
 
 
-def session(store: Store, principal: Principal, needed: bool) -> answers.Session:
-    """Return who asks, with the name of the token."""
+def get_session(store: Store, principal: Principal, is_token_required: bool) -> answers.Session:
+    """Return the principal with the name of its token."""
     token = store.tokens.get(principal.token) if principal.token not in ("", BOOTSTRAP) else None
-    return rows.session_row(principal, token, needed)
+    return serializers.serialize_session(principal, token, is_token_required)

@@ -1,4 +1,4 @@
-"""Routes of API tokens."""
+"""Routes for API tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator import decoding
 from coordinator.access import queries
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http, patterns
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.hosts import labels as host_labels
 from jobs.models import DEFAULT_TENANT
@@ -21,105 +21,109 @@ from threads_protocol.answers import access as answers
 
 routes = http.router(tag="access")
 
-_ADMIN = [http.needs(Scope.ADMIN)]
-#: Ten years.
-_LONGEST = 10 * 366 * 86400
+_ADMIN = [http.require_scope(Scope.ADMIN)]
+#: Maximum lifetime of a token: ten years, in seconds.
+_MAX_TTL_SECONDS = 10 * 366 * 86400
 
 
 class NewToken(BaseModel):
-    """The body of POST /api/tokens."""
+    """Body of POST /api/tokens."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=patterns.TOKEN_NAME, description="What it is for, for people.")
+    name: str = Field(pattern=patterns.TOKEN_NAME, description="Name for the token's purpose.")
     scopes: list[Annotated[str, Field(pattern=patterns.SCOPE)]] = Field(min_length=1, max_length=len(Scope))
     tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
-    ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
+    ttl_seconds: int | None = Field(
+        None, strict=True, ge=1, le=_MAX_TTL_SECONDS, description="null: the token does not expire."
+    )
     labels: list[Annotated[str, Field(pattern=host_labels.PATTERN)]] = Field(
         default_factory=list,
         max_length=host_labels.MOST,
-        description="Of a worker's token: labels of its host, which tenants may require; of an invitation: of the host"
-        " that joins with it. With the scope worker or join alone.",
+        description="Host labels, which tenants can require. A worker's token labels the worker's host. An invitation"
+        " labels the host that joins. Allowed only if the scope is worker or join alone.",
     )
 
 
-@routes.post("/tokens", dependencies=_ADMIN, **http.answers(answers.CreatedToken, 201, takes=NewToken))
+@routes.post("/tokens", dependencies=_ADMIN, **http.describe_response(answers.CreatedToken, 201, body=NewToken))
 async def create_token(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest.
+    """Create an API token. Only this response contains its secret; Redis stores a digest.
 
-    It takes no Idempotency-Key: a call that is sent again makes another token.
+    This call does not support Idempotency-Key: a repeated call creates another token.
     """
-    asked: NewToken = http.parsed(NewToken, await bodies.body(request))
-    if asked.labels and set(asked.scopes) not in ({Scope.WORKER}, {Scope.JOIN}):
+    new: NewToken = http.parse(NewToken, await bodies.read_json(request))
+    if new.labels and set(new.scopes) not in ({Scope.WORKER}, {Scope.JOIN}):
         raise errors.InvalidRequest(
-            "labels: only a token with the scope worker or join alone has some; got the scopes"
-            f" {', '.join(sorted(set(asked.scopes)))}",
+            "labels: only a token with the scope worker or join alone can have labels; got the scopes"
+            f" {', '.join(sorted(set(new.scopes)))}",
             field="labels",
         )
-    minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
-    scopes = tuple(sorted(set(asked.scopes)))
+    minted, ttl_ms = tokens.mint(), (new.ttl_seconds or 0) * 1000
+    scopes = tuple(sorted(set(new.scopes)))
     how = await run_in_threadpool(
         cluster.store.tokens.create,
         minted,
-        name=asked.name,
+        name=new.name,
         scopes=scopes,
-        tenant=asked.tenant,
+        tenant=new.tenant,
         ttl_ms=ttl_ms,
         actor=principal.actor,
-        labels=asked.labels,
+        labels=new.labels,
     )
-    cluster.credentials.forget()
+    cluster.credentials.invalidate()
     if how == "missing":
-        raise errors.UnknownTenant(asked.tenant)
+        raise errors.UnknownTenant(new.tenant)
     if how != "new":
-        raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="name")
+        raise errors.Conflict(
+            f"the cluster has {tokens.MAX_TOKENS} tokens, the maximum; revoke one with `cluster token revoke`",
+            field="name",
+        )
     stored = await run_in_threadpool(cluster.store.tokens.get, minted.id)
-    expires = decoding.optional_moment(stored.expires if stored else None)
-    return shown(
+    expires = decoding.format_optional_ms(stored.expires if stored else None)
+    return json_response(
         {
             "token": minted.text,
             "id": minted.id,
-            "name": asked.name,
-            "tenant": asked.tenant,
+            "name": new.name,
+            "tenant": new.tenant,
             "scopes": scopes,
             "expires": expires,
-            "labels": sorted(set(asked.labels)),
+            "labels": sorted(set(new.labels)),
         },
         201,
     )
 
 
-@routes.get("/tokens", dependencies=_ADMIN, **http.answers(answers.TokenList))
+@routes.get("/tokens", dependencies=_ADMIN, **http.describe_response(answers.TokenList))
 def list_tokens(cluster: http.ClusterDep) -> Response:
-    """Every API token, without its secret."""
-    return shown({"tokens": queries.token_list(cluster.store)})
+    """List all API tokens, without their secrets."""
+    return json_response({"tokens": queries.list_tokens(cluster.store)})
 
 
-@routes.delete("/tokens/{token_id}", status_code=204, dependencies=[http.needs()])
+@routes.delete("/tokens/{token_id}", status_code=204, dependencies=[http.require_scope()])
 def revoke_token(
     token_id: Annotated[str, Path(pattern=patterns.TOKEN_ID, description="A token's id.")],
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
 ) -> Response:
-    """End a token within a second, on every replica; browsers that logged in with it are logged out.
+    """Revoke a token on every replica within one second, and log out the browsers that used it.
 
-    A token ends itself; to end another one needs the scope admin. If CLUSTER_TOKEN is not set, the last valid token
-    with the scope admin cannot be ended (409).
+    A token can revoke itself; revoking another token needs the scope admin. If CLUSTER_TOKEN is not set, the last
+    valid token with the scope admin cannot be revoked (409).
     """
     if principal.token != token_id:
         principal.require(Scope.ADMIN)
     try:
         revoked = cluster.store.tokens.revoke(
-            token_id, principal.actor, keep_admin=not cluster.credentials.bootstraps()
+            token_id, principal.actor, keep_admin=not cluster.credentials.cluster_token_digests()
         )
     except tokens.LastAdmin:
         raise errors.Conflict(
-            f"token {token_id} is the last one with the scope admin, and the cluster needs an administrator."
-            " First create another one, `cluster token create NAME --scopes admin`, then revoke this one; or set"
-            " CLUSTER_TOKEN",
+            f"token {token_id} cannot be revoked, because it is the last one with the scope admin. Create another one"
+            " first with `cluster token create NAME --scopes admin`, or set CLUSTER_TOKEN",
             field="token_id",
         ) from None
-    cluster.credentials.forget()
+    cluster.credentials.invalidate()
     if not revoked:
         raise errors.missing("token", token_id, "token_id")
     return Response(status_code=204)

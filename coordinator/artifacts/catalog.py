@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts import weights
 from coordinator.artifacts.trees import Trees
 from jobs import errors
@@ -51,7 +51,7 @@ class Model:
     @property
     def places(self) -> list[str]:
         """Where it lies besides the cluster's store."""
-        return places.held(self.artifact.holders)
+        return locations.list_locations(self.artifact.holders)
 
 
 def check_source(source: Any, *, pickled: bool = False) -> str:
@@ -156,7 +156,7 @@ class Catalog:
         entries = self._trees.entries(tenant, known.artifact) if known else []
         made = self._commit(tenant, name, [*_without_about(entries), self._written(tenant, kind, source)], actor)
         for place in known.places if known else ():  # its weights are the same
-            self._store.hold(tenant, made.id, f"{places.HOLDER}{place}")
+            self._store.hold(tenant, made.id, f"{locations.HOLDER_PREFIX}{place}")
         return self.find(tenant, name)
 
     def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:

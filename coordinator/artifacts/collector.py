@@ -22,7 +22,7 @@ class Collector:
         self._store = store
         self._trees = trees
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Collect artifacts that nobody holds; delete bytes whose time is over. Raises the first trouble at the end."""
         troubles: list[Exception] = []
         for tenant, artifact_id in self._store.artifacts.unheld(_ARTIFACTS):

@@ -12,8 +12,8 @@ from coordinator.server import bodies, http
 
 routes = http.router(tag="artifacts")
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
-_READ = [http.needs(Scope.READ)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
+_READ = [http.require_scope(Scope.READ)]
 
 
 async def _tenant(principal: http.PrincipalDep) -> str:
@@ -24,11 +24,11 @@ upload_routes.add(routes, "", "one's tenant", Depends(_tenant), dependencies=_SU
 
 
 @routes.post(
-    "/file-bundle", dependencies=_READ, openapi_extra=http.describes(Hashes), **gives_octets(upload_routes.BUNDLE)
+    "/file-bundle", dependencies=_READ, openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Download many small files in one request: as many of the first as fit into a bundle, at least one."""
-    asked: Hashes = http.parsed(Hashes, await bodies.body(request))
+    asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
     return await threads.run(lambda: answers.bundle(cluster.artifacts, principal.tenant, asked.hashes))
 
 

@@ -1,8 +1,8 @@
-"""Artifacts as rows. Reads only."""
+"""Artifacts as serializers. Reads only."""
 
 from __future__ import annotations
 
-from coordinator.artifacts import rows
+from coordinator.artifacts import serializers
 from jobs.store.artifacts import Artifacts
 from threads_protocol.answers import artifacts as answers
 
@@ -11,5 +11,7 @@ def page(store: Artifacts, tenant: str, cursor: str | None, limit: int) -> tuple
     """Return at most `limit` of a tenant's artifacts, newest first, and where the next page begins, None at the end."""
     created, _, artifact_id = (cursor or "").partition("-")
     found = store.page(tenant, (int(created), artifact_id) if cursor else None, limit)
-    shown = [rows.artifact_row(tenant, row) for row in store.read(tenant, [each for _, each in found]) if row]
+    shown = [
+        serializers.serialize_artifact(tenant, row) for row in store.read(tenant, [each for _, each in found]) if row
+    ]
     return shown, f"{found[-1][0]}-{found[-1][1]}" if len(found) == limit else None

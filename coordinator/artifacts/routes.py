@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request, Response
 
 from coordinator.access.principal import Scope
-from coordinator.artifacts import queries, rows, threads
+from coordinator.artifacts import queries, serializers, threads
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs.store import artifacts
 from threads_protocol import manifest
 from threads_protocol.answers import artifacts as answers
@@ -18,7 +18,7 @@ routes = http.router(tag="artifacts")
 
 #: Place of a page: when the last artifact of the page before was put, and its id.
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 #: Description of a body of bytes, and of an answer of bytes.
 OCTETS: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 Asked = Annotated[
@@ -43,7 +43,7 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
     return {"response_model": None, "response_class": Response, "responses": answers}
 
 
-@routes.get("/artifacts", **http.answers(answers.ArtifactList))
+@routes.get("/artifacts", **http.describe_response(answers.ArtifactList))
 def list_artifacts(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -52,26 +52,28 @@ def list_artifacts(
 ) -> Response:
     """List artifacts of one's tenant, newest first."""
     page, more = queries.page(cluster.store.artifacts, principal.tenant, cursor, limit)
-    return shown({"artifacts": page, **({"cursor": more} if more else {})})
+    return json_response({"artifacts": page, **({"cursor": more} if more else {})})
 
 
 @routes.post(
     "/artifacts",
     dependencies=_SUBMIT,
     openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
-    **http.answers(answers.Committed),
+    **http.describe_response(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
     """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
-    async with bodies.octets(request, manifest.MAX_BYTES) as text:
+    async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         how, row = await threads.run(lambda: cluster.artifacts.commit(principal.tenant, text, name, principal.actor))
-    return shown({"artifact": rows.artifact_row(principal.tenant, row), "new": how == "new"})
+    return json_response({"artifact": serializers.serialize_artifact(principal.tenant, row), "new": how == "new"})
 
 
-@routes.get("/artifacts/{artifact}", **http.answers(answers.Artifact))
+@routes.get("/artifacts/{artifact}", **http.describe_response(answers.Artifact))
 def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """One artifact without its manifest."""
-    return shown(rows.artifact_row(principal.tenant, cluster.artifacts.find(principal.tenant, artifact)))
+    return json_response(
+        serializers.serialize_artifact(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
+    )
 
 
 @routes.get("/artifacts/{artifact}/manifest", **gives_octets("The manifest: docs/artifacts.md"))

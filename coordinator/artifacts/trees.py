@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts import weights
 from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
 from coordinator.artifacts.transfers import Transfers, parsed
@@ -97,7 +97,7 @@ class Trees:
         """Let an artifact that has no name any more lie at no place of a host, by which it would be held for ever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
-            places.leave(self._store.artifacts, tenant, old)
+            locations.release_all(self._store.artifacts, tenant, old)
 
     def commit_by(
         self, tenant: str, text: bytes, commit: Callable[[NewArtifact], list[str]], name: str = ""

@@ -10,7 +10,7 @@ from coordinator.artifacts import answers, threads
 from coordinator.artifacts.answers import Hashes, Number, Sha, Size
 from coordinator.artifacts.routes import takes_octets
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs.store.files import PART_BYTES
 from threads_protocol import bundles
 from threads_protocol.answers import artifacts as artifact_answers
@@ -26,37 +26,40 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
     @routes.post(
         f"{below}/missing-files",
         description=f"Which of these files {whose} lacks. Those that it has stay for a day at least.",
-        **http.answers(artifact_answers.MissingFiles, takes=Hashes),
+        **http.describe_response(artifact_answers.MissingFiles, body=Hashes),
         **more,
     )
     async def missing_files(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
-        asked: Hashes = http.parsed(Hashes, await bodies.body(request))
-        return shown(await threads.run(lambda: answers.missing(cluster.artifacts, tenant, asked.hashes)))
+        asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
+        return json_response(await threads.run(lambda: answers.missing(cluster.artifacts, tenant, asked.hashes)))
 
     @routes.put(
-        f"{below}/file-bundle", openapi_extra=takes_octets(BUNDLE), **http.answers(artifact_answers.StoredFiles), **more
+        f"{below}/file-bundle",
+        openapi_extra=takes_octets(BUNDLE),
+        **http.describe_response(artifact_answers.StoredFiles),
+        **more,
     )
     async def put_bundle(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
         """Upload many small files in one request. All of them are stored, or none."""
-        async with bodies.octets(request, bundles.MAX_BODY) as body:
-            return shown(await threads.run(lambda: answers.put_bundle(cluster.artifacts, tenant, body)))
+        async with bodies.open_bytes(request, bundles.MAX_BODY) as body:
+            return json_response(await threads.run(lambda: answers.put_bundle(cluster.artifacts, tenant, body)))
 
     @routes.put(
         f"{below}/files/{{sha256}}/parts/{{part}}",
         description=_PART,
         openapi_extra=takes_octets("The bytes of this part"),
-        **http.answers(artifact_answers.StoredPart),
+        **http.describe_response(artifact_answers.StoredPart),
         **more,
     )
     async def put_part(
         request: Request, sha256: Sha, part: Number, size: Size, cluster: http.ClusterDep, tenant: str = owner
     ) -> Response:
-        async with bodies.octets(request, PART_BYTES) as data:
+        async with bodies.open_bytes(request, PART_BYTES) as data:
             missing = await threads.run(lambda: answers.put_part(cluster.artifacts, tenant, sha256, size, part, data))
-        return shown(missing)
+        return json_response(missing)
 
-    @routes.post(f"{below}/files/{{sha256}}/complete", **http.answers(artifact_answers.StoredPart), **more)
+    @routes.post(f"{below}/files/{{sha256}}/complete", **http.describe_response(artifact_answers.StoredPart), **more)
     async def complete(sha256: Sha, cluster: http.ClusterDep, tenant: str = owner) -> Response:
         """Store a file whose parts are there. Its bytes are read and verified, which takes seconds for each GB."""
         await threads.run_long(lambda: cluster.artifacts.transfers.complete(tenant, sha256))
-        return shown({"missing": []})
+        return json_response({"missing": []})

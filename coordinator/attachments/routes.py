@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
-from coordinator.attachments import calls, queries, rows
+from coordinator.attachments import calls, queries, serializers
 from coordinator.attachments.calls import AttachmentId
 from coordinator.attachments.wakes import Wakes
 from coordinator.server import bodies, http
@@ -38,7 +38,7 @@ def _missing(attachment: str) -> errors.NotFound:
     return errors.NotFound(f"you have no shell {attachment}: it was not asked for, or has ended", field="attachment")
 
 
-@routes.put(_PATH, **http.answers(answers.Attachment, takes=calls.Ask))
+@routes.put(_PATH, **http.describe_response(answers.Attachment, body=calls.Ask))
 async def ask(
     request: Request,
     job_id: http.JobId,
@@ -50,7 +50,7 @@ async def ask(
 
     It ends when nobody has read its output for 30 seconds. 409 where the unit has ended.
     """
-    asked: calls.Ask = http.parsed(calls.Ask, await bodies.body(request, limit=calls.MOST_BODY))
+    asked: calls.Ask = http.parse(calls.Ask, await bodies.read_json(request, limit=calls.MOST_BODY))
 
     def work() -> answers.Attachment:
         found = queries.unit(cluster.store, principal, job_id, asked.unit)
@@ -69,10 +69,10 @@ async def ask(
             raise errors.OverLimit(detail, field="unit", seconds=5)
         return {"attachment_id": attachment, "job_id": job_id, "unit": asked.unit, "unit_state": found.state}
 
-    return http.shown(await run_in_threadpool(work))
+    return http.json_response(await run_in_threadpool(work))
 
 
-@routes.post(f"{_PATH}/input", **http.answers(answers.Input, takes=calls.Write))
+@routes.post(f"{_PATH}/input", **http.describe_response(answers.Input, body=calls.Write))
 async def write(
     request: Request,
     job_id: http.JobId,
@@ -82,7 +82,7 @@ async def write(
     wait_seconds: Wait = 0,
 ) -> Response:
     """Type into a shell, and say how large its terminal is. 32 KiB wait for it at most: the rest is not taken."""
-    asked: calls.Write = http.parsed(calls.Write, await bodies.body(request, limit=calls.MOST_BODY))
+    asked: calls.Write = http.parse(calls.Write, await bodies.read_json(request, limit=calls.MOST_BODY))
     data, size = calls.decoded(asked.data), calls.size(asked)
 
     def work() -> tuple[str, int]:
@@ -101,10 +101,10 @@ async def write(
     if asked.offset > upto and state != "ended":
         detail = f"offset: {asked.offset} leaves a gap; {upto} bytes were taken"
         raise errors.InvalidRequest(detail, field="offset")
-    return http.shown({"state": state, "upto": upto})
+    return http.json_response({"state": state, "upto": upto})
 
 
-@routes.get(f"{_PATH}/output", **http.answers(answers.Output))
+@routes.get(f"{_PATH}/output", **http.describe_response(answers.Output))
 async def read(
     request: Request,
     job_id: http.JobId,
@@ -132,7 +132,7 @@ async def read(
             if state is None or state.ended:
                 store.attachments.end(attachment, principal.token, None, "program")
                 found = look()
-        return rows.output(found, unit_state)
+        return serializers.serialize_output(found, unit_state)
 
     states = list[str]()
 
@@ -142,8 +142,8 @@ async def read(
 
     wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, wait_seconds, look, enough)
-    await cluster.credentials.require(principal)
-    return http.shown(await run_in_threadpool(end_with_unit, found))
+    await cluster.credentials.require_valid(principal)
+    return http.json_response(await run_in_threadpool(end_with_unit, found))
 
 
 @routes.delete(_PATH, status_code=204, response_class=Response)

@@ -22,7 +22,7 @@ _OTHER_FILE = (
 )
 
 
-class AuditExport:
+class AuditExportTask:
     """Records denied calls once a minute on every coordinator; exports or trims the log on the leading one."""
 
     def __init__(self, audit_log: AuditLog, denials: Denials, leads: Callable[[], bool], file: str) -> None:
@@ -33,7 +33,7 @@ class AuditExport:
         self._minute_ends = time.monotonic() + SECONDS
         self._has_checked_exports = False
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Record the denied calls of the minutes that have ended; export or trim if leading.
 
         Raises Unavailable if AUDIT_FILE cannot be written.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.audit import rows
+from coordinator.audit import serializers
 from jobs.store.tenancy.audit_log import START, AuditLog, Log, Position
 from threads_protocol.answers import audit as answers
 
@@ -25,7 +25,7 @@ class AuditQueries:
             after = log.entries[0].seq - 1 if log.entries else log.head.seq
         else:
             log = self._audit_log.read(after, limit)
-        return rows.part(log, self._before(after, log))
+        return serializers.serialize_part(log, self._before(after, log))
 
     def _before(self, after: int, log: Log) -> Position:
         """Return the entry that the first of these follows."""

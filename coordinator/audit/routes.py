@@ -8,17 +8,17 @@ from fastapi import Query, Response
 
 from coordinator.access.principal import Scope
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from threads_protocol.answers import audit as answers
 
 routes = http.router(tag="access")
 
 
-@routes.get("/audit", dependencies=[http.needs(Scope.ADMIN)], **http.answers(answers.AuditPart))
+@routes.get("/audit", dependencies=[http.require_scope(Scope.ADMIN)], **http.describe_response(answers.AuditPart))
 def audit(
     cluster: http.ClusterDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most entries.")] = 100,
 ) -> Response:
     """Who changed what, and which calls were denied: the entries after a number, else the last ones."""
-    return shown(cluster.queries.audit.part(after, limit))
+    return json_response(cluster.queries.audit.part(after, limit))

@@ -1,1 +1,1 @@
-"""Background work of a coordinator: its threads, the leader's periodic work, and care of Redis' append-only file."""
+"""Background work of a coordinator: periodic tasks, the leader's duties, and rewrites of Redis' append-only file."""

@@ -1,8 +1,9 @@
-"""Rewriting of Redis' append-only file after each start of Redis and after a full disk. Only the leader asks for it.
+"""Rewrite Redis' append-only file after each start of Redis and after its disk was full. Only the leader does so.
 
-Redis 7.0 servers that start with a file torn inside a transaction leave the beginning of that transaction in it, and
-their next start executes that beginning: half a script (docs/durability.md). Redis 7.0 whose disk was full leaves a
-hole in the file, with which it does not start again. A rewritten file holds neither.
+A rewrite removes two defects that Redis 7.0 can leave in the file (docs/durability.md):
+
+- If the file ends within a transaction, Redis keeps the incomplete transaction. The next start executes that part.
+- If the disk was full, the file can have a hole. Redis cannot start with such a file.
 """
 
 from __future__ import annotations
@@ -13,57 +14,57 @@ from jobs.store.server.aof import Aof, RewriteRefused
 
 log = logging.getLogger(__name__)
 
-#: Rounds, about seconds, between two requests when Redis refused one or failed.
+#: Calls of `run_once`, about one per second, between two rewrite requests after a failure.
 RETRY_ROUNDS = 60
 
 
 class AofRewriter:
-    """Sees that Redis started or could not write, and has it rewrite its file until that succeeds."""
+    """Detects that Redis has started or could not write, and requests a rewrite until one succeeds."""
 
     def __init__(self, aof: Aof) -> None:
         self._aof = aof
         self._begin("")
 
     def _begin(self, cause: str) -> None:
-        """Forget the cause of a rewrite before this one."""
+        """Reset the state for a new cause. An empty cause needs no rewrite."""
         self._cause = cause
-        self._done = not cause
-        self._asked = self._logged = False
+        self._is_done = not cause
+        self._has_requested = self._has_logged = False
         self._retry_in = 0
 
-    def round(self) -> bool:
-        """Ask for a rewrite where one is due. True: nothing is left to do."""
+    def run_once(self) -> bool:
+        """Request a rewrite if one is due. Return True if no work is left."""
         cause = self._aof.cause()
         if cause != self._cause:
             self._begin(cause)
-        self._done = self._done or self._is_safe()
-        return self._done
+        self._is_done = self._is_done or self._advance()
+        return self._is_done
 
-    def _is_safe(self) -> bool:
-        """Return True when the file was rewritten since, or there is none; else do the next step."""
+    def _advance(self) -> bool:
+        """Do the next step. Return True if the file was rewritten since the cause, or if Redis has no such file."""
         state = self._aof.state()
         if state.loading or state.unwritten:
             return False
         if not state.enabled or self._aof.rewritten() == self._cause:
             return True
-        if state.rewriting:  # whoever asked
-            self._asked = True
-        elif self._asked and not state.failed:
+        if state.rewriting:  # requested by this process or by another client
+            self._has_requested = True
+        elif self._has_requested and not state.failed:
             self._aof.note_rewritten(self._cause)
             return True
         else:
-            self._ask()
+            self._request()
         return False
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         self._retry_in -= 1
         if self._retry_in > 0:
             return
         self._retry_in = RETRY_ROUNDS
         try:
             self._aof.rewrite()
-            self._asked = True
+            self._has_requested = True
         except RewriteRefused as error:
-            if not self._logged:
+            if not self._has_logged:
                 log.warning("redis did not rewrite its append-only file after its start or a full disk: %s", error)
-            self._logged = True
+            self._has_logged = True

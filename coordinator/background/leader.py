@@ -1,4 +1,4 @@
-"""Periodic work of the leader. Every coordinator runs it; only the one that leads acts."""
+"""Leader election and the leader's maintenance work. Every coordinator runs this, but only the leader does the work."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from jobs.store.work import bells
 
 log = logging.getLogger(__name__)
 
-#: How often a round with more to do repeats SWEEP at most.
-_REPEATS = 50
-#: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
-_JOIN_AT, _JOIN_EVERY = 64, 10
-#: Rounds between two times that usage of old days is added up and unused libraries are deleted, and that stored bytes
-#: are counted again.
+#: Maximum repetitions of SWEEP in one round.
+_MAX_REPEATS = 50
+#: Number of ranges, beyond 9/8 of those after the last merge, at which a mark is merged again; rounds between checks.
+_MERGE_AT, _MERGE_EVERY = 64, 10
+#: Rounds between two prunings of usage and unused libraries, and between two recounts of stored bytes.
 _PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
-#: Rounds between two times that bells' templates are put back, in case somebody flushed them, and the names of killed
-#: workers are struck out.
-_BELLS_EVERY = 60
+#: Rounds between two restorations of the wake-up templates, which may have been flushed. Dead workers are removed, too.
+_WAKE_UPS_EVERY = 60
 
 
 class Leader:
-    """Leads, or waits to lead. Calls `record` to store metrics after each round in which it leads."""
+    """Acquires and keeps the leadership, and does the leader's work. Calls `record` after each round as the leader."""
 
     def __init__(
         self,
@@ -45,101 +43,105 @@ class Leader:
         self._store = store
         self._aof = AofRewriter(store.aof)
         self._age_seconds, self._reserve_seconds = age_seconds, reserve_seconds
-        self._me = uuid.uuid4().hex
-        self._rounds = self._bells_in = 0
-        self.leading = self._loaded = False
-        #: Ranges that the last joining left, by mark.
-        self._joined: dict[tuple[str, str], int] = {}
+        self._id = uuid.uuid4().hex
+        self._rounds = self._wake_ups_in = 0
+        self.is_leading = self._is_loaded = False
+        #: Number of ranges after the last merge, by mark.
+        self._merged: dict[tuple[str, str], int] = {}
 
-    def _aside(self, without: str, call: Callable[[], None]) -> bool:
-        """Call what must not hold up the sweep when it fails, as it does in a full Redis. True: it succeeded."""
+    def _try(self, failure: str, call: Callable[[], None]) -> bool:
+        """Call a function and return True if it succeeds. Log a failure, so that it does not prevent the next sweep.
+
+        Writes fail if Redis is full, for example.
+        """
         try:
             call()
         except connection.Unreachable as error:
-            log.warning("%s: %s", without, error)
+            log.warning("%s: %s", failure, error)
         except Exception:
-            log.exception(without)
+            log.exception(failure)
         else:
             return True
         return False
 
-    def round(self) -> None:
-        """Take or keep the lead, and sweep if leading. A coordinator that does not reach Redis does not lead."""
+    def run_once(self) -> None:
+        """Acquire or keep the leadership, and do the leader's work. Give it up if Redis is unreachable."""
         try:
-            self._round()
+            self._run_once()
         except connection.Unreachable:
-            self.leading = False
+            self.is_leading = False
             raise
 
-    def _round(self) -> None:
+    def _run_once(self) -> None:
         self._load_functions()
-        self.leading = self._store.fleet.lead(self._me)
-        if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
-            self._bells_in = _BELLS_EVERY
-        self._bells_in -= 1
+        self.is_leading = self._store.fleet.lead(self._id)
+        if self._wake_ups_in <= 0 and self._try("wake-up signals were not restored", self._restore_wake_ups):
+            self._wake_ups_in = _WAKE_UPS_EVERY
+        self._wake_ups_in -= 1
         self._rounds += 1
-        if self.leading:
+        if self.is_leading:
             self._sweep()
-            self._aside("shells of silent principals were not ended", self._end_attachments)
-            self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
-            if self._rounds % _JOIN_EVERY == 0:
-                self._join_marks()
+            self._try("idle attachments were not ended", self._end_attachments)
+            self._try("redis' append-only file was not rewritten", self._rewrite_aof)
+            if self._rounds % _MERGE_EVERY == 0:
+                self._merge_marks()
             if self._rounds % _PRUNE_EVERY == 0:
                 self._store.usage.prune()
-                self._aside("unused functions were not deleted", self._delete_libraries)
+                self._try("unused functions were not deleted", self._delete_libraries)
             if self._rounds % _RECOUNT_EVERY == 1:
-                self._aside("stored bytes were not counted again", self._recount)
-            self._aside("figures were not written down", self._record)
+                self._try("stored bytes were not recounted", self._recount)
+            self._try("metrics were not recorded", self._record)
 
     def _load_functions(self) -> None:
-        """Load the functions once. If that fails and Redis lacks them, the next call fails and says why."""
-        if not self._loaded:
+        """Load the Redis functions once. If that fails and Redis does not have them, the next call raises the error."""
+        if not self._is_loaded:
             with contextlib.suppress(*connection.Unreachable):
                 self._store.libraries.load()
-                self._loaded = True
+                self._is_loaded = True
 
     def _end_attachments(self) -> None:
         self._store.attachments.sweep()
 
     def _rewrite_aof(self) -> None:
-        self._aof.round()
+        self._aof.run_once()
 
     def _delete_libraries(self) -> None:
         if deleted := self._store.libraries.delete_unused():
-            log.info("functions that no process uses were deleted", extra={"libraries": deleted})
+            log.info("unused functions were deleted", extra={"libraries": deleted})
 
-    def _place_bells(self) -> None:
+    def _restore_wake_ups(self) -> None:
         bells.place_bells(self._store)
         bells.forget_dead_workers(self._store)
 
     def _recount(self) -> None:
         if tenants := self._store.stored_bytes.recount():
-            log.info("stored bytes were counted again", extra={"tenants": len(tenants)})
+            log.info("stored bytes were recounted", extra={"tenants": len(tenants)})
 
     def _sweep(self) -> None:
-        """Repeat SWEEP while there is more to do: all jobs of a worker that died come back at once."""
+        """Repeat SWEEP while it has more work, so that all jobs of a dead worker return to their queues at once."""
         calls = [self._store.fleet.sweep(self._age_seconds, self._reserve_seconds)]
-        while calls[-1].more and len(calls) <= _REPEATS:
+        while calls[-1].more and len(calls) <= _MAX_REPEATS:
             calls.append(self._store.fleet.sweep(self._age_seconds, self._reserve_seconds))
         reaped, returned, purged, _ = map(sum, zip(*calls, strict=True))
         if reaped or returned or purged:
-            did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
-            log.info("the leader's checks", extra=did)
+            counts = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
+            log.info("the leader swept slots and jobs", extra=counts)
 
-    def _join_marks(self) -> None:
+    def _merge_marks(self) -> None:
         for kind in registry.names():
             for name, mark in registry.definition(kind).mark_kinds.items():
-                self.join_mark(kind, name, mark)
+                self.merge_mark(kind, name, mark)
 
-    def join_mark(self, kind: str, name: str, mark: MarkKind) -> None:
-        """Join a mark's ranges once there are an eighth and 64 more than the last time left.
+    def merge_mark(self, kind: str, name: str, mark: MarkKind) -> None:
+        """Merge the adjacent ranges of a mark if it has 1/8 and 64 ranges more than after the last merge.
 
-        Many that do not touch would be read again and again for nothing.
+        The threshold grows with the remaining ranges, because ranges that are not adjacent would be read repeatedly
+        without effect.
         """
-        left = self._joined.get((kind, name), 0)
-        if self._store.marks.count(kind, name) <= left + left // 8 + _JOIN_AT:
+        remaining = self._merged.get((kind, name), 0)
+        if self._store.marks.count(kind, name) <= remaining + remaining // 8 + _MERGE_AT:
             return
         stored = self._store.marks.read(kind, name)
-        joined = marks.joined(stored, mark)
-        self._store.marks.replace(kind, name, stored, joined)
-        self._joined[(kind, name)] = len(joined)
+        merged = marks.joined(stored, mark)
+        self._store.marks.replace(kind, name, stored, merged)
+        self._merged[(kind, name)] = len(merged)

@@ -1,4 +1,4 @@
-"""Background work of a coordinator, one thread for each task."""
+"""Threads that call a function periodically."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jobs.store.server import connection
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two calls, unless a task says otherwise.
+#: Default seconds between two calls.
 INTERVAL_SECONDS = 1.0
-#: Seconds for which `stop` waits for the last call of a task that has one.
+#: Maximum seconds for which `stop` waits for `at_end`.
 STOP_SECONDS = 1.0
 
 
@@ -31,11 +31,12 @@ def _never(_events: Sequence[Event]) -> bool:
 
 
 class PeriodicTask(threading.Thread):
-    """Calls `work` every `interval` seconds until stopped, even after failures, and at once if `wakes_on` is true.
+    """Calls `work` every `interval` seconds until stopped, even after failures.
 
-    `work` may return the seconds until its next call. `condition` is checked before each call. While it is
-    false, `otherwise` is called instead. `at_end` is called once after the last call. A failure is logged once as
-    "`failure`: reason", and again only after the work has succeeded or failed for another reason.
+    `work` may return the seconds until its next call. If `wakes_on` returns True for new events, it is called at once.
+    `condition` is checked before each call. While it is false, `otherwise` is called instead. `at_end` is called once
+    after the last call. A failure is logged once as "`failure`: reason", and again only after the work has succeeded
+    or failed for another reason.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class PeriodicTask(threading.Thread):
         self._stopped = False
         self._reason = ""
 
-    def hear(self, events: Sequence[Event]) -> None:
-        """Do the work at once if these events concern it. Any thread may call this."""
+    def notify(self, events: Sequence[Event]) -> None:
+        """Do the work at once if `wakes_on` returns True for these events. Any thread may call this."""
         if self._wakes_on(events):
             self._woken.set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.fleet import rows
+from coordinator.fleet import serializers
 from coordinator.queries import Queries
 from threads_protocol.answers import events as answers
 
@@ -23,7 +23,7 @@ def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> 
         "status": queries.fleet.status(workers, queues),
         "queues": queues,
         "workers": workers,
-        "gpus": rows.gpus(workers),
+        "gpus": serializers.serialize_gpus(workers),
         "alerts": queries.telemetry.alerts(),
         "jobs": page["jobs"],
         "cursor": page["cursor"],

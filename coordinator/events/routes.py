@@ -16,7 +16,7 @@ from coordinator.cluster import Cluster
 from coordinator.events import event, frames, history, queries
 from coordinator.events.event import position
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from threads_protocol.answers import events as answers
 from threads_protocol.states import TERMINAL
 
@@ -61,14 +61,16 @@ async def job_events(
 
 def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, principal: Principal) -> StreamingResponse:
     if principal.token:
-        stream = frames.while_holds(stream, lambda: cluster.credentials.holds(principal))
+        stream = frames.while_holds(stream, lambda: cluster.credentials.is_valid(principal))
     return StreamingResponse(frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)
 
 
-@routes.get("/snapshot", tags=["cluster"], **http.answers(answers.Snapshot))
+@routes.get("/snapshot", tags=["cluster"], **http.describe_response(answers.Snapshot))
 def snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
-    return shown(queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), principal.only_tenant))
+    return json_response(
+        queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), principal.only_tenant)
+    )
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.models import Device
 from threads_protocol.answers import fleet as answers
@@ -46,14 +46,18 @@ class Start(BaseModel):
         return self.n_workers * int(self.worker_resources.get("GPU", 0))
 
 
-@routes.post("/cluster/start", dependencies=[http.needs(Scope.READ)], **http.answers(answers.Status, takes=Start))
+@routes.post(
+    "/cluster/start",
+    dependencies=[http.require_scope(Scope.READ)],
+    **http.describe_response(answers.Status, body=Start),
+)
 async def start(request: Request, cluster: http.ClusterDep) -> Response:
     """Answer with the status where so many workers live; else 409 with the command that starts them.
 
     It starts nothing: what starts workers is `./deploy-cluster.sh`, on the machine of the cluster.
     """
-    asked: Start = http.parsed(Start, await bodies.body(request, empty={}))
-    return shown(await run_in_threadpool(_started, cluster, asked))
+    asked: Start = http.parse(Start, await bodies.read_json(request, empty={}))
+    return json_response(await run_in_threadpool(_started, cluster, asked))
 
 
 def _started(cluster: Cluster, asked: Start) -> answers.Status:
@@ -78,7 +82,7 @@ def _command(workers: int, gpus: int) -> str:
     return containers if gpus else f"./deploy-cluster.sh local --workers {workers}, or in containers {containers}"
 
 
-@routes.get("/cluster/status", **http.answers(answers.Status))
+@routes.get("/cluster/status", **http.describe_response(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """The same as GET /api/status."""
-    return shown(cluster.queries.fleet.status())
+    return json_response(cluster.queries.fleet.status())

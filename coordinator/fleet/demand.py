@@ -60,7 +60,7 @@ def _paces(demand: Demand) -> dict[str, float]:
 
 
 def _pace(name: bytes, text: bytes) -> tuple[str, float]:
-    pace = decoding.finite(text.decode())
+    pace = decoding.parse_finite(text.decode())
     if not _SPEEDS[0] <= pace <= _SPEEDS[1]:
         raise ValueError("it is no speed")
     return name.decode(), pace
@@ -85,7 +85,7 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: Set[str], barred: Set[
     if not devices:
         return None
     known = {device: paces.get(f"{job['kind']}|{job['mode']}|{device}", paces[device]) for device in devices}
-    seconds = max(decoding.finite(job["load"] or "0") / 1000, _HARDLY_ANY)
+    seconds = max(decoding.parse_finite(job["load"] or "0") / 1000, _HARDLY_ANY)
     return Work(jobs=jobs, seconds=seconds, paces=known, most_lanes=_most_lanes(job), tenant=tenant)
 
 

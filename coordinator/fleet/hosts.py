@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from coordinator.fleet.rows import by_name
+from coordinator.fleet.serializers import by_name
 from threads_protocol.answers import fleet as answers
 
 #: Weights of a score: load of 1 a core counts as much as a third of a GPU in use.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.fleet import rows, scaler
+from coordinator.fleet import scaler, serializers
 from coordinator.jobs.caches.worker_table import LOST_SECONDS, StoredWorker, WorkerTable
 from coordinator.jobs.queries import JobQueries
 from jobs import VERSION, queues
@@ -25,17 +25,19 @@ class FleetQueries:
         self._jobs = jobs
         self._table = table
         #: What workers said, each by what was read of it.
-        self._stated: dict[StoredWorker, rows.Stated] = {}
+        self._stated: dict[StoredWorker, serializers.Stated] = {}
 
     def workers(self) -> list[answers.Worker]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
         known, now = self._table.read(self._store)
         before = self._stated
         new = [(one.name, one) for one, _ in known if one not in before]
-        read = skipped.readable("worker", new, lambda name, one: (one, rows.stated(name, decoding.fields(one.fields))))
+        read = skipped.readable(
+            "worker", new, lambda name, one: (one, serializers.stated(name, decoding.decode_fields(one.fields)))
+        )
         said = before | dict(read) if read else before
         self._stated = {one: said[one] for one, _ in known if one in said} if read else before
-        workers = [rows.worker(said[one], alive, now) for one, alive in known if one in said]
+        workers = [serializers.serialize_worker(said[one], alive, now) for one, alive in known if one in said]
         return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
     def queues(self) -> list[answers.Queue]:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from threads_protocol.answers import fleet as answers
 
@@ -27,26 +27,28 @@ class Drain(BaseModel):
     on: bool = True
 
 
-@routes.get("/status", **http.answers(answers.Status))
+@routes.get("/status", **http.describe_response(answers.Status))
 def status(cluster: http.ClusterDep) -> Response:
     """Workers, queues and jobs in numbers."""
-    return shown(cluster.queries.fleet.status())
+    return json_response(cluster.queries.fleet.status())
 
 
-@routes.get("/workers", **http.answers(answers.WorkerList))
+@routes.get("/workers", **http.describe_response(answers.WorkerList))
 def workers(cluster: http.ClusterDep) -> Response:
     """Workers that live, and those lost within the hour."""
-    return shown({"workers": cluster.queries.fleet.workers()})
+    return json_response({"workers": cluster.queries.fleet.workers()})
 
 
 @routes.post(
-    "/workers/{worker_id}/drain", dependencies=[http.needs(Scope.OPERATE)], **http.answers(answers.Drained, takes=Drain)
+    "/workers/{worker_id}/drain",
+    dependencies=[http.require_scope(Scope.OPERATE)],
+    **http.describe_response(answers.Drained, body=Drain),
 )
 async def drain(
     request: Request, worker_id: WorkerId, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
-    asked = http.parsed(Drain, await bodies.body(request, empty={}))
+    asked = http.parse(Drain, await bodies.read_json(request, empty={}))
     if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, principal.actor):
         raise errors.missing("worker", worker_id, "worker_id")
-    return shown({"id": worker_id, "draining": asked.on})
+    return json_response({"id": worker_id, "draining": asked.on})

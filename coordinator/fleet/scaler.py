@@ -62,7 +62,7 @@ def scales(store: Store) -> Mapping[Device, Scale]:
 
 
 def _scales(_name: str, stored: bytes) -> dict[Device, Scale]:
-    return {Device(device): _scale(fields) for device, fields in decoding.parsed(stored).items()}
+    return {Device(device): _scale(fields) for device, fields in decoding.parse_json(stored).items()}
 
 
 def _scale(fields: Mapping[str, float | None]) -> Scale:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 
 from coordinator.access.principal import Principal
 from coordinator.fleet import hosts
-from coordinator.hosts import rows
+from coordinator.hosts import serializers
 from jobs import errors
 from jobs.store.tenancy import tokens
 from jobs.store.tenancy.tokens import Credential, Tokens
@@ -19,7 +19,7 @@ BROKEN_MS = 60_000
 
 def host_list(workers: Iterable[fleet_answers.Worker]) -> list[host_answers.Host]:
     """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
-    made = [rows.host_row(name, of_it) for name, of_it in hosts.by_host(workers).items()]
+    made = [serializers.serialize_host(name, of_it) for name, of_it in hosts.by_host(workers).items()]
     return sorted(made, key=lambda row: (not row["live"], row["host"]))
 
 
@@ -28,7 +28,7 @@ def host(workers: Iterable[fleet_answers.Worker], name: str) -> host_answers.Hos
     of_it = hosts.by_host(workers).get(name)
     if not of_it:
         raise errors.missing("host", name, "host")
-    return rows.detail_row(rows.host_row(name, of_it), of_it)
+    return serializers.serialize_details(serializers.serialize_host(name, of_it), of_it)
 
 
 def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[str]) -> list[Credential]:

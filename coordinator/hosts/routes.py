@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.hosts import queries
 from coordinator.server import bodies, certificates, http, patterns
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import VERSION, errors
 from threads_protocol.answers import hosts as answers
 
@@ -43,24 +43,26 @@ class NewHost(BaseModel):
 @open_routes.get("/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}})
 def authority(cluster: http.ClusterDep) -> Response:
     """The certificate of the authority that signed this coordinator's, as PEM; 404 where it serves none of its own."""
-    if not (text := certificates.authority(cluster.settings)):
+    if not (text := certificates.read_authority(cluster.settings)):
         raise errors.NotFound("this coordinator serves no certificate of an authority of its own (TLS_CERTIFICATE)")
     return Response(text, media_type=_PEM)
 
 
-@routes.get("/hosts", **http.answers(answers.HostList))
+@routes.get("/hosts", **http.describe_response(answers.HostList))
 def hosts(cluster: http.ClusterDep) -> Response:
     """Machines on which workers run, with what these use there; those lost within the hour too."""
-    return shown({"hosts": queries.host_list(cluster.queries.fleet.workers())})
+    return json_response({"hosts": queries.host_list(cluster.queries.fleet.workers())})
 
 
-@routes.get("/hosts/{host}", **http.answers(answers.HostDetail))
+@routes.get("/hosts/{host}", **http.describe_response(answers.HostDetail))
 def host(host: HostName, cluster: http.ClusterDep) -> Response:
     """One machine with the rows of its workers."""
-    return shown(queries.host(cluster.queries.fleet.workers(), host))
+    return json_response(queries.host(cluster.queries.fleet.workers(), host))
 
 
-@routes.post("/join", dependencies=[http.needs(Scope.JOIN)], **http.answers(answers.Joined, 201, takes=NewHost))
+@routes.post(
+    "/join", dependencies=[http.require_scope(Scope.JOIN)], **http.describe_response(answers.Joined, 201, body=NewHost)
+)
 async def join(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
 
@@ -70,11 +72,11 @@ async def join(request: Request, cluster: http.ClusterDep, principal: http.Princ
         raise errors.Forbidden(
             "this needs an invitation, a token with the scope join and no other", field="Authorization"
         )
-    asked: NewHost = http.parsed(NewHost, await bodies.body(request))
+    asked: NewHost = http.parse(NewHost, await bodies.read_json(request))
     names = asked.names()
     minted = await run_in_threadpool(queries.join, cluster.store.tokens, principal, asked.host, names)
-    cluster.credentials.forget()
+    cluster.credentials.invalidate()
     workers = [{"worker": name, "token": one.text} for name, one in zip(names, minted, strict=True)]
-    answer = shown({"version": VERSION, "workers": workers}, 201)
+    answer = json_response({"version": VERSION, "workers": workers}, 201)
     answer.headers["Cache-Control"] = "no-store"
     return answer

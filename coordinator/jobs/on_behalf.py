@@ -79,7 +79,7 @@ class OnBehalf:
         self._fleet = fleet
         self._trees = trees
         self._vault = vault
-        self._tracing = Tracing.of(settings)
+        self._tracing = Tracing.from_settings(settings)
 
     def submit(self, wanted: Sequence[Wanted]) -> list[str | errors.ClusterError]:
         """Submit jobs in their order; return the id or the refusal of each.
@@ -116,5 +116,5 @@ class OnBehalf:
             action=wanted.action,
             attempt=wanted.attempt,
         )
-        place = tracing.given([wanted.traceparent], [wanted.tracestate])
-        return job if place is None else self._tracing.traced(job, place)
+        trace = tracing.parse_headers([wanted.traceparent], [wanted.tracestate])
+        return job if trace is None else self._tracing.add_context(job, trace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.jobs import marks, relations, results, rows, scheduler
+from coordinator.jobs import marks, relations, results, scheduler, serializers
 from coordinator.jobs.caches.fleet_cache import FleetCache
 from coordinator.jobs.caches.owners import Owners
 from coordinator.jobs.caches.unit_cache import UnitCache
@@ -74,12 +74,16 @@ class JobQueries:
     def by_ids(self, ids: Sequence[str]) -> list[answers.Job]:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
-        sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
+        sound = skipped.readable(
+            "job", stored, lambda job_id, row: (job_id, serializers.sound(decoding.decode_fields(row)))
+        )
         places = self._places(sound) | self._waits(sound)
         fleet = self.fleet.get() if places else scheduler.Fleet()
         now = self._store.clock.now() if sound else 0.0
         return skipped.readable(
-            "job", sound, lambda job_id, row: rows.shown(job_id, row, places.get(job_id, Place()), fleet, now)
+            "job",
+            sound,
+            lambda job_id, row: serializers.serialize_job(job_id, row, places.get(job_id, Place()), fleet, now),
         )
 
     def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
@@ -142,9 +146,9 @@ class JobQueries:
         """
         if tenant is None:
             numbered = self._store.job_reads.newest(state, cursor, most)
-            return numbered, decoding.names(job_id for job_id, _ in numbered)
+            return numbered, decoding.decode_names(job_id for job_id, _ in numbered)
         numbered = self._store.job_reads.newest(state, cursor, max(most, _TENANT_PAGE))
-        names = decoding.names(job_id for job_id, _ in numbered)
+        names = decoding.decode_names(job_id for job_id, _ in numbered)
         owners = dict(zip(names, self._owners.of(names), strict=True)) if names else {}
         own = [name for name in names if owners[name] == tenant][:most]
         if len(own) == most:
@@ -157,12 +161,12 @@ class JobQueries:
         jobs, reads = self.by_ids(ids), self._store.job_reads
         names = [job["job_id"] for job in jobs]
         stored = zip(jobs, reads.dead_ranges(names, most), reads.dead_counts(names), strict=True)
-        return [rows.dead(job, ranges, count) for job, ranges, count in stored if ranges]
+        return [serializers.serialize_dead(job, ranges, count) for job, ranges, count in stored if ranges]
 
     def all_dead(self, tenant: str | None) -> list[answers.Dead]:
         """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
-        ids = decoding.names(job_id for several in numbered for job_id, _ in several)
+        ids = decoding.decode_names(job_id for several in numbered for job_id, _ in several)
         with_dead = [job for job, count in zip(ids, self._store.job_reads.dead_counts(ids), strict=True) if count]
         rows = [row for row in self.dead(with_dead, _DEAD_EACH) if _is_listed(row["type"])]
         return [row for row in rows if tenant in (None, row["tenant"])]
@@ -233,10 +237,10 @@ class JobQueries:
 
     def units_per_second(self) -> dict[str, float]:
         """Return committed units/s now, by kind, over the jobs that run."""
-        names = decoding.names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
+        names = decoding.decode_names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
         now = self._store.clock.now()
-        stored = self._store.job_reads.fields(names, rows.RATED)
+        stored = self._store.job_reads.fields(names, serializers.RATED)
         speeds: dict[str, float] = {}
-        for kind, rate in skipped.readable("job", stored, lambda _, row: rows.rated(row, now)):
+        for kind, rate in skipped.readable("job", stored, lambda _, row: serializers.rated(row, now)):
             speeds[kind] = speeds.get(kind, 0.0) + rate
         return {kind: rate for kind, rate in speeds.items() if rate}

@@ -8,40 +8,40 @@ from fastapi import Query, Response
 
 from coordinator.access.principal import Scope
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
-_STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
+_STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 
 
 def _task(row: answers.Job) -> answers.Task:
     return {**row, "task_id": row["job_id"]}
 
 
-@routes.get("/v1/queue", **http.answers(answers.QueueCounts))
+@routes.get("/v1/queue", **http.describe_response(answers.QueueCounts))
 def queue(cluster: http.ClusterDep) -> Response:
     """Count the jobs that are kept, by state."""
-    return shown({"tasks": cluster.queries.jobs.counts()})
+    return json_response({"tasks": cluster.queries.jobs.counts()})
 
 
-@routes.get("/v1/queue/tasks/{job_id}", **http.answers(answers.Task))
+@routes.get("/v1/queue/tasks/{job_id}", **http.describe_response(answers.Task))
 def task(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Show a job, as GET /api/jobs/{job_id} does."""
-    return shown(_task(cluster.queries.jobs.job(job_id)))
+    return json_response(_task(cluster.queries.jobs.job(job_id)))
 
 
-@routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.answers(answers.Task))
+@routes.post("/v1/queue/tasks/{job_id}/cancel", dependencies=_STEERS, **http.describe_response(answers.Task))
 def cancel_task(job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Cancel a job, as POST /api/jobs/{job_id}/cancel does."""
     cluster.steer(job_id, "cancel", principal)
-    return shown(_task(cluster.queries.jobs.job(job_id)))
+    return json_response(_task(cluster.queries.jobs.job(job_id)))
 
 
-@routes.get("/v1/queue/history", **http.answers(answers.Tasks))
+@routes.get("/v1/queue/history", **http.describe_response(answers.Tasks))
 def history(
     cluster: http.ClusterDep, principal: http.PrincipalDep, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> Response:
     """List jobs that have ended, the latest end first, among the newest submissions of each state: 100, or `limit`."""
-    return shown({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, principal.only_tenant)))})
+    return json_response({"tasks": list(map(_task, cluster.queries.jobs.ended(limit, principal.only_tenant)))})

@@ -20,7 +20,7 @@ def parents(row: Mapping[str, str]) -> dict[str, str]:
 
     ValueError for what is no list of texts.
     """
-    return {parent: need for name, need in _NEEDS.items() for parent in _ids(decoding.parsed(row.get(name, "[]")))}
+    return {parent: need for name, need in _NEEDS.items() for parent in _ids(decoding.parse_json(row.get(name, "[]")))}
 
 
 def _ids(value: Any) -> list[str]:

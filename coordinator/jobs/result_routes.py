@@ -13,7 +13,7 @@ from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.work.job_reads import ResultText
@@ -68,14 +68,16 @@ class Ids(BaseModel):
     wait_seconds: float = Field(0, strict=True, ge=0, le=http.MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
-@routes.post("/results", dependencies=[http.needs(Scope.READ)], **http.answers(answers.ManyResults, takes=Ids))
+@routes.post(
+    "/results", dependencies=[http.require_scope(Scope.READ)], **http.describe_response(answers.ManyResults, body=Ids)
+)
 async def results(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
     An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
     `result_bytes`.
     """
-    asked = http.parsed(Ids, await bodies.body(request))
+    asked = http.parse(Ids, await bodies.read_json(request))
     if asked.wait_seconds:
         await cluster.hub.ends.wait(
             asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids, principal.only_tenant), asked.wait_seconds
@@ -84,7 +86,7 @@ async def results(request: Request, cluster: http.ClusterDep, principal: http.Pr
     return Response(stored, media_type="application/json")
 
 
-@routes.get("/jobs/{job_id}/result", **http.answers(answers.Result))
+@routes.get("/jobs/{job_id}/result", **http.describe_response(answers.Result))
 async def get_result(
     job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
@@ -107,7 +109,7 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> Response:
     raise errors.Conflict(detail, field="state")
 
 
-@routes.get("/jobs/{job_id}/{question}.json", dependencies=[http.needs(Scope.SUBMIT)], **_QUESTION)
+@routes.get("/jobs/{job_id}/{question}.json", dependencies=[http.require_scope(Scope.SUBMIT)], **_QUESTION)
 async def ask(
     request: Request,
     job_id: http.JobId,
@@ -168,6 +170,6 @@ async def _answered(cluster: Cluster, answering: str) -> tuple[str, ResultText |
 
 
 def _not_yet(answering: str, state: str) -> Response:
-    answer = shown({"job_id": answering, "status": state}, 202)
+    answer = json_response({"job_id": answering, "status": state}, 202)
     answer.headers.update({"Location": f"/api/jobs/{answering}/result", "Retry-After": "1"})
     return answer

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs.kinds import registry
 from threads_protocol.answers import jobs as answers
 from threads_protocol.states import JobState
@@ -16,13 +16,13 @@ from threads_protocol.states import JobState
 routes = http.router()
 
 
-@routes.get("/job-types", tags=["cluster"], **http.answers(answers.Kinds))
+@routes.get("/job-types", tags=["cluster"], **http.describe_response(answers.Kinds))
 def job_types(cluster: http.ClusterDep) -> Response:
     """Every kind: summary, JSON Schema of its parameters, an example."""
-    return shown({"kinds": cluster.kinds()})
+    return json_response({"kinds": cluster.kinds()})
 
 
-@routes.get("/jobs", tags=["jobs"], **http.answers(answers.Jobs))
+@routes.get("/jobs", tags=["jobs"], **http.describe_response(answers.Jobs))
 def list_jobs(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -34,27 +34,27 @@ def list_jobs(
     """Jobs, newest first; `cursor` of one page asks for the next."""
     if type is not None:
         registry.definition(type)
-    return shown(cluster.queries.jobs.page(state, type, cursor, limit, principal.only_tenant))
+    return json_response(cluster.queries.jobs.page(state, type, cursor, limit, principal.only_tenant))
 
 
-@routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(answers.Job))
+@routes.get("/jobs/{job_id}", tags=["jobs"], **http.describe_response(answers.Job))
 async def get_job(job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0) -> Response:
     """One job; with `wait_seconds`, once it has ended or the time is over."""
     await http.wait_for_end(cluster, job_id, wait_seconds)
-    return shown(await run_in_threadpool(cluster.queries.jobs.job, job_id))
+    return json_response(await run_in_threadpool(cluster.queries.jobs.job, job_id))
 
 
-@routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.answers(answers.Relations))
+@routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.describe_response(answers.Relations))
 def get_relations(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Jobs that a job comes after, those that wait for it, and those that were skipped because of it."""
-    return shown(cluster.queries.jobs.relations(job_id))
+    return json_response(cluster.queries.jobs.relations(job_id))
 
 
-@routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.answers(answers.Mark))
+@routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.describe_response(answers.Mark))
 def get_mark(
     kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
     mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
     cluster: http.ClusterDep,
 ) -> Response:
     """Ranges that finished jobs of a kind proved: how far they reach from the origin without a hole, and the rest."""
-    return shown(cluster.queries.jobs.mark(kind, mark))
+    return json_response(cluster.queries.jobs.mark(kind, mark))

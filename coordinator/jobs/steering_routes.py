@@ -9,13 +9,13 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from coordinator.access.principal import Scope
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from threads_protocol.answers import jobs as answers
 
 routes = http.router(tag="jobs")
 
 #: An operator steers the jobs of every tenant.
-_STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
+_STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 
 
 class Verb(StringConvertor):
@@ -27,7 +27,7 @@ class Verb(StringConvertor):
 register_url_convertor("verb", Verb())
 
 
-@routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.answers(answers.Job))
+@routes.post("/jobs/{job_id}/{verb:verb}", dependencies=_STEERS, **http.describe_response(answers.Job))
 def steer(
     job_id: http.JobId,
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
@@ -41,7 +41,7 @@ def steer(
     lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
     cluster.steer(job_id, verb, principal, hold=hold)
-    return shown(cluster.queries.jobs.job(job_id))
+    return json_response(cluster.queries.jobs.job(job_id))
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, dependencies=_STEERS)

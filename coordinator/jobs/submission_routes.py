@@ -14,7 +14,7 @@ from coordinator.access.principal import Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers import jobs as answers
@@ -36,25 +36,25 @@ class Batch(BaseModel):
     jobs: list[Any] = Field(min_length=1, max_length=submissions.MAX_BATCH)
 
 
-@routes.post("/submit", **http.answers(answers.Submitted, 202, takes=submissions.Submission))
+@routes.post("/submit", **http.describe_response(answers.Submitted, 202, body=submissions.Submission))
 async def submit(
     request: Request,
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    place: http.PlaceDep,
+    place: http.TraceContextDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
 ) -> Response:
     """Submit one job; with `wait_seconds`, answer with its result, or without it when that time is over."""
-    body = await bodies.body(request)
+    body = await bodies.read_json(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
-    short = bodies.announced(request, bodies.MAX_BODY) <= _SHORT
+    short = bodies.declared_size(request, bodies.MAX_BODY) <= _SHORT
     answer = await cluster.submit_one(body, principal, place, short=short)
     if isinstance(answer, errors.ClusterError):
         raise answer
     if not wait_seconds:
-        return shown(answer, 202)
+        return json_response(answer, 202)
     if answer["status"] not in TERMINAL:
         await http.wait_for_end(cluster, answer["job_id"], wait_seconds, just_seen=True)
     return await _submitted(cluster, answer)
@@ -75,21 +75,21 @@ async def _submitted(cluster: Cluster, answer: answers.Submitted) -> Response:
     return http.send_result(stored, head[:-1] + b',"result":', b"}", 202)
 
 
-@routes.post("/submit-batch", **http.answers(answers.SubmittedBatch, takes=Batch))
+@routes.post("/submit-batch", **http.describe_response(answers.SubmittedBatch, body=Batch))
 async def submit_batch(
     request: Request,
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    place: http.PlaceDep,
+    place: http.TraceContextDep,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
     """Submit up to 1,000 jobs; an invalid one does not hold up the others."""
-    async with bodies.held(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
-        batch = http.parsed(Batch, body)
+    async with bodies.open_json(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
+        batch = http.parse(Batch, body)
         if idempotency_key:
             _give_keys(batch.jobs, idempotency_key)
         answers = await run_in_threadpool(cluster.submit, batch.jobs, principal, place)
-    return shown({"answers": [_answer_or_problem(answer) for answer in answers]})
+    return json_response({"answers": [_answer_or_problem(answer) for answer in answers]})
 
 
 def _give_keys(bodies: Sequence[Any], key: str) -> None:
@@ -100,4 +100,4 @@ def _give_keys(bodies: Sequence[Any], key: str) -> None:
 
 
 def _answer_or_problem(answer: answers.Submitted | errors.ClusterError) -> Mapping[str, Any]:
-    return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
+    return {"error": http.serialize_problem(answer)} if isinstance(answer, errors.ClusterError) else answer

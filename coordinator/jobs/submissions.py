@@ -126,7 +126,7 @@ def problem(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     path = ".".join(parts) or "body"
     others = f"; there are {', '.join(model.model_fields)}" if len(first["loc"]) == 1 else ""
     known = {"extra_forbidden": f"is not known{others}", "missing": "is needed"}
-    text = known.get(first["type"], patterns.stated(first["msg"].removeprefix("Value error, ")))
+    text = known.get(first["type"], patterns.explain(first["msg"].removeprefix("Value error, ")))
     given = "" if first["type"] in known or "got" in text else f"; got {short(first['input'])}"
     return errors.InvalidRequest(f"{path}: {text[0].lower() + text[1:]}{given}", field=path)
 
@@ -295,7 +295,7 @@ def accept(
         tenant=principal.tenant,
         token=principal.token,
         hold=asked.hold,
-        notify="" if asked.notify is None else destinations.receiver(asked.notify, settings),
+        notify="" if asked.notify is None else destinations.parse_receiver(asked.notify, settings),
         after=after,
         after_any=after_any,
     )

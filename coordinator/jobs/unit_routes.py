@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs.models import MAX_UNITS
 from threads_protocol.answers import jobs as answers
 
@@ -17,7 +17,7 @@ routes = http.router(tag="jobs")
 MOST = 1000
 
 
-@routes.get("/jobs/{job_id}/units", **http.answers(answers.Units))
+@routes.get("/jobs/{job_id}/units", **http.describe_response(answers.Units))
 def list_units(
     job_id: http.JobId,
     cluster: http.ClusterDep,
@@ -29,10 +29,10 @@ def list_units(
 
     404 for a job whose kind runs no programs.
     """
-    return shown(cluster.queries.jobs.units_page(job_id, first, limit, state))
+    return json_response(cluster.queries.jobs.units_page(job_id, first, limit, state))
 
 
-@routes.get("/jobs/{job_id}/unit-states", **http.answers(answers.UnitStates))
+@routes.get("/jobs/{job_id}/unit-states", **http.describe_response(answers.UnitStates))
 def list_unit_states(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """The state of every unit of a program, as runs of equal ones; for a grid of all of them."""
-    return shown(cluster.queries.jobs.units(job_id).runs())
+    return json_response(cluster.queries.jobs.units(job_id).runs())

@@ -27,7 +27,7 @@ class Units:
 
     def __init__(self, stored: StoredUnits, programs: ProgramKind) -> None:
         self.total = stored.total
-        partials = [decoding.parsed(text) for text in (stored.accumulator, *stored.parts) if text]
+        partials = [decoding.parse_json(text) for text in (stored.accumulator, *stored.parts) if text]
         self._finished = {
             unit.unit: unit for each in partials for unit in programs.finished_units(each, 0, stored.total)
         }
@@ -149,7 +149,7 @@ def _failed(failure: Failure, piece: Piece | None) -> dict[str, Any]:
 
 
 def _failure(text: bytes) -> Failure:
-    row: Failure = decoding.parsed(text)
+    row: Failure = decoding.parse_json(text)
     return row if isinstance(row, dict) else {}
 
 

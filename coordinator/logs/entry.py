@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from coordinator.events.event import Position, position
-from coordinator.logs import rows
+from coordinator.logs import serializers
 from jobs.store.work.live_output import Chunk, Lines
 
 
@@ -43,4 +43,4 @@ class Entry:
         return b"".join(rest)
 
     def _frame(self, chunk: Chunk) -> bytes:
-        return frame("output", rows.output(self.lines, chunk), self.lines.id)
+        return frame("output", serializers.serialize_output(self.lines, chunk), self.lines.id)

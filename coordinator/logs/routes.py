@@ -88,5 +88,5 @@ async def follow(
         raise errors.OverLimit(detail, field="unit", seconds=15)
     stream = frames.of_unit(live, job_id, unit, found.tenant, until, last_event_id)
     if principal.token:
-        stream = event_frames.while_holds(stream, lambda: cluster.credentials.holds(principal))
+        stream = event_frames.while_holds(stream, lambda: cluster.credentials.is_valid(principal))
     return StreamingResponse(event_frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts import catalog
 from coordinator.server import bodies, http
 from jobs import errors
@@ -72,7 +72,7 @@ async def read(request: Request, form: type[Body], *sources: str, pickled: bool 
 
     InvalidRequest naming the field.
     """
-    asked: Body = http.parsed(form, await bodies.body(request))
+    asked: Body = http.parse(form, await bodies.read_json(request))
     for field, value in asked.model_dump(exclude_none=True).items():
         try:
             _check(field, value, sources, pickled=pickled, gpus=gpus)
@@ -85,4 +85,7 @@ def _check(field: str, value: Any, sources: tuple[str, ...], *, pickled: bool, g
     if field in sources:
         catalog.check_source(value, pickled=pickled)
     elif field in ("device", "source_device", "target_device"):
-        places.read(value, (*places.KEEPS, "gpu") if gpus and field == "target_device" else places.KEEPS)
+        locations.parse(
+            value,
+            (*locations.STORAGE_DEVICES, "gpu") if gpus and field == "target_device" else locations.STORAGE_DEVICES,
+        )

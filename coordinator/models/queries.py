@@ -1,10 +1,10 @@
-"""Models and chunks of data as rows. Reads only."""
+"""Models and chunks of data as serializers. Reads only."""
 
 from __future__ import annotations
 
 from coordinator.artifacts.catalog import CHUNK
 from coordinator.cluster import Cluster
-from coordinator.models import rows
+from coordinator.models import serializers
 from coordinator.services import placed
 from jobs import errors
 from threads_protocol.answers import models as answers
@@ -15,13 +15,13 @@ def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ans
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
     loaded = placed.places(cluster, tenant) if services else []
-    return [rows.model_row(one, services, loaded) for one in found], last
+    return [serializers.serialize_model(one, services, loaded) for one in found], last
 
 
 def one(cluster: Cluster, tenant: str, name: str) -> answers.Model:
     """Return the row of a model. NotFound where there is none."""
     found = cluster.models.find(tenant, name)
-    return rows.model_row(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
+    return serializers.serialize_model(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))
 
 
 def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[answers.Chunk], str]:
@@ -30,7 +30,7 @@ def chunks(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[a
     named = [each for each in sorted(store.names(tenant).items()) if each[0].startswith(CHUNK) and each[0] > after]
     page = named[:most]
     read = store.read(tenant, [artifact for _, artifact in page])
-    found = [rows.chunk_row(name, row) for (name, _), row in zip(page, read, strict=True) if row]
+    found = [serializers.serialize_chunk(name, row) for (name, _), row in zip(page, read, strict=True) if row]
     return found, page[-1][0] if len(named) > most else ""
 
 
@@ -42,4 +42,4 @@ def chunk(cluster: Cluster, tenant: str, chunk_id: str) -> answers.Chunk:
     if row is None:
         detail = f"there is no chunk {chunk_id}, or what makes it is not done; list them with GET /api/v1/data"
         raise errors.NotFound(detail, field="chunk_id")
-    return rows.chunk_row(chunk_id, row)
+    return serializers.serialize_chunk(chunk_id, row)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 
-from coordinator import places
+from coordinator import locations
 from coordinator.access.principal import Principal, Scope
 from coordinator.artifacts import threads
 from coordinator.artifacts.catalog import CHUNK, Model
@@ -16,14 +16,14 @@ from coordinator.cluster import Cluster
 from coordinator.models import bodies, queries, tasks
 from coordinator.models.bodies import Download, Move, MoveData, NewData, Registration
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.store import artifacts
 from threads_protocol.answers import models as answers
 
 routes = http.router()
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 _DIGITS = 12
 _ID = rf"^{CHUNK}[0-9a-f]{{{_DIGITS}}}$"
 Chunk = Annotated[str, Path(pattern=_ID, description="A chunk's id.")]
@@ -33,7 +33,7 @@ Name = Annotated[str, Path(pattern=artifacts.NAME, description="A model's name."
 # -- data: chunks are artifacts that a source was read into, or that a model answered ---------------------------------
 
 
-@routes.get("/v1/data", tags=["models"], **http.answers(answers.ChunkList))
+@routes.get("/v1/data", tags=["models"], **http.describe_response(answers.ChunkList))
 async def list_data(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -42,7 +42,7 @@ async def list_data(
 ) -> Response:
     """List chunks of data by their ids."""
     rows, last = await threads.run(lambda: queries.chunks(cluster, principal.tenant, cursor, limit))
-    return shown({"chunks": rows, **({"cursor": last} if last else {})})
+    return json_response({"chunks": rows, **({"cursor": last} if last else {})})
 
 
 @routes.post("/v1/data", **tasks.described(NewData, answers.ChunkBegun))
@@ -56,13 +56,13 @@ async def create_data(
     fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
     fields |= {} if asked.secrets is None else {"secrets": asked.secrets}
     task = await threads.run(lambda: tasks.begin(cluster, principal, "data_create", chunk, key, fields))
-    return shown({"chunk_id": chunk, "task_id": task}, 202)
+    return json_response({"chunk_id": chunk, "task_id": task}, 202)
 
 
-@routes.get("/v1/data/{chunk}", tags=["models"], **http.answers(answers.Chunk))
+@routes.get("/v1/data/{chunk}", tags=["models"], **http.describe_response(answers.Chunk))
 async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a chunk and where it lies. 404 until it is there."""
-    return shown(await threads.run(lambda: queries.chunk(cluster, principal.tenant, chunk)))
+    return json_response(await threads.run(lambda: queries.chunk(cluster, principal.tenant, chunk)))
 
 
 @routes.delete("/v1/data/{chunk}", status_code=204, tags=["models"], dependencies=_SUBMIT)
@@ -104,7 +104,7 @@ async def _moved(
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/v1/models", tags=["models"], **http.answers(answers.ModelPage))
+@routes.get("/v1/models", tags=["models"], **http.describe_response(answers.ModelPage))
 async def list_models(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -113,11 +113,14 @@ async def list_models(
 ) -> Response:
     """List models: artifacts with a name and weights, and those that are registered, by name."""
     rows, last = await threads.run(lambda: queries.page(cluster, principal.tenant, cursor, limit))
-    return shown({"models": rows, **({"cursor": last} if last else {})})
+    return json_response({"models": rows, **({"cursor": last} if last else {})})
 
 
 @routes.post(
-    "/v1/models", tags=["models"], dependencies=_SUBMIT, **http.answers(answers.Model, 201, takes=Registration)
+    "/v1/models",
+    tags=["models"],
+    dependencies=_SUBMIT,
+    **http.describe_response(answers.Model, 201, body=Registration),
 )
 async def register_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
@@ -126,15 +129,15 @@ async def register_model(request: Request, cluster: http.ClusterDep, principal: 
 
     def work() -> Response:
         cluster.models.register(tenant, name, asked.type, asked.source, principal.actor)
-        return shown(queries.one(cluster, tenant, name), 201)
+        return json_response(queries.one(cluster, tenant, name), 201)
 
     return await threads.run(work)
 
 
-@routes.get("/v1/models/{model}", tags=["models"], **http.answers(answers.Model))
+@routes.get("/v1/models/{model}", tags=["models"], **http.describe_response(answers.Model))
 async def one_model(model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a model and where it lies."""
-    return shown(await threads.run(lambda: queries.one(cluster, principal.tenant, model)))
+    return json_response(await threads.run(lambda: queries.one(cluster, principal.tenant, model)))
 
 
 @routes.delete("/v1/models/{model}", status_code=204, tags=["models"], dependencies=_SUBMIT)
@@ -148,7 +151,7 @@ async def delete_model(
 
     def work() -> None:
         found = cluster.models.find(principal.tenant, model).artifact
-        if device in ("", str(places.STORE)):
+        if device in ("", str(locations.STORE)):
             _delete(cluster, principal, found, model)
         elif not cluster.store.artifacts.let_go(principal.tenant, found.id, _held(found, device)):
             raise errors.NotFound(f"device: {model} is gone", field="device")
@@ -174,11 +177,11 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
 
 def _held(row: artifacts.Artifact, device: str) -> str:
     """Return what holds an artifact at a place. NotFound where it does not lie there."""
-    there = places.held(row.holders)
+    there = locations.list_locations(row.holders)
     if device not in there:
         lies = ", ".join(("disk", *there))
         raise errors.NotFound(f"device: it does not lie at {device}; it lies at {lies}", field="device")
-    return f"{places.HOLDER}{device}"
+    return f"{locations.HOLDER_PREFIX}{device}"
 
 
 @routes.post("/v1/models/{model}/download", **tasks.described(Download))

@@ -26,9 +26,9 @@ def described(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> d
     return {
         "status_code": 202,
         "tags": ["models"],
-        "dependencies": [http.needs(Scope.RUN)],
-        "openapi_extra": http.describes(form),
-        **http.answers(answer, 202),
+        "dependencies": [http.require_scope(Scope.RUN)],
+        "openapi_extra": http.describe_body(form),
+        **http.describe_response(answer, 202),
     }
 
 
@@ -48,7 +48,7 @@ async def begun(
             check(cluster, principal.tenant, of)
         return begin(cluster, principal, action, of, key, fields)
 
-    return http.shown({"task_id": await threads.run(work)}, 202)
+    return http.json_response({"task_id": await threads.run(work)}, 202)
 
 
 def begin(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.artifacts.trees import Trees
-from coordinator.profiles import rows
+from coordinator.profiles import serializers
 from jobs import errors
 from jobs.store import Store
 from jobs.store.profiles import PART_BYTES, SILENT_MS, KnownRecording, Order, Profile
@@ -29,7 +29,7 @@ class Collection:
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store, self._trees = store, trees
 
-    def round(self) -> float | None:
+    def run_once(self) -> float | None:
         """Check all live profiles. Return 0 if parts were stored, because more may have arrived meanwhile."""
         orders = self._store.profiles.orders()
         if not orders:
@@ -122,7 +122,7 @@ class Collection:
         return self._store.profiles.end(profile.profile_id, artifact)
 
     def _artifact(self, profile: Profile, kept: Sequence[KnownRecording], now: int) -> str:
-        about = json.dumps(rows.profile_row(profile, kept, now), indent=1).encode()
+        about = json.dumps(serializers.serialize_profile(profile, kept, now), indent=1).encode()
         sha = hashlib.sha256(about).hexdigest()
         self._trees.transfers.put_part(profile.tenant, sha, len(about), 0, about)
         paths = [Entry(kind="f", path="profile.json", size=len(about), sha=sha)]

@@ -1,8 +1,8 @@
-"""Profiles as rows. Reads only."""
+"""Profiles as serializers. Reads only."""
 
 from __future__ import annotations
 
-from coordinator.profiles import rows
+from coordinator.profiles import serializers
 from jobs import errors
 from jobs.store import Store
 from jobs.store.profiles import Profile
@@ -29,4 +29,4 @@ def found(store: Store, tenant: str, name: str) -> Profile:
 
 def _row(store: Store, profile: Profile) -> answers.Profile:
     recordings = store.profiles.recordings(profile.profile_id)
-    return rows.profile_row(profile, recordings, int(store.clock.now() * 1000))
+    return serializers.serialize_profile(profile, recordings, int(store.clock.now() * 1000))

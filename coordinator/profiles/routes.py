@@ -14,7 +14,7 @@ from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.profiles import queries
 from coordinator.server import bodies, http, patterns
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.store.profiles import (
     DEFAULT_HZ,
@@ -30,7 +30,7 @@ from threads_protocol.answers import profiles as answers
 
 routes = http.router(tag="fleet")
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 Name = Annotated[str, Path(pattern=NAME, description="A profile's name.")]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
@@ -48,17 +48,17 @@ class NewProfile(BaseModel):
     job_id: str | None = Field(None, pattern=patterns.JOB_ID, description="A job with whose end it stops.")
 
 
-@routes.get("/profiles", **http.answers(answers.ProfileList))
+@routes.get("/profiles", **http.describe_response(answers.ProfileList))
 def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's profiles."""
-    return shown({"profiles": queries.profile_list(cluster.store, tenant)})
+    return json_response({"profiles": queries.profile_list(cluster.store, tenant)})
 
 
-@routes.post("/profiles", dependencies=_SUBMIT, **http.answers(answers.Profile, 201, takes=NewProfile))
+@routes.post("/profiles", dependencies=_SUBMIT, **http.describe_response(answers.Profile, 201, body=NewProfile))
 async def start_profile(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
-    asked = http.parsed(NewProfile, await bodies.body(request))
-    return shown(await run_in_threadpool(_started, cluster, asked, principal), 201)
+    asked = http.parse(NewProfile, await bodies.read_json(request))
+    return json_response(await run_in_threadpool(_started, cluster, asked, principal), 201)
 
 
 def _started(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers.Profile:
@@ -120,20 +120,20 @@ def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> No
         raise errors.Conflict(f"job_id: job {job_id} has ended: it is {state}", field="job_id")
 
 
-@routes.get("/profiles/{name}", **http.answers(answers.Profile))
+@routes.get("/profiles/{name}", **http.describe_response(answers.Profile))
 def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a profile: its recordings, and how far they are."""
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.answers(answers.Profile))
+@routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
     cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, principal.actor)
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.answers(answers.Profile))
+@routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
     profile = queries.found(cluster.store, tenant, name)
@@ -142,7 +142,7 @@ def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
     if not cluster.store.profiles.recover(profile.profile_id, principal.actor):
         detail = f"name: {MAX_COLLECTED} profiles are being collected, as many as may be at once; try again in a minute"
         raise errors.Conflict(detail, field="name")
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
 @routes.delete("/profiles/{name}", status_code=204, dependencies=_SUBMIT)

@@ -19,7 +19,7 @@ from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc.frames import Frame, Frames
 from coordinator.rpc.inside import Answer, Request, asked
 from coordinator.server import patterns
-from coordinator.server.http import problem
+from coordinator.server.http import serialize_problem
 from jobs import errors
 from threads_protocol.states import TERMINAL
 
@@ -185,7 +185,7 @@ class Service:
             await self._refuse(context, _invalid("parameters_json", f"is no JSON: {error}"))
 
     async def _refuse(self, context: Any, error: errors.ClusterError) -> NoReturn:
-        await _end(context, error.status, json.dumps(problem(error)).encode())
+        await _end(context, error.status, json.dumps(serialize_problem(error)).encode())
 
 
 def _invalid(field: str, words: str) -> errors.InvalidRequest:

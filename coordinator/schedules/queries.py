@@ -1,8 +1,8 @@
-"""Schedules as rows. Reads only."""
+"""Schedules as serializers. Reads only."""
 
 from __future__ import annotations
 
-from coordinator.schedules import rows
+from coordinator.schedules import serializers
 from jobs import errors
 from jobs.store import Store
 from jobs.store.schedules import Schedule, Schedules
@@ -14,7 +14,7 @@ def schedule_list(store: Store, tenant: str) -> list[answers.Schedule]:
     """Return a tenant's schedules by name."""
     found = store.schedules.of_tenant(tenant)
     states = _workflow_states(store.workflows, found)
-    return [rows.schedule_row(schedule, states.get(schedule.schedule_id)) for schedule in found]
+    return [serializers.serialize_schedule(schedule, states.get(schedule.schedule_id)) for schedule in found]
 
 
 def found(store: Schedules, tenant: str, name: str) -> Schedule:
@@ -28,7 +28,9 @@ def found(store: Schedules, tenant: str, name: str) -> Schedule:
 def one(store: Store, tenant: str, name: str) -> answers.Schedule:
     """Return the row of a schedule with what it submits. NotFound when there is none."""
     schedule = found(store.schedules, tenant, name)
-    return rows.whole_row(schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id))
+    return serializers.serialize_details(
+        schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id)
+    )
 
 
 def _workflow_states(store: Workflows, schedules: list[Schedule]) -> dict[str, str]:

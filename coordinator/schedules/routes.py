@@ -14,7 +14,7 @@ from coordinator.schedules import additions, queries
 from coordinator.schedules.additions import NewSchedule
 from coordinator.schedules.runs import times
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.state import shared_state
 from jobs import errors
 from jobs.kinds import registry
@@ -23,21 +23,21 @@ from threads_protocol.answers import schedules as answers
 
 routes = http.router(tag="jobs")
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
 
 
-@routes.get("/schedules", **http.answers(answers.ScheduleList))
+@routes.get("/schedules", **http.describe_response(answers.ScheduleList))
 def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's schedules."""
-    return shown({"schedules": queries.schedule_list(cluster.store, tenant)})
+    return json_response({"schedules": queries.schedule_list(cluster.store, tenant)})
 
 
-@routes.post("/schedules", dependencies=_SUBMIT, **http.answers(answers.Schedule, 201, takes=NewSchedule))
+@routes.post("/schedules", dependencies=_SUBMIT, **http.describe_response(answers.Schedule, 201, body=NewSchedule))
 async def add_schedule(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
-    asked = http.parsed(NewSchedule, await bodies.body(request))
-    return shown(await run_in_threadpool(_added, cluster, asked, principal), 201)
+    asked = http.parse(NewSchedule, await bodies.read_json(request))
+    return json_response(await run_in_threadpool(_added, cluster, asked, principal), 201)
 
 
 def _added(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.Schedule:
@@ -56,10 +56,10 @@ def _added(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answer
     return queries.one(cluster.store, principal.tenant, asked.name)
 
 
-@routes.get("/schedules/{name}", **http.answers(answers.Schedule))
+@routes.get("/schedules/{name}", **http.describe_response(answers.Schedule))
 def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a schedule, what it submits and its next runs."""
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
 @routes.delete("/schedules/{name}", status_code=204, dependencies=_SUBMIT)
@@ -70,12 +70,12 @@ def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
     return Response(status_code=204)
 
 
-@routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.answers(answers.Schedule))
+@routes.post("/schedules/{name}/pause", dependencies=_SUBMIT, **http.describe_response(answers.Schedule))
 def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
 def check_may_start(schedule: Schedule, principal: Principal) -> None:
@@ -88,7 +88,7 @@ def check_may_start(schedule: Schedule, principal: Principal) -> None:
         raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
 
 
-@routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.answers(answers.Schedule))
+@routes.post("/schedules/{name}/resume", dependencies=_SUBMIT, **http.describe_response(answers.Schedule))
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
@@ -98,10 +98,10 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pr
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
     store.resume(tenant, name, following, principal.actor)
-    return shown(queries.one(cluster.store, tenant, name))
+    return json_response(queries.one(cluster.store, tenant, name))
 
 
-@routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.answers(answers.Started, 202))
+@routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.describe_response(answers.Started, 202))
 def run_schedule(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
@@ -110,4 +110,4 @@ def run_schedule(
     check_may_start(schedule, principal)
     made = shared_state(request).runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
-    return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)
+    return json_response({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

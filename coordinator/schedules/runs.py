@@ -62,7 +62,7 @@ class Runs:
         self._latest: int | None = None
         self._doubted: list[str] = []
 
-    def round(self) -> float | None:
+    def run_once(self) -> float | None:
         """Run schedules that are due; return 0 if more may be due. A schedule that fails does not delay the others."""
         return 0.0 if self.run_due() == AT_ONCE else None
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from coordinator.secrets import rows, vault
+from coordinator.secrets import serializers, vault
 from coordinator.secrets.vault import Vault
 from threads_protocol.answers import secrets as answers
 
 
 def secret_list(secrets: Vault, tenant: str) -> list[answers.Secret]:
     """Return a tenant's secrets by name."""
-    return [rows.secret_row(tenant, secret, readable=secrets.keys.has(secret.key)) for secret in secrets.all(tenant)]
+    return [
+        serializers.serialize_secret(tenant, secret, readable=secrets.keys.has(secret.key))
+        for secret in secrets.all(tenant)
+    ]
 
 
 def one(secrets: Vault, tenant: str, name: str) -> answers.Secret:

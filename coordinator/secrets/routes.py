@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Scope
 from coordinator.secrets import queries
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store.tenancy.secrets import MAX_BYTES, NAME
@@ -19,8 +19,8 @@ from threads_protocol.answers import secrets as answers
 
 routes = http.router(tag="access")
 
-_RUN = [http.needs(Scope.RUN)]
-_ADMIN = [http.needs(Scope.ADMIN)]
+_RUN = [http.require_scope(Scope.RUN)]
+_ADMIN = [http.require_scope(Scope.ADMIN)]
 Name = Annotated[str, Path(pattern=NAME, description="A secret's name, that of the environment variable.")]
 
 
@@ -31,21 +31,21 @@ class NewSecret(BaseModel):
     value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
 
 
-@routes.get("/secrets", dependencies=_RUN, **http.answers(answers.SecretList))
+@routes.get("/secrets", dependencies=_RUN, **http.describe_response(answers.SecretList))
 def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's secrets without their values, which no route answers."""
     secrets = cluster.secrets
-    return shown({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
+    return json_response({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
 
 
-@routes.put("/secrets/{name}", dependencies=_RUN, **http.answers(answers.Secret, takes=NewSecret))
+@routes.put("/secrets/{name}", dependencies=_RUN, **http.describe_response(answers.Secret, body=NewSecret))
 async def put_secret(
     request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Set a secret's value, for programs that ask for it; it is stored encrypted and never shown again."""
     value = value_of(await _body(request))
     await run_in_threadpool(cluster.secrets.put, tenant, name, value, principal.actor)
-    return shown(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
+    return json_response(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
 
 
 @routes.delete("/secrets/{name}", status_code=204, dependencies=_RUN)
@@ -55,19 +55,21 @@ def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, prin
     return Response(status_code=204)
 
 
-@routes.post("/rotate-secrets", dependencies=_ADMIN, **http.answers(answers.Rotated))
+@routes.post("/rotate-secrets", dependencies=_ADMIN, **http.describe_response(answers.Rotated))
 def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
     outcome = cluster.secrets.rotate(owners, principal.actor)
-    return shown({"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable})
+    return json_response(
+        {"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable}
+    )
 
 
 async def _body(request: Request) -> Any:
-    """Return the parsed body. Errors as bodies.body, but without the part of the body that those show."""
+    """Return the parsed body. Errors as bodies.read_json, but without the part of the body that those show."""
     try:
         # Commas of a value count as values.
-        async with bodies.held(request, bodies.MAX_BODY, 2 * MAX_BYTES) as value:
+        async with bodies.open_json(request, bodies.MAX_BODY, 2 * MAX_BYTES) as value:
             return value
     except errors.MalformedBody:
         raise errors.MalformedBody('the body is not JSON, as {"value": TEXT}', field="body") from None

@@ -1,1 +1,1 @@
-"""The HTTP server: sockets, TLS, request bodies, dispatch, errors, and the pages."""
+"""HTTP server: sockets, TLS, request bodies, dispatch, errors, and the web pages."""

@@ -1,8 +1,8 @@
-"""Admission of requests: those that a foreign web page sends through a browser of this machine are refused.
+"""Reject requests that a foreign web page sends through a local browser.
 
-A browser sends requests of any page to any address, loopback included. Where a token is needed, such a page lacks
-it. Where none is, what tells it apart are its Origin, its Sec-Fetch-Site, and a Host that is not ours, when its own
-name was made to resolve to this machine.
+A browser lets any page send requests to any address, including loopback. If the cluster requires a token, such a page
+does not have one. Otherwise three headers identify it: Origin, Sec-Fetch-Site, and a foreign Host. The Host is foreign
+if the page made its own domain name resolve to this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from jobs.network import exposure
 from jobs.settings import Settings
 from threads_protocol.numbers import short
 
-#: Probes ask by an address, and learn nothing.
-_PROBED = frozenset({"/health", "/ready"})
-#: Beginnings of paths that take bytes of files.
-_BYTES = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
-#: Paths that take texts of workflows, and the types of those besides JSON.
-_WORKFLOWS, _YAML = ("/api/workflows",), ("application/yaml", "application/x-yaml", "text/yaml")
-_OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
+#: Paths of health checks. Probes use the IP address as Host, and the responses contain no secrets.
+_PROBE_PATHS = frozenset({"/health", "/ready"})
+#: Prefixes of paths that accept binary files.
+_FILE_PATHS = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
+#: Prefixes of paths that accept workflows, and the content types of YAML.
+_WORKFLOW_PATHS, _YAML_TYPES = ("/api/workflows",), ("application/yaml", "application/x-yaml", "text/yaml")
+_ADVICE = "set CLUSTER_TOKEN for the coordinator, or add the host to its ALLOWED_HOSTS"
 
 
 class Admission:
-    """ASGI layer that answers refused requests itself, and passes all others on untouched."""
+    """ASGI middleware that rejects requests of foreign pages."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._needs_token = exposure.needs_token(settings)
         self._hosts = exposure.allowed_hosts(settings)
-        self._is_ours = lru_cache(256)(self._looked_up)
+        self._is_allowed = lru_cache(256)(self._check_authority)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -48,44 +48,46 @@ class Admission:
         headers = dict(scope["headers"])
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             _check_type(scope["path"], headers.get(b"content-type", b"").decode("latin-1"))
-        if not self._needs_token and scope["path"] not in _PROBED:
+        if not self._needs_token and scope["path"] not in _PROBE_PATHS:
             self._check_host(headers.get(b"host", b"").decode("latin-1"))
             self._check_origin(headers, scope["method"])
 
     def _check_host(self, host: str) -> None:
-        if not self._is_ours(host):
-            detail = f"a cluster without a token answers to loopback names alone, not to the host {short(host, 80)}"
-            raise errors.Forbidden(f"{detail}: {_OUT}", field="Host")
+        if not self._is_allowed(host):
+            detail = f"a cluster without a token accepts only loopback host names; got the host {short(host, 80)}"
+            raise errors.Forbidden(f"{detail}: {_ADVICE}", field="Host")
 
     def _check_origin(self, headers: dict[bytes, bytes], method: str) -> None:
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and not self._is_ours(origin.partition("://")[2]):
-            detail = f"a cluster without a token takes no requests of pages from {short(origin, 80)}"
-            raise errors.Forbidden(f"{detail}: {_OUT}", field="Origin")
-        if headers.get(b"sec-fetch-site") == b"cross-site" and not _is_visit(headers, method):
-            detail = "a cluster without a token takes no requests of pages from elsewhere"
-            raise errors.Forbidden(f"{detail}: {_OUT}", field="Sec-Fetch-Site")
+        if origin and not self._is_allowed(origin.partition("://")[2]):
+            detail = f"a cluster without a token accepts no requests of pages from {short(origin, 80)}"
+            raise errors.Forbidden(f"{detail}: {_ADVICE}", field="Origin")
+        if headers.get(b"sec-fetch-site") == b"cross-site" and not _is_navigation(headers, method):
+            detail = "a cluster without a token accepts no requests of pages from other sites"
+            raise errors.Forbidden(f"{detail}: {_ADVICE}", field="Sec-Fetch-Site")
 
-    def _looked_up(self, authority: str) -> bool:
+    def _check_authority(self, authority: str) -> bool:
         name = exposure.host_name(authority)
         return name in self._hosts or exposure.is_loopback(name)
 
 
-def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:
-    """Return True for a link that somebody followed: the page with the link sees nothing of the answer."""
-    shown = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
-    return method == "GET" and shown
+def _is_navigation(headers: dict[bytes, bytes], method: str) -> bool:
+    """Return True if the user followed a link. The page with the link cannot read the response."""
+    is_document = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    return method == "GET" and is_document
 
 
-def _check_type(path: str, given: str) -> None:
-    """Refuse bodies other than JSON, YAML of workflows, and bytes of files.
+def _check_type(path: str, content_type: str) -> None:
+    """Raise UnsupportedMediaType unless the body is JSON, or YAML or a file on the paths that accept them.
 
-    A foreign page can send any of them only after a preflight.
+    A foreign page cannot send these types without a preflight request.
     """
-    kind = given.partition(";")[0].strip().lower()
-    if path.startswith(_WORKFLOWS) and kind in _YAML:
+    media_type = content_type.partition(";")[0].strip().lower()
+    if path.startswith(_WORKFLOW_PATHS) and media_type in _YAML_TYPES:
         return
-    wanted = "application/octet-stream" if path.startswith(_BYTES) else "application/json"
-    if kind not in (wanted, "application/json"):
-        detail = f"a body needs the header Content-Type: {wanted}; got {short(given, 80) if given else 'none'}"
-        raise errors.UnsupportedMediaType(detail, field="Content-Type")
+    expected = "application/octet-stream" if path.startswith(_FILE_PATHS) else "application/json"
+    if media_type not in (expected, "application/json"):
+        got = short(content_type, 80) if content_type else "none"
+        raise errors.UnsupportedMediaType(
+            f"a body needs the header Content-Type: {expected}; got {got}", field="Content-Type"
+        )

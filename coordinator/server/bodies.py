@@ -1,6 +1,6 @@
-"""Bodies of requests: read within bounds of size, time and memory, and parsed within bounds of values.
+"""Read and parse request bodies within limits of size, time, memory and number of values.
 
-One call of C code parses a body, and no other thread runs meanwhile: so the body is bounded before it is parsed.
+The limits are checked before parsing, because the parser is one C call during which no other thread can run.
 """
 
 from __future__ import annotations
@@ -19,41 +19,42 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.state import shared_state
 from jobs import errors
 
-#: Largest bodies, in bytes: one submission, and a batch.
+#: Maximum bytes of a single submission and of a batch.
 MAX_BODY = 1 << 20
 MAX_BATCH_BODY = 16 << 20
-#: Most values in them.
+#: Maximum number of JSON values in a single submission and in a batch.
 MAX_VALUES = 20_000
 MAX_BATCH_VALUES = 150_000
-#: Most bytes outside of texts, where digits cost much more than elsewhere, and backslashes in a body with more bytes.
+#: Maximum bytes outside strings, because parsing digits is slow, and maximum backslashes of bodies larger than this.
 _MAX_PLAIN = MAX_BATCH_BODY
 _MAX_ESCAPES = 4 << 20
-#: Bytes of bodies that are read or worked on at once; a request beyond it waits. Bodies up to _SMALL never wait.
-_ROOM = 24 << 20
+#: Memory budget in bytes for all bodies that are being read or processed. Requests beyond it wait. Bodies of up to
+#: _SMALL bytes never wait.
+_MEMORY = 24 << 20
 _SMALL = 1 << 16
-#: Bodies over this size are worked on one after the other: parsed and decoded, each takes several times its size.
+#: Bodies over this size are processed one at a time, because parsing needs several times their size.
 _LARGE = 8 << 20
-#: The same room for bodies of files, which are no JSON, and the time in which one arrives: their senders may be slow.
-FILE_ROOM = 40 << 20
+#: Memory budget for file bodies, and seconds within which one must arrive. Their senders may be slow.
+FILE_MEMORY = 40 << 20
 FILE_SECONDS = 120.0
-#: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
-_SWALLOW = 256 << 20
-#: Once there is room, a body must arrive within this many seconds.
+#: A body over its limit is read and discarded up to this size, so that its sender can read the error response.
+_MAX_DISCARDED = 256 << 20
+#: Seconds within which a body must arrive once its memory is reserved.
 READ_SECONDS = 60.0
 
 
-class Bodies:
-    """Room for the bodies that one replica reads at once."""
+class BodyMemory:
+    """Memory budget for the bodies that one replica processes at the same time."""
 
-    def __init__(self, room: int = _ROOM, large: int = _LARGE) -> None:
-        self._free = room
+    def __init__(self, size: int = _MEMORY, large: int = _LARGE) -> None:
+        self._free = size
         self._freed = asyncio.Event()
-        self._over = large
+        self._large_size = large
         self._large = asyncio.Lock()
 
     @asynccontextmanager
-    async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until `size` bytes are free, and hold them until the block ends."""
+    async def reserve(self, size: int) -> AsyncIterator[None]:
+        """Wait until `size` bytes are free, and reserve them until the block ends."""
         while size > self._free:
             self._freed.clear()
             await self._freed.wait()
@@ -64,112 +65,123 @@ class Bodies:
             self._free += size
             self._freed.set()
 
-    def turn(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Wait until no other large body is worked on, where this is one."""
-        return self._large if size > self._over else nullcontext()
+    def lock_if_large(self, size: int) -> AbstractAsyncContextManager[None]:
+        """If the body is large, wait until no other large body is being processed."""
+        return self._large if size > self._large_size else nullcontext()
 
 
 @asynccontextmanager
-async def held(
-    request: Request, limit: int, values: int, empty: Any = None, bodies: Bodies | None = None
+async def open_json(
+    request: Request, limit: int, values: int, empty: Any = None, memory: BodyMemory | None = None
 ) -> AsyncIterator[Any]:
-    """Yield the parsed body, or `empty` for none, with room for it among `bodies` until the block ends.
+    """Yield the parsed body, or `empty` if there is none. Reserve memory for it until the block ends.
 
-    TooLarge over `limit` bytes or `values` values; TooSlow; MalformedBody when it is not JSON.
+    Raise TooLarge if it has more than `limit` bytes or `values` values, TooSlow if it does not arrive in time, and
+    MalformedBody if it is not JSON.
     """
-    size = announced(request, limit)
-    among: Bodies = bodies or shared_state(request).bodies
-    async with among.room(size) if size > _SMALL else nullcontext():
-        text = await read_body(request, limit)
-        async with among.turn(len(text)):
+    size = declared_size(request, limit)
+    budget: BodyMemory = memory or shared_state(request).body_memory
+    async with budget.reserve(size) if size > _SMALL else nullcontext():
+        text = await read_bytes(request, limit)
+        async with budget.lock_if_large(len(text)):
             if not text and empty is not None:
                 value = empty
             elif len(text) > _SMALL:
-                value = await run_in_threadpool(parsed, text, values)
+                value = await run_in_threadpool(parse_json, text, values)
             else:
-                value = parsed(text, values)
-            del text  # which is as large as what was made of it
+                value = parse_json(text, values)
+            del text  # free the text, which may be as large as the value
             yield value
 
 
-async def body(request: Request, empty: Any = None, limit: int = MAX_BODY) -> Any:
-    """Return the parsed body of a request for one thing, or `empty` for none; errors as `held`."""
-    async with held(request, limit, MAX_VALUES, empty) as value:
+async def read_json(request: Request, empty: Any = None, limit: int = MAX_BODY) -> Any:
+    """Return the parsed body of at most MAX_VALUES values, or `empty` if there is none.
+
+    Raise the same errors as `open_json`.
+    """
+    async with open_json(request, limit, MAX_VALUES, empty) as value:
         return value
 
 
 @asynccontextmanager
-async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> AsyncIterator[bytes]:
-    """Yield the body as it is, with room for it among `bodies` until the block ends; large ones one after the other.
+async def open_bytes(request: Request, limit: int, memory: BodyMemory | None = None) -> AsyncIterator[bytes]:
+    """Yield the raw body. Reserve memory for it until the block ends.
 
-    TooLarge over `limit` bytes; TooSlow.
+    With `memory`, large bodies are processed one at a time. Without it, the budget for files is used. Raise TooLarge if
+    the body has more than `limit` bytes, and TooSlow if it does not arrive in time.
     """
-    among: Bodies = bodies or shared_state(request).file_bodies
-    size = announced(request, limit)
-    async with among.room(size) if size > _SMALL else nullcontext():
-        body = await read_body(request, limit, FILE_SECONDS)
-        async with among.turn(len(body)) if bodies else nullcontext():
+    budget: BodyMemory = memory or shared_state(request).file_body_memory
+    size = declared_size(request, limit)
+    async with budget.reserve(size) if size > _SMALL else nullcontext():
+        body = await read_bytes(request, limit, FILE_SECONDS)
+        async with budget.lock_if_large(len(body)) if memory else nullcontext():
             yield body
 
 
-def announced(request: Request, limit: int) -> int:
-    """Return the bytes that a body may need: its Content-Length, and the limit for one in chunks."""
+def declared_size(request: Request, limit: int) -> int:
+    """Return the bytes to reserve for a body: its Content-Length, or `limit` if the encoding is chunked."""
     length = request.headers.get("content-length", "")
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
 
 
-async def read_body(request: Request, limit: int, seconds: float = 0.0) -> bytes:
-    kept, size = BytesIO(), 0
+async def read_bytes(request: Request, limit: int, seconds: float = 0.0) -> bytes:
+    """Return the raw body. Raise TooLarge over `limit` bytes, and TooSlow after `seconds` (default: READ_SECONDS)."""
+    buffer, size = BytesIO(), 0
     seconds = seconds or READ_SECONDS
     try:
         async with asyncio.timeout(seconds):
             async for piece in request.stream():
                 size += len(piece)
                 if size <= limit:
-                    kept.write(piece)
-                elif size > _SWALLOW:
+                    buffer.write(piece)
+                elif size > _MAX_DISCARDED:
                     break
                 else:
-                    kept = BytesIO()
+                    buffer = BytesIO()
     except TimeoutError:
-        detail = f"the body did not arrive within {seconds:g} s; send less at once"
+        detail = f"the body did not arrive within {seconds:g} s; send a smaller body"
         raise errors.TooSlow(detail, field="body") from None
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
-    return kept.getvalue()  # the buffer itself; of a bytearray the parser would make a copy
+    return buffer.getvalue()  # returns the buffer itself; the parser would copy a bytearray
 
 
-def parsed(text: bytes, values: int) -> Any:
-    """Return the value of a JSON text. TooLarge over `values` values; MalformedBody over 200 levels and for NaN."""
-    # Each value but the first of each level is after a comma or before an end; what stands in texts counts too.
+def parse_json(text: bytes, values: int) -> Any:
+    """Return the value of a JSON text.
+
+    Raise TooLarge over `values` values, and MalformedBody if the text is not JSON, is nested deeper than 200 levels or
+    contains NaN.
+    """
+    # An upper bound of the number of values. It includes the commas and brackets within strings.
     if sum(map(text.count, (b",", b"]", b"}"))) > values:
         detail = f"the body has over {values} values (commas and closing brackets); split the batch or shorten it"
         raise errors.TooLarge(detail, field="body")
     if len(text) > _MAX_PLAIN:
-        _check_plain(text, values)
+        _check_cost(text, values)
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise errors.MalformedBody(f"the body is not JSON: {_explained(text, str(error))}", field="body") from None
+        raise errors.MalformedBody(f"the body is not JSON: {_explain(text, str(error))}", field="body") from None
 
 
-def _check_plain(text: bytes, values: int) -> None:
-    """Raise TooLarge for a body that is costly to parse: with many escapes, or many bytes outside of texts."""
+def _check_cost(text: bytes, values: int) -> None:
+    """Raise TooLarge if a body is expensive to parse: many escapes, or many bytes outside strings."""
     if (escapes := text.count(b"\\")) > _MAX_ESCAPES:
         raise errors.TooLarge(f"the body has over {_MAX_ESCAPES} backslashes; split it", field="body")
     if escapes:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if text.count(b'"') > 4 * values:  # each value is at most a key and a text
+    if text.count(b'"') > 4 * values:  # each value has at most two strings: a key and a text
         raise errors.TooLarge(f"the body has over {2 * values} texts; split it", field="body")
     if sum(map(len, text.split(b'"')[::2])) > _MAX_PLAIN:
         raise errors.TooLarge(f"the body has over {_MAX_PLAIN} bytes of numbers and spaces; split it", field="body")
 
 
-def _explained(text: bytes, complaint: str) -> str:
-    if complaint.startswith("number out of range"):
-        return f"{complaint}; write an integer of over 4,300 digits as a decimal string"
-    place = re.search(r"line (\d+) column (\d+)$", complaint)
-    if place is None or int(place[1]) > 1:
-        return complaint
-    near = text[max(0, int(place[2]) - 12) : int(place[2]) + 12]
-    return f"{complaint}, near {near.decode(errors='replace')!r}"
+def _explain(text: bytes, message: str) -> str:
+    if message.startswith("number out of range"):
+        return f"{message}; write an integer of over 4,300 digits as a decimal string"
+    position = re.search(r"line (\d+) column (\d+)$", message)
+    if position is None or int(position[1]) > 1:
+        return message
+    column = int(position[2])
+    near = text[max(0, column - 12) : column + 12]
+    return f"{message}, near {near.decode(errors='replace')!r}"

@@ -1,4 +1,4 @@
-"""Certificate under which a coordinator serves HTTPS by itself; its files are read again when they are renewed."""
+"""Load the TLS certificate of a coordinator that serves HTTPS, and reload it when its files change."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a new certificate is in use at the latest.
-LOOK_SECONDS = 2.0
+#: Seconds between two checks for a renewed certificate.
+CHECK_SECONDS = 2.0
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
 class UnusableCertificate(ValueError):
-    """TLS_CERTIFICATE or TLS_KEY cannot be used; the message says why."""
+    """TLS_CERTIFICATE or TLS_KEY cannot be used. The message gives the reason."""
 
 
 def check(settings: Settings) -> None:
-    """Raise UnusableCertificate where the files are set and cannot be used."""
+    """Raise UnusableCertificate if TLS_CERTIFICATE is set and the files cannot be used."""
     if settings.tls_certificate:
-        context(settings)
+        create_context(settings)
 
 
-def context(settings: Settings) -> ssl.SSLContext:
-    """Return what HTTPS is served with: TLS 1.2 or later. Raises UnusableCertificate."""
+def create_context(settings: Settings) -> ssl.SSLContext:
+    """Return what HTTPS is create_reloading_context with: TLS 1.2 or later. Raises UnusableCertificate."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         made.load_cert_chain(settings.tls_certificate, settings.tls_key)
@@ -39,8 +39,11 @@ def context(settings: Settings) -> ssl.SSLContext:
     return made
 
 
-def authority(settings: Settings) -> str:
-    """Return the certificate that ends the chain of TLS_CERTIFICATE, as PEM; empty: there is none."""
+def read_authority(settings: Settings) -> str:
+    """Return the last certificate of the chain in TLS_CERTIFICATE, as PEM.
+
+    Return an empty string if the file has no chain or cannot be read.
+    """
     try:
         chain = _CERTIFICATE.findall(Path(settings.tls_certificate).read_text()) if settings.tls_certificate else []
     except (OSError, ValueError):
@@ -48,23 +51,26 @@ def authority(settings: Settings) -> str:
     return chain[-1] if len(chain) > 1 else ""
 
 
-def served(settings: Settings) -> ssl.SSLContext:
-    """Return the context, and have a thread read the files again once they have changed. Raises UnusableCertificate."""
-    made = context(settings)
-    threading.Thread(target=_follow, args=(made, settings), name="certificate", daemon=True).start()
-    return made
+def create_reloading_context(settings: Settings) -> ssl.SSLContext:
+    """Return a context, and start a thread that reloads the files when they change.
+
+    Raise UnusableCertificate if the files cannot be used.
+    """
+    context = create_context(settings)
+    threading.Thread(target=_watch, args=(context, settings), name="certificate", daemon=True).start()
+    return context
 
 
-def _follow(serving: ssl.SSLContext, settings: Settings) -> None:
-    known = _written(settings)
+def _watch(context: ssl.SSLContext, settings: Settings) -> None:
+    known = _modification_times(settings)
     while True:
-        time.sleep(LOOK_SECONDS)
-        if (now := _written(settings)) != known:
-            known = now if renew(serving, settings) else known
+        time.sleep(CHECK_SECONDS)
+        if (now := _modification_times(settings)) != known:
+            known = now if reload(context, settings) else known
 
 
-def _written(settings: Settings) -> tuple[int, ...]:
-    """Return when each of the files was written; 0: it cannot be seen."""
+def _modification_times(settings: Settings) -> tuple[int, ...]:
+    """Return the modification time of each file in nanoseconds, or 0 if the file cannot be accessed."""
     times = []
     for name in (settings.tls_certificate, settings.tls_key):
         try:
@@ -74,13 +80,13 @@ def _written(settings: Settings) -> tuple[int, ...]:
     return tuple(times)
 
 
-def renew(serving: ssl.SSLContext, settings: Settings) -> bool:
-    """Have new connections get the certificate of the files; False, and a line in the log, where they are no pair."""
+def reload(context: ssl.SSLContext, settings: Settings) -> bool:
+    """Use the certificate in the files for new connections. Log an error and return False if they do not match."""
     try:
-        context(settings)  # a half-written pair must not be what is served
-        serving.load_cert_chain(settings.tls_certificate, settings.tls_key)
+        create_context(settings)  # checks the files first, because they may be half written
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
     except (UnusableCertificate, OSError) as error:
-        log.error("the renewed certificate is not used: %s", error)
+        log.error("the renewed certificate was not loaded: %s", error)
         return False
-    log.info("serves a renewed certificate")
+    log.info("loaded the renewed certificate")
     return True

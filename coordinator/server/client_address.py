@@ -1,4 +1,4 @@
-"""Address of who asks, for the count of denied calls: behind a proxy that is trusted, the one that the proxy names."""
+"""Determine the client's IP address, also behind a trusted proxy, for the statistics of denied requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jobs.settings import Settings
 
 
 class UnusableProxies(Exception):
-    """TRUSTED_PROXIES cannot be used; the message says which part of it."""
+    """TRUSTED_PROXIES is not valid. The message names the invalid part."""
 
 
 class ClientAddress:
-    """ASGI layer that puts the caller's address in the place of a trusted proxy's.
+    """ASGI middleware that replaces the address of a trusted proxy by the client's.
 
-    A proxy appends the address that it sees to X-Forwarded-For. So the last one counts, which no caller can write;
-    those before it are the caller's word.
+    A proxy appends the address of its client to X-Forwarded-For. Only the last address is used, because the client can
+    forge those before it.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -26,12 +26,12 @@ class ClientAddress:
         self._trusted = _networks(settings.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._trusted and (named := self._named(scope)):
-            scope["client"] = (named, 0)
+        if scope["type"] == "http" and self._trusted and (address := self._forwarded_address(scope)):
+            scope["client"] = (address, 0)
         await self._app(scope, receive, send)
 
-    def _named(self, scope: Scope) -> str:
-        """Return the address that a trusted proxy names; empty when the caller is none, or names none."""
+    def _forwarded_address(self, scope: Scope) -> str:
+        """Return the address in a trusted proxy's header, or an empty string if there is no such proxy or header."""
         peer = _address((scope.get("client") or ("",))[0])
         if peer is None or not any(peer in network for network in self._trusted):
             return ""
@@ -41,7 +41,7 @@ class ClientAddress:
 
 
 def check(settings: Settings) -> None:
-    """Raise UnusableProxies when TRUSTED_PROXIES names something else than addresses and networks."""
+    """Raise UnusableProxies unless TRUSTED_PROXIES is a list of addresses and networks."""
     _networks(settings.trusted_proxies)
 
 
@@ -51,13 +51,15 @@ def _networks(text: str) -> list[IPv4Network | IPv6Network]:
         try:
             networks.append(ip_network(word))
         except ValueError as error:
-            raise UnusableProxies(f"TRUSTED_PROXIES: {error}; give addresses and networks, as 10.0.0.0/8") from None
+            raise UnusableProxies(
+                f"TRUSTED_PROXIES: {error}; list addresses and networks, such as 10.0.0.0/8"
+            ) from None
     return networks
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        # Python takes any text after a %, of any length.
+        # Drop the zone, because Python accepts any text of any length after the %.
         return ip_address(text.partition("%")[0])
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The API's description, also as a page: Swagger UI from this process, under the strictest content policy."""
+"""Serve the OpenAPI description and Swagger UI from this process, under a strict content security policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 
 _PAGE = """\
 <!doctype html>
@@ -20,7 +20,7 @@ _PAGE = """\
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/api/docs/swagger-ui.css">
 <div id="api"></div>
-<noscript>This page needs JavaScript; <a href="/api/openapi.json">the description itself</a> does not.</noscript>
+<noscript>This page needs JavaScript. You can read the <a href="/api/openapi.json">description</a> without.</noscript>
 <script src="/api/docs/swagger-ui-bundle.js"></script>
 <script src="/api/docs/start.js"></script>
 """
@@ -36,11 +36,11 @@ SwaggerUIBundle({
 _ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 
 routes = APIRouter(include_in_schema=False)
-_describing = threading.Lock()
+_description_lock = threading.Lock()
 
 
 def _folder() -> Path:
-    """Return the folder of Swagger UI within fastapi-offline, whose code is not used."""
+    """Return the folder of Swagger UI within the package fastapi-offline. The package's code is not used."""
     spec = find_spec("fastapi_offline")
     assert spec and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "static"
@@ -49,9 +49,12 @@ def _folder() -> Path:
 @routes.head("/api/openapi.json")
 @routes.get("/api/openapi.json")
 def description(request: Request) -> Response:
-    """Answer with the description, which takes a fifth of a second to make: in a thread, and once."""
-    with _describing:
-        return shown(request.app.openapi())
+    """Return the OpenAPI description.
+
+    FastAPI builds it once, which takes a fifth of a second. Therefore this route runs in a thread and holds a lock.
+    """
+    with _description_lock:
+        return json_response(request.app.openapi())
 
 
 @routes.get("/api/docs")

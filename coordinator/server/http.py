@@ -1,4 +1,4 @@
-"""Parts that all routes share: dependencies, answers as JSON, bodies as models, errors as problems."""
+"""Shared parts of all routes: dependencies, JSON responses, body models, and error responses."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from coordinator.jobs import submissions
 from coordinator.server import patterns
 from coordinator.services.gateway.openai import PREFIX
 from coordinator.state import shared_state
-from coordinator.tracing import Place
+from coordinator.tracing import TraceContext
 from jobs import errors
 from jobs.store.tenancy import tenants
 from jobs.store.work.job_reads import ResultText
 from threads_protocol.answers.fields import Problem
 
 MAX_WAIT_SECONDS = 30.0
-#: Statuses from here on are errors.
+#: Lowest status code of an error.
 FIRST_ERROR = 400
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
 
 
-# Coroutines, though they wait for nothing: FastAPI gives any other dependency a thread for each request.
+# The dependencies are coroutines because FastAPI would run plain functions in a thread.
 async def _cluster(request: Request) -> Cluster:
     cluster: Cluster = shared_state(request).cluster
     return cluster
@@ -46,23 +46,23 @@ ClusterDep = Annotated[Cluster, Depends(_cluster)]
 
 
 class _Identity(SecurityBase):
-    """Dependency that says who asks; OpenAPI describes it as a bearer token.
+    """Dependency that authenticates the request. OpenAPI describes it as a bearer token.
 
-    It has no dependencies of its own: FastAPI goes through those again wherever a route depends on it.
+    It has no dependencies itself, because FastAPI would resolve them again for every use.
     """
 
     def __init__(self) -> None:
-        self.model = HTTPBearerModel(description="CLUSTER_TOKEN or an API token, where the cluster needs one")
+        self.model = HTTPBearerModel(description="CLUSTER_TOKEN or an API token, if the cluster requires one")
         self.scheme_name = "HTTPBearer"
 
     async def __call__(self, request: Request) -> Principal:
-        """Return who asks, by a bearer token, else by a session's cookie and its CSRF token.
+        """Return the principal of a bearer token, or else of a session cookie with its CSRF token.
 
-        Unauthorized without them, where a token is needed, and with an unknown token.
+        Raise Unauthorized if the token is unknown, or if the cluster requires a token and the request has none.
         """
         cluster: Cluster = shared_state(request).cluster
-        scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
-        bearer: str = (scheme.lower() == "bearer" and given) or _key(request)
+        scheme, parameter = get_authorization_scheme_param(request.headers.get("Authorization"))
+        bearer: str = (scheme.lower() == "bearer" and parameter) or _api_key(request)
         if not bearer and (cookie := cookies.read(request)):
             principal = await cluster.credentials.principal_by_cookie(
                 cookie, request.headers.get(cookies.CSRF_HEADER, "")
@@ -70,11 +70,11 @@ class _Identity(SecurityBase):
             if principal is not None:
                 cookies.check_origin(request)
                 return principal
-        return await cluster.credentials.principal(bearer)
+        return await cluster.credentials.principal_by_bearer(bearer)
 
 
-def _key(request: Request) -> str:
-    """Return the token as Anthropic's clients send it, below /v1."""
+def _api_key(request: Request) -> str:
+    """Return the token in the header that Anthropic's clients use. Only requests under /v1 may use it."""
     return request.headers.get("X-Api-Key", "") if request.scope["path"].startswith(f"{PREFIX}/") else ""
 
 
@@ -87,7 +87,7 @@ async def visible_job(
     principal: PrincipalDep,
     job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="A job's id.")],
 ) -> str:
-    """Return the id of a job that the principal sees; NotFound for another tenant's, as for one that does not exist."""
+    """Return the job's id. Raise NotFound if the job does not exist or belongs to another tenant."""
     if principal.only_tenant is not None:
         await run_in_threadpool(cluster.queries.jobs.require_visible, job_id, principal.only_tenant)
     return job_id
@@ -96,29 +96,32 @@ async def visible_job(
 JobId = Annotated[str, Depends(visible_job)]
 
 
-async def _place(
+async def _trace_context(
     request: Request,
     traceparent: Annotated[
         str | None,
-        Header(description="The caller's place in a trace, as W3C Trace Context has it; one that is none is ignored."),
+        Header(description="W3C Trace Context of the caller. An invalid value is ignored."),
     ] = None,
-    tracestate: Annotated[str | None, Header(description="What vendors add to it, handed on as it came.")] = None,
-) -> Place | None:
-    place: Place | None = request.scope.get("state", {}).get("place")
-    return place
+    tracestate: Annotated[
+        str | None, Header(description="Vendor-specific trace data of W3C Trace Context, passed on unchanged.")
+    ] = None,
+) -> TraceContext | None:
+    trace: TraceContext | None = request.scope.get("state", {}).get("trace")
+    return trace
 
 
-#: Where in a trace a request submits something; the layer in telemetry/request_spans.py reads the header.
-PlaceDep = Annotated[Place | None, Depends(_place)]
+#: Trace context of a request that submits jobs. The middleware in telemetry/request_spans.py parses the headers.
+TraceContextDep = Annotated[TraceContext | None, Depends(_trace_context)]
 
 
 async def _owner(
     principal: PrincipalDep,
     tenant: Annotated[
-        str | None, Query(pattern=tenants.NAME, description="Another tenant than one's own; needs the scope admin.")
+        str | None,
+        Query(pattern=tenants.NAME, description="Tenant; default: your own. Another tenant needs the scope admin."),
     ] = None,
 ) -> str:
-    """Return the tenant whose things are asked for. Forbidden for another's, without the scope admin."""
+    """Return the tenant of the request. Raise Forbidden for another tenant without the scope admin."""
     if tenant not in (None, principal.tenant):
         principal.require(Scope.ADMIN)
     return tenant or principal.tenant
@@ -127,25 +130,25 @@ async def _owner(
 Owner = Annotated[str, Depends(_owner)]
 
 
-class Needs:
+class RequiredScopes:
     """Dependency that raises Forbidden unless the principal has one of these scopes."""
 
     def __init__(self, *scopes: Scope) -> None:
         self.scopes = scopes
 
     async def __call__(self, request: Request, principal: PrincipalDep) -> None:
-        """Check the principal of one request, and note it for the count of denied calls."""
+        """Check the principal's scopes, and store its actor for the statistics of denied requests."""
         request.state.actor = principal.actor
         principal.require(*self.scopes)
 
 
-def needs(*scopes: Scope) -> params.Depends:
-    """Return the dependency with which a route declares its scope: any one of these; none: whoever is known."""
-    return params.Depends(Needs(*scopes))
+def require_scope(*scopes: Scope) -> params.Depends:
+    """Return the dependency by which a route requires one of these scopes. Without scopes, any principal is allowed."""
+    return params.Depends(RequiredScopes(*scopes))
 
 
 class ScopedRoute(APIRoute):
-    """Route that declares its scope with `needs`. One that only reads needs Scope.READ where it says nothing."""
+    """Route that declares its scope with `require_scope`. A GET route without it requires Scope.READ."""
 
     def __init__(
         self,
@@ -154,38 +157,38 @@ class ScopedRoute(APIRoute):
         *,
         dependencies: Sequence[params.Depends] | None = None,
         methods: set[str] | list[str] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> None:
-        given = list(dependencies or ())
-        if not any(isinstance(one.dependency, Needs) for one in given):
+        route_dependencies = list(dependencies or ())
+        if not any(isinstance(each.dependency, RequiredScopes) for each in route_dependencies):
             if not {"GET", "HEAD"}.issuperset(methods or {"GET"}):
-                raise TypeError(f"{path} changes something and declares no scope: dependencies=[http.needs(...)]")
-            given.append(needs(Scope.READ))
-        super().__init__(path, endpoint, dependencies=given, methods=methods, **more)
+                raise TypeError(f"{path} changes data and must declare a scope: dependencies=[http.require_scope(...)]")
+            route_dependencies.append(require_scope(Scope.READ))
+        super().__init__(path, endpoint, dependencies=route_dependencies, methods=methods, **options)
 
 
-def problem_as(shape: Any) -> dict[str, Any]:
-    """Return OpenAPI's description of a refusal."""
-    return {"application/problem+json": {"schema": TypeAdapter(shape).json_schema(mode="serialization")}}
+def describe_problem(model: Any) -> dict[str, Any]:
+    """Return the OpenAPI description of an error response."""
+    return {"application/problem+json": {"schema": TypeAdapter(model).json_schema(mode="serialization")}}
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    code: {"description": text, "content": problem_as(Problem)}
-    for code, text in (("4XX", "What was asked cannot be done"), ("5XX", "It cannot be done now"))
+    code: {"description": text, "content": describe_problem(Problem)}
+    for code, text in (("4XX", "The request cannot be fulfilled"), ("5XX", "The request cannot be fulfilled now"))
 }
 
 
 def open_router() -> APIRouter:
-    """Return a router for what everybody may ask, token or none."""
+    """Return a router for routes without authentication."""
     return APIRouter(responses=_PROBLEMS)
 
 
 def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -> APIRouter:
-    """Return a router: it answers only those whom the cluster knows, and each route those with its scope.
+    """Return a router that authenticates every request and checks the scopes of each route.
 
-    `tag`, `scope`: of all its routes.
+    `tag` and `scope` apply to all of its routes.
     """
-    dependencies = [Depends(_identity), *([needs(scope)] if scope else ())]
+    dependencies = [Depends(_identity), *([require_scope(scope)] if scope else ())]
     return APIRouter(
         prefix=prefix,
         tags=[tag] if tag else [],
@@ -196,9 +199,9 @@ def router(prefix: str = "/api", *, tag: str = "", scope: Scope | None = None) -
 
 
 async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_seen: bool = False) -> None:
-    """Return when the job has ended, or is gone, or after `seconds`.
+    """Wait until the job has ended or was deleted, at most `seconds`.
 
-    `just_seen`: this replica has just written it, or read that it has not ended.
+    Set `just_seen` if this replica has just submitted the job, or has just read that it has not ended.
     """
     if seconds:
         await cluster.hub.ends.wait(
@@ -207,7 +210,7 @@ async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_se
 
 
 def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status: int = 200) -> Response:
-    """Return a result as JSON, with text around it. Send a long result in pieces, as they arrive from Redis."""
+    """Return a JSON response of `head`, the result and `end`. A long result is streamed from Redis in pieces."""
     if not result.is_long:
         return Response(head + result.whole() + end, status, media_type="application/json")
     length = str(len(head) + result.length + len(end))
@@ -215,65 +218,65 @@ def send_result(result: ResultText, head: bytes = b"", end: bytes = b"", status:
     return StreamingResponse(filter(None, pieces), status, {"Content-Length": length}, "application/json")
 
 
-def answers(
+def describe_response(
     model: type[Any],
     status: int = 200,
     *,
-    takes: type[BaseModel] | None = None,
+    body: type[BaseModel] | None = None,
     others: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of a route that answers with this model: described, and not validated on its way out.
+    """Return keyword arguments that describe a route's response in OpenAPI. FastAPI does not validate the response.
 
-    `takes`: the body that the route reads by hand. `others`: descriptions of further answers by their status.
+    `body` is the model of the body if the route parses it itself. `others` describes other responses by status.
     """
-    form = {"openapi_extra": describes(takes)} if takes else {}
+    extra = {"openapi_extra": describe_body(body)} if body else {}
     return {
         "response_model": None,
         "status_code": status,
         "responses": {status: {"model": model}, **(others or {})},
-        **form,
+        **extra,
     }
 
 
-def shown(body: Any, status: int = 200) -> Response:
-    """Return JSON as it is. A route that is called often calls this in its thread."""
+def json_response(body: Any, status: int = 200) -> Response:
+    """Return a JSON response without validation. Frequently used routes should call this in a thread."""
     return Response(json.dumps(body, ensure_ascii=False, separators=(",", ":")), status, media_type="application/json")
 
 
-def describes(model: type[BaseModel]) -> dict[str, Any]:
-    """Return OpenAPI's description of a body that a route reads by hand."""
+def describe_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a body that a route parses itself."""
     schema = model.model_json_schema()
-    whole = _inlined(schema, schema.pop("$defs", {}))
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": whole}}}}
+    inlined = _inline(schema, schema.pop("$defs", {}))
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": inlined}}}}
 
 
-def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """Return a schema with its parts in the place of references to them, which name no place in the description."""
+def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Replace the references in a schema by their definitions. The references would not resolve within OpenAPI."""
     if isinstance(schema, list):
-        return [_inlined(one, parts) for one in schema]
+        return [_inline(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _inlined(parts[schema["$ref"].rpartition("/")[2]], parts)
-    return {name: _inlined(value, parts) for name, value in schema.items()}
+        return _inline(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inline(value, definitions) for name, value in schema.items()}
 
 
-def parsed(model: type[Any], body: Any) -> Any:
-    """Return the body as this model; InvalidRequest naming the field."""
+def parse(model: type[Any], body: Any) -> Any:
+    """Return the body as an instance of the model. Raise InvalidRequest that names the invalid field."""
     return submissions.validated(model, body)
 
 
-def problem(error: errors.ClusterError) -> dict[str, Any]:
-    """Return an error as RFC 9457 has it: what, why and which field."""
+def serialize_problem(error: errors.ClusterError) -> dict[str, Any]:
+    """Return an error as a problem of RFC 9457: type, title, status, detail and field."""
     kind = type(error)
     body = {"type": f"urn:threads-cluster:{kind.__name__}", "title": kind.title(), "status": kind.status}
     problem = {**body, "detail": error.detail, **error.extra}
     return {**problem, "field": error.field} if error.field else problem
 
 
-def refused(error: errors.ClusterError) -> Response:
-    """Return the answer to a request that ended in this error."""
+def problem_response(error: errors.ClusterError) -> Response:
+    """Return the response for this error."""
     extra = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
     if isinstance(error, errors.OverLimit):
         extra = {"Retry-After": str(error.seconds)}
-    return Response(json.dumps(problem(error)), error.status, extra, "application/problem+json")
+    return Response(json.dumps(serialize_problem(error)), error.status, extra, "application/problem+json")

@@ -1,4 +1,4 @@
-"""Pages served from a folder, with the headers that nginx would add, for clusters without nginx."""
+"""Serve the web pages from a folder, with the headers that nginx would add. For clusters without nginx."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-#: The same as in nginx/conf/headers.conf; a test compares them.
+#: Security headers, the same as in nginx/conf/headers.conf. A test compares them.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
@@ -27,7 +27,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: Not the machine's: a module whose type is wrong does not run. As in web/nginx.conf.
+#: Content types, the same as in web/nginx.conf. The system's types are not used, because browsers refuse a module with
+#: a wrong type.
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -43,16 +44,16 @@ TYPES = {
     ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }
-#: Endings of packed files that a build leaves beside the plain ones, by what HTTP calls them; the smallest first.
-PACKED = {"br": ".br", "gzip": ".gz"}
-#: Paths that are the API's.
-_TAKEN = ("/api", "/v1", "/health", "/ready")
+#: Suffixes of the compressed files that a build creates, by content encoding. The smallest file comes first.
+COMPRESSED = {"br": ".br", "gzip": ".gz"}
+#: Prefixes of the API's paths.
+_API_PATHS = ("/api", "/v1", "/health", "/ready")
 _METHODS = ("GET", "HEAD")
-_NOTHING = re.compile(r"q=0(\.0*)?")
+_ZERO_WEIGHT = re.compile(r"q=0(\.0*)?")
 
 
 class Files(StaticFiles):
-    """Static files, read when they are asked for, so that the folder can be built later."""
+    """Static files of a folder that may be built after the server has started."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, html=True, check_dir=False)
@@ -60,54 +61,54 @@ class Files(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:
-            await super().get_response(path, {**scope, "method": "HEAD"})  # raises 404 if there is no such page
+            await super().get_response(path, {**scope, "method": "HEAD"})  # raises 404 if the page does not exist
             raise HTTPException(405)
         answer = await super().get_response(path, scope)
         answer.headers.update(HEADERS)
-        # Files under /assets/ have a checksum in their names.
-        lasting = path.startswith(f"assets{os.sep}") and answer.status_code in (200, 206, 304)
-        answer.headers["Cache-Control"] = "public, max-age=31536000, immutable" if lasting else "no-cache"
+        # Files under /assets/ have a checksum in their names, so their content never changes.
+        is_immutable = path.startswith(f"assets{os.sep}") and answer.status_code in (200, 206, 304)
+        answer.headers["Cache-Control"] = "public, max-age=31536000, immutable" if is_immutable else "no-cache"
         return answer
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        coding, sent, facts = _packed(Path(full_path), stat_result, Headers(scope=scope))
-        answer = super().file_response(sent, facts, scope, status_code)
+        encoding, file, status = _select_file(Path(full_path), stat_result, Headers(scope=scope))
+        answer = super().file_response(file, status, scope, status_code)
         if isinstance(answer, FileResponse):
             kind = TYPES.get(Path(full_path).suffix.lower(), "application/octet-stream")
             text = kind.startswith("text/") or kind in ("application/json", "image/svg+xml")
             answer.headers["Content-Type"] = f"{kind}; charset=utf-8" if text else kind
-            if coding:
-                answer.headers["Content-Encoding"] = coding
+            if encoding:
+                answer.headers["Content-Encoding"] = encoding
         answer.headers["Vary"] = "Accept-Encoding"
         return answer
 
 
-def _packed(plain: Path, facts: os.stat_result, headers: Headers) -> tuple[str, Path, os.stat_result]:
-    """Return the coding of what is sent, its file and what is known of it: packed where there is such a file."""
-    taken = _codings(headers.get("accept-encoding", ""))
-    # Parts of a packed file would be parts of something else.
-    for coding, end in PACKED.items() if "range" not in headers else ():
-        if coding not in taken:
+def _select_file(plain: Path, plain_status: os.stat_result, headers: Headers) -> tuple[str, Path, os.stat_result]:
+    """Return the content encoding, path and status of the file to send: a compressed file if one is acceptable."""
+    accepted = _accepted_encodings(headers.get("accept-encoding", ""))
+    # A range refers to the plain file.
+    for encoding, suffix in COMPRESSED.items() if "range" not in headers else ():
+        if encoding not in accepted:
             continue
-        packed = plain.with_name(plain.name + end)
+        compressed = plain.with_name(plain.name + suffix)
         with suppress(OSError):
-            found = packed.lstat()
-            # One that is older than the file was left by another build.
-            if stat.S_ISREG(found.st_mode) and found.st_mtime >= facts.st_mtime:
-                return coding, packed, found
-    return "", plain, facts
+            status = compressed.lstat()
+            # An older compressed file comes from an earlier build.
+            if stat.S_ISREG(status.st_mode) and status.st_mtime >= plain_status.st_mtime:
+                return encoding, compressed, status
+    return "", plain, plain_status
 
 
-def _codings(accepted: str) -> set[str]:
-    """Return the names in an Accept-Encoding that are not refused by q=0."""
-    names = (each.partition(";") for each in accepted.lower().split(","))
-    return {name.strip() for name, _, weight in names if not _NOTHING.fullmatch(weight.replace(" ", ""))}
+def _accepted_encodings(header: str) -> set[str]:
+    """Return the names in an Accept-Encoding header, without those that have q=0."""
+    names = (each.partition(";") for each in header.lower().split(","))
+    return {name.strip() for name, _, weight in names if not _ZERO_WEIGHT.fullmatch(weight.replace(" ", ""))}
 
 
 class Pages(Mount):
-    """Mount for every path that is not the API's. A wrong method of an API path stays a 405 of that path."""
+    """Mount for all paths outside the API, so that a wrong method on an API path still returns 405."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("", app=Files(folder), name="pages")
@@ -115,6 +116,6 @@ class Pages(Mount):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         path = scope["path"]
-        if any(path == taken or path.startswith(f"{taken}/") for taken in _TAKEN):
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in _API_PATHS):
             return Match.NONE, {}
         return (match if scope["method"] in _METHODS else Match.PARTIAL), child

@@ -1,4 +1,4 @@
-"""Patterns of what people type in requests, and the words with which a refusal states them."""
+"""Patterns of names and ids in requests, and the messages that describe them to users."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jobs.store import schedules, webhooks
 from jobs.store.tenancy import secrets, tenants
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
-#: Together no longer than a worker's name.
+#: Name of a host, and of a worker on it. Both together are at most as long as a worker's name.
 HOST = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 HOSTS_WORKER = r"^(cpu|gpu|runner)-[1-9][0-9]{0,2}$"
 TOKEN_ID = r"^[a-z0-9]{1,32}$"
 JOB_ID = r"^[A-Za-z0-9_-]{1,64}$"
 SCOPE = f"^({'|'.join(Scope)})$"
 
-_WORDS = {
+_DESCRIPTIONS = {
     TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
     HOST: "must be 1 to 48 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     HOSTS_WORKER: "must be cpu-N, gpu-N or runner-N, with a number from 1 to 999",
@@ -26,12 +26,12 @@ _WORDS = {
     schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",
     tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
-    webhooks.ID: "must be a delivery's id, msg_ and more: GET /api/webhooks lists them",
+    webhooks.ID: "must be a delivery's id, which begins with msg_; GET /api/webhooks lists them",
 }
-_COMPLAINT = re.compile("String should match pattern '(.*)'")
+_MESSAGE = re.compile("String should match pattern '(.*)'")
 
 
-def stated(complaint: str) -> str:
-    """Return a complaint of pydantic with the pattern in words, where it has some."""
-    pattern = _COMPLAINT.fullmatch(complaint)
-    return _WORDS.get(pattern[1], complaint) if pattern else complaint
+def explain(message: str) -> str:
+    """Return pydantic's error message, with a known pattern replaced by its description."""
+    pattern = _MESSAGE.fullmatch(message)
+    return _DESCRIPTIONS.get(pattern[1], message) if pattern else message

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on a request's head and on the time that a request takes to arrive.
+"""uvicorn's HTTP protocol with limits on the size of a request's head and on the time until a request has arrived.
 
-nginx has such bounds; a coordinator without it needs them too. uvicorn bounds the head with h11 only, which is slower.
+nginx enforces such limits, but a coordinator may run without nginx. uvicorn limits the head only with h11, which is
+slower.
 """
 
 from __future__ import annotations
@@ -12,38 +13,40 @@ from typing import Any
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-#: Bytes of a request's first line and headers. What was read at once (256 KB) may be over it while it is looked at.
+#: Maximum bytes of a request's first line and headers. One read (256 KB) may exceed it temporarily.
 MAX_HEAD = 64 << 10
 
-_TOO_LARGE = b"the first line and the headers have over 64 KiB; send what they hold in a body\n"
+_TOO_LARGE = b"the first line and the headers have over 64 KiB; send the data in a body\n"
 
 
 class Stage(Enum):
-    """Part of a request that is awaited."""
+    """Part of a request that the server is waiting for."""
 
     NOTHING = 0
     HEAD = 1
     BODY = 2
 
 
-#: Within which it must arrive; a body's wait for room is in it.
+#: Seconds within which each stage must be complete. The time of a body includes its wait for memory.
 SECONDS = {Stage.HEAD: 15.0, Stage.BODY: 150.0}
-#: Within which a client must take some 48 KiB of an answer that waits for it; what answers it would wait for ever.
-TAKE_SECONDS = 120.0
+#: Seconds within which a client must read about 48 KiB of the response. Otherwise the route would wait for ever.
+SEND_SECONDS = 120.0
 
 
 class HeadTooLarge(HttpParserError):
-    """Raised to end the parsing of a request."""
+    """Raised to stop parsing a request."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    """HTTP protocol that closes connections whose requests are too large or too slow."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._stage = Stage.NOTHING
-        #: Bytes of the head that the parser has reported, and those that it was fed since without reporting an end.
+        #: Bytes of the head that the parser has reported, and bytes fed to it without a report of the head's end.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._taking: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -51,34 +54,34 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(Stage.NOTHING)
-        self._taken()
+        self._cancel_send_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._taken()
-        self._taking = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
+        self._cancel_send_timer()
+        self._send_timer = self.loop.call_later(SEND_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._taken()
+        self._cancel_send_timer()
         super().resume_writing()
 
-    def _taken(self) -> None:
-        if self._taking is not None:
-            self._taking.cancel()
-            self._taking = None
+    def _cancel_send_timer(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
 
     def data_received(self, data: bytes) -> None:
         before = self._stage
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self.transport.get_protocol() is not self:  # it is a tunnel now
+        if self.transport.get_protocol() is not self:  # the connection was upgraded to a WebSocket
             self._expect(Stage.NOTHING)
-            self._taken()
+            self._cancel_send_timer()
             return
         if self._stage is Stage.NOTHING and (self.cycle is None or self.cycle.response_complete):
-            self._stage = Stage.HEAD  # empty lines before a request
+            self._stage = Stage.HEAD  # the data are empty lines before a request
         if self._stage is not before:
             self._expect(self._stage)
         elif self._stage is Stage.HEAD:
@@ -123,7 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise HeadTooLarge
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 431 where the head is too large, else 400; both close the connection."""
+        """Send status 431 if the head is too large, otherwise 400, and close the connection."""
         if max(self._head, self._fed) <= MAX_HEAD:
             super().send_400_response(msg)
             return

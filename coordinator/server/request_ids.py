@@ -1,4 +1,4 @@
-"""IDs of requests under /v1. The response and the log contain them, so a client can name a request that failed."""
+"""IDs of requests under /v1. The response and the log contain them, so that users can report a failed request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coordinator.services.gateway import error_forms
 
 _HEADER = b"x-request-id"
-#: Pattern of IDs that are taken from the request, the same as in nginx/conf/nginx.conf.
-_GIVEN = re.compile(r"[A-Za-z0-9_-]{8,64}")
+#: Pattern of IDs that are accepted from the request, the same as in nginx/conf/nginx.conf.
+_PATTERN = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 class RequestIds:
-    """ASGI layer that gives each request under /v1 an ID: the one in its header, which nginx sets, or a new one."""
+    """ASGI middleware that assigns an ID to each request under /v1. nginx sets it in a header; otherwise it is new."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -25,33 +25,33 @@ class RequestIds:
         if scope["type"] != "http" or not error_forms.covers(scope["path"]):
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["request_id"] = _given(scope) or uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = _id_from_header(scope) or uuid.uuid4().hex
 
-        async def named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(headers(scope))
             await send(message)
 
-        await self._app(scope, receive, named)
+        await self._app(scope, receive, send_with_id)
 
 
 def headers(scope: Scope) -> dict[str, str]:
     """Return the headers with the request's ID; empty if it has no ID."""
-    found = scope.get("state", {}).get("request_id")
-    if not found:
+    request_id = scope.get("state", {}).get("request_id")
+    if not request_id:
         return {}
-    named = {"X-Request-Id": found}
-    # Anthropic's clients read this name.
-    return {**named, "Request-Id": found} if error_forms.is_anthropic(scope["path"]) else named
+    fields = {"X-Request-Id": request_id}
+    # Anthropic's clients read this header.
+    return {**fields, "Request-Id": request_id} if error_forms.is_anthropic(scope["path"]) else fields
 
 
-def logged(scope: Scope) -> dict[str, str]:
+def log_fields(scope: Scope) -> dict[str, str]:
     """Return the log field with the request's ID; empty if it has no ID."""
-    found = scope.get("state", {}).get("request_id")
-    return {"request_id": found} if found else {}
+    request_id = scope.get("state", {}).get("request_id")
+    return {"request_id": request_id} if request_id else {}
 
 
-def _given(scope: Scope) -> str:
-    """Return the ID in the request's headers; empty if there is no valid one."""
-    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER), "")
-    return given if _GIVEN.fullmatch(given) else ""
+def _id_from_header(scope: Scope) -> str:
+    """Return the ID in the request's headers, or an empty string if there is no valid one."""
+    request_id = next((value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER), "")
+    return request_id if _PATTERN.fullmatch(request_id) else ""

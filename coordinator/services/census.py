@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.services import rows, scaling
+from coordinator.services import scaling, serializers
 from jobs import metrics
 from jobs.store import Store
 from jobs.store.server import connection
@@ -46,10 +46,10 @@ class Census(Collector):
         for number, service in enumerate(services):
             place = _label(number, service)
             wanted[place] += scaling.wanted(service, now)
-            for state in rows.STATES:
+            for state in serializers.STATES:
                 counted[*place, state] += 0
             for one in replicas[service.service_id]:
-                counted[*place, rows.state_of(one)] += 1
+                counted[*place, serializers.state_of(one)] += 1
         return counted, wanted
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from fastapi import Response
 
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from engines import registry
 from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
 
 
-@routes.get("/engines", **http.answers(answers.EngineList))
+@routes.get("/engines", **http.describe_response(answers.EngineList))
 def list_engines(_cluster: http.ClusterDep) -> Response:
     """List the engines by which services are run."""
-    return shown({"engines": _ENGINES})
+    return json_response({"engines": _ENGINES})
 
 
 def _row(name: str) -> answers.Engine:

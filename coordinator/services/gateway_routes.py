@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.services import schemas
 from coordinator.services.gateway import openai
 from coordinator.services.gateway.gateway import Gateway, Question, question
@@ -34,14 +34,14 @@ def _gateway(request: Request) -> Gateway:
     return gateway
 
 
-@routes.get("/models", **http.answers(answers.ModelList))
+@routes.get("/models", **http.describe_response(answers.ModelList))
 async def list_models(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
     """List the models that the tenant serves."""
     found = await _gateway(request).routes.of_tenant(principal.tenant)
-    return shown({"object": "list", "data": [_row(route) for route in found]})
+    return json_response({"object": "list", "data": [_row(route) for route in found]})
 
 
-@routes.get("/models/{model}", **http.answers(answers.ServedModel))
+@routes.get("/models/{model}", **http.describe_response(answers.ServedModel))
 async def one_model(
     request: Request,
     model: Annotated[str, Path(max_length=64)],
@@ -49,7 +49,7 @@ async def one_model(
     _cluster: http.ClusterDep,
 ) -> Response:
     """Show a model that the tenant serves."""
-    return shown(_row(await _gateway(request).routes.find(principal.tenant, model)))
+    return json_response(_row(await _gateway(request).routes.find(principal.tenant, model)))
 
 
 def _row(route: Route) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _row(route: Route) -> dict[str, Any]:
 
 async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Question]]) -> Response:
     """Return the answer to a request whose body `read` reads, once there is room for one of its size."""
-    gateway, size = _gateway(request), bodies.announced(request, MAX_BODY)
+    gateway, size = _gateway(request), bodies.declared_size(request, MAX_BODY)
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.requests.room(tenant, size, _ROOM_SECONDS))
         return await gateway.answer(request, await read(), held)
@@ -77,8 +77,8 @@ async def pass_on(request: Request, tenant: str, read: Callable[[], Awaitable[Qu
 
 async def _question(request: Request, tenant: str, path: str) -> Question:
     """Return what is asked, and keep nothing else: a body and what was parsed of it are several times as large."""
-    async with bodies.octets(request, MAX_BODY) as text, _gateway(request).turn(len(text)):
-        body = bodies.parsed(text, MAX_VALUES)
+    async with bodies.open_bytes(request, MAX_BODY) as text, _gateway(request).turn(len(text)):
+        body = bodies.parse_json(text, MAX_VALUES)
         if not isinstance(body, dict):
             raise errors.InvalidRequest("the body must be an object", field="body")
         return question(tenant, path, body)
@@ -118,7 +118,7 @@ _CALLS = (
 
 
 def _add_call(path: str, name: str, answer: type[BaseModel], description: str) -> None:
-    @routes.post(path, name=name, description=description, **http.answers(answer, takes=schemas.Inference))
+    @routes.post(path, name=name, description=description, **http.describe_response(answer, body=schemas.Inference))
     async def call(request: Request, principal: http.PrincipalDep, _cluster: http.ClusterDep) -> Response:
         return await pass_on(request, principal.tenant, lambda: _question(request, principal.tenant, path))
 

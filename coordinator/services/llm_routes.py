@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.services import additions, queries, routes
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway.gateway import Question, Whole, question
@@ -29,7 +29,7 @@ from threads_protocol.numbers import short
 
 routes_of_llm = http.router()
 
-_RUN, _INFER = [http.needs(Scope.RUN)], [http.needs(Scope.INFER)]
+_RUN, _INFER = [http.require_scope(Scope.RUN)], [http.require_scope(Scope.INFER)]
 #: Numbers with which engines compute, by their names in other systems. One for GGUF takes those of its file.
 _DTYPES = {
     "fp16": "float16",
@@ -82,7 +82,7 @@ class Inference(BaseModel):
     stop_sequences: list[str] = Field(default_factory=list, max_length=16, description="Texts that end the answer.")
 
 
-@routes_of_llm.get("/llm/models", tags=["services"], **http.answers(answers.ServiceList))
+@routes_of_llm.get("/llm/models", tags=["services"], **http.describe_response(answers.ServiceList))
 async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List the services of a tenant, as GET /api/services does."""
     return await routes.list_services(request, cluster, tenant)
@@ -92,12 +92,12 @@ async def list_deployments(request: Request, cluster: http.ClusterDep, tenant: h
     "/llm/models/deploy",
     tags=["services"],
     dependencies=_RUN,
-    **http.answers(answers.Deployed, 202, takes=NewDeployment),
+    **http.describe_response(answers.Deployed, 202, body=NewDeployment),
 )
 async def deploy(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Serve a model, as POST /api/services does."""
-    asked = http.parsed(NewDeployment, await bodies.body(request))
-    return shown(await run_in_threadpool(_deployed, cluster, asked, principal), 202)
+    asked = http.parse(NewDeployment, await bodies.read_json(request))
+    return json_response(await run_in_threadpool(_deployed, cluster, asked, principal), 202)
 
 
 def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> dict[str, str]:
@@ -168,7 +168,7 @@ def _memory(asked: NewDeployment) -> int | None:
     "/llm/models/{deployment}/inference",
     tags=["inference"],
     dependencies=_INFER,
-    **http.answers(answers.InferredText, takes=Inference),
+    **http.describe_response(answers.InferredText, body=Inference),
 )
 async def infer(
     request: Request, deployment: Deployment, principal: http.PrincipalDep, _cluster: http.ClusterDep
@@ -176,14 +176,14 @@ async def infer(
     """Have a model continue a text, as POST /v1/completions does."""
     answer = await pass_on(request, principal.tenant, lambda: _question(request, principal, deployment))
     try:
-        return shown({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
+        return json_response({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
     finally:
         if isinstance(answer, Whole):
             await answer.let_go()
 
 
 async def _question(request: Request, principal: Principal, deployment: str) -> Question:
-    asked: Inference = http.parsed(Inference, await bodies.body(request, limit=MAX_BODY))
+    asked: Inference = http.parse(Inference, await bodies.read_json(request, limit=MAX_BODY))
     body: dict[str, Any] = {
         "model": deployment,
         "prompt": asked.prompt,
@@ -198,7 +198,7 @@ async def _question(request: Request, principal: Principal, deployment: str) -> 
 def _text(content: bytes, status: int) -> dict[str, Any]:
     """Return text and counts of an engine's answer. InvalidRequest for one that refuses, BadUpstream for any other."""
     try:
-        answer = bodies.parsed(content, _MOST_VALUES)
+        answer = bodies.parse_json(content, _MOST_VALUES)
         if status >= http.FIRST_ERROR:
             raise errors.InvalidRequest(f"the engine answers {status}: {str(answer['error']['message'])[:500]}")
         return {"text": str(answer["choices"][0]["text"]), "usage": dict(answer.get("usage") or {})}
@@ -207,7 +207,10 @@ def _text(content: bytes, status: int) -> dict[str, Any]:
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/scale", tags=["services"], dependencies=_RUN, **http.answers(answers.Service, takes=Scale)
+    "/llm/models/{deployment}/scale",
+    tags=["services"],
+    dependencies=_RUN,
+    **http.describe_response(answers.Service, body=Scale),
 )
 async def scale(
     request: Request, deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
@@ -217,7 +220,7 @@ async def scale(
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
+    "/llm/models/{deployment}/restart", tags=["services"], dependencies=_RUN, **http.describe_response(answers.Service)
 )
 def restart(
     deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
@@ -227,7 +230,7 @@ def restart(
 
 
 @routes_of_llm.post(
-    "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.answers(answers.Service)
+    "/llm/models/{deployment}/stop", tags=["services"], dependencies=_RUN, **http.describe_response(answers.Service)
 )
 def stop(
     deployment: Deployment, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep

@@ -9,7 +9,7 @@ from dataclasses import replace
 from coordinator.access.principal import Principal
 from coordinator.artifacts.catalog import Model
 from coordinator.cluster import Cluster
-from coordinator.places import Place
+from coordinator.locations import Location
 from coordinator.services import additions, planning, queries
 from coordinator.services.additions import NewService
 from jobs import errors
@@ -22,14 +22,14 @@ _OTHERS = re.compile(r"[^a-z0-9]+")
 DEATHS = 3
 
 
-def name_of(model: str, place: Place) -> str:
+def name_of(model: str, place: Location) -> str:
     """Return the name of the service of a model at a place; without a host, that of the model."""
     words = f"{model} {place.host} {place.device}" if place.host else model
     return _OTHERS.sub("-", words.lower())[:63].strip("-")
 
 
 def serve(
-    cluster: Cluster, model: Model, place: Place, principal: Principal, *, routed: bool = True, workflow: str = ""
+    cluster: Cluster, model: Model, place: Location, principal: Principal, *, routed: bool = True, workflow: str = ""
 ) -> str:
     """Keep a replica of a model up at a place, and return its service; that of an earlier call, if there is one.
 
@@ -54,7 +54,7 @@ def serve(
     return name
 
 
-def _wanted(model: Model, place: Place) -> NewService:
+def _wanted(model: Model, place: Location) -> NewService:
     if not model.weights:
         detail = f"model_name: {model.name} was registered, and is nowhere: cluster model download {model.name}"
         raise errors.Conflict(detail, field="model_name")
@@ -86,7 +86,7 @@ def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
 
 
 def _add(
-    cluster: Cluster, wanted: NewService, place: Place, principal: Principal, *, routed: bool, workflow: str
+    cluster: Cluster, wanted: NewService, place: Location, principal: Principal, *, routed: bool, workflow: str
 ) -> Service:
     planned = additions.planned(cluster, wanted, principal)
     more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}

@@ -8,10 +8,10 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import places
+from coordinator import locations
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.services import placed, queries
 from coordinator.services.gateway import openai
 from jobs import errors
@@ -35,12 +35,16 @@ class ModelAt(BaseModel):
     )
 
 
-@routes.post("/v1/services", dependencies=[http.needs(Scope.RUN)], **http.answers(answers.Placed, 202, takes=ModelAt))
+@routes.post(
+    "/v1/services",
+    dependencies=[http.require_scope(Scope.RUN)],
+    **http.describe_response(answers.Placed, 202, body=ModelAt),
+)
 async def serve_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Serve a model at a place; what is served there already stays as it is."""
-    asked = http.parsed(ModelAt, await bodies.body(request))
+    asked = http.parse(ModelAt, await bodies.read_json(request))
     try:
-        place = places.read(asked.device, places.COMPUTES, any_host=True)
+        place = locations.parse(asked.device, locations.COMPUTE_DEVICES, any_host=True)
     except ValueError as error:
         raise errors.InvalidRequest(f"device: {error}", field="device") from None
 
@@ -48,13 +52,13 @@ async def serve_model(request: Request, cluster: http.ClusterDep, principal: htt
         model = cluster.models.find(principal.tenant, asked.model_name)
         name = placed.serve(cluster, model, place, principal)
         row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
-        return shown({"service_id": name, "status": row["state"]}, 202)
+        return json_response({"service_id": name, "status": row["state"]}, 202)
 
     return await run_in_threadpool(work)
 
 
-@routes.get("/v1/services/{name}/status", **http.answers(answers.PlacedStatus))
+@routes.get("/v1/services/{name}/status", **http.describe_response(answers.PlacedStatus))
 def service_status(name: Service, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show how a service is, and where it is asked."""
     row = queries.one(cluster.store, cluster.queries.jobs, principal.tenant, name)
-    return shown({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})
+    return json_response({"service_id": name, "status": row["state"], "replicas": row["ready"], "url": openai.PREFIX})

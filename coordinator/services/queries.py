@@ -1,11 +1,11 @@
-"""Services as rows. Reads only."""
+"""Services as serializers. Reads only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
-from coordinator.services import rows
+from coordinator.services import serializers
 from jobs import errors
 from jobs.store import Store
 from jobs.store.services import Replica, Service
@@ -13,14 +13,15 @@ from threads_protocol.answers import services as answers
 
 
 def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping[str, str]) -> list[answers.Service]:
-    """Return a tenant's services by name; `unreached` as of `rows.service_row`."""
+    """Return a tenant's services by name; `unreached` as of `serializers.serialize_service`."""
     found = store.services.of_tenant(tenant)
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])
     now = round(store.clock.now() * 1000)
     lately = store.services.lately(found, now)
     return [
-        rows.service_row(one, replicas[one.service_id], waits, lately[one.service_id], now, unreached) for one in found
+        serializers.serialize_service(one, replicas[one.service_id], waits, lately[one.service_id], now, unreached)
+        for one in found
     ]
 
 
@@ -40,10 +41,10 @@ def one(
     replicas = store.services.replicas([service.service_id])[service.service_id]
     now = round(store.clock.now() * 1000)
     lately = store.services.lately([service], now)[service.service_id]
-    return rows.whole_row(service, replicas, _waits(jobs, replicas), lately, now, unreached or {})
+    return serializers.serialize_details(service, replicas, _waits(jobs, replicas), lately, now, unreached or {})
 
 
 def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:
     """Return why jobs of replicas wait."""
-    waiting = [each.job_id for each in replicas if rows.state_of(each) == "waiting"]
+    waiting = [each.job_id for each in replicas if serializers.state_of(each) == "waiting"]
     return {row["job_id"]: row["waiting_because"] or "" for row in jobs.by_ids(waiting)} if waiting else {}

@@ -37,7 +37,7 @@ class Reconciler:
         self._on_behalf = on_behalf
         self._absences = Absences()
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Look at every service; one that fails holds up no other. Raises Unreachable."""
         found = self._store.services.all()
         if not found:

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.services import access, additions, queries, scaling
 from coordinator.services.additions import MAX_REPLICAS, NewService
 from coordinator.services.gateway.gateway import Gateway
@@ -24,7 +24,7 @@ from threads_protocol.answers import services as answers
 
 routes = http.router(tag="services")
 
-_RUN = [http.needs(Scope.RUN)]
+_RUN = [http.require_scope(Scope.RUN)]
 Name = Annotated[str, Path(pattern=NAME, description="A service's name.")]
 
 
@@ -35,12 +35,14 @@ class Scale(BaseModel):
     replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
 
 
-@routes.get("/services", **http.answers(answers.ServiceList))
+@routes.get("/services", **http.describe_response(answers.ServiceList))
 async def list_services(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's services with their replicas."""
     unreached = await _unreached(request, tenant)
     read = queries.service_list
-    return shown({"services": await run_in_threadpool(read, cluster.store, cluster.queries.jobs, tenant, unreached)})
+    return json_response(
+        {"services": await run_in_threadpool(read, cluster.store, cluster.queries.jobs, tenant, unreached)}
+    )
 
 
 async def _unreached(request: Request, tenant: str) -> dict[str, str]:
@@ -49,11 +51,11 @@ async def _unreached(request: Request, tenant: str) -> dict[str, str]:
     return found
 
 
-@routes.post("/services", dependencies=_RUN, **http.answers(answers.Service, 201, takes=NewService))
+@routes.post("/services", dependencies=_RUN, **http.describe_response(answers.Service, 201, body=NewService))
 async def add_service(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Keep replicas of an engine up, from now on."""
-    asked = http.parsed(NewService, await bodies.body(request))
-    return shown(await run_in_threadpool(_added, cluster, asked, principal), 201)
+    asked = http.parse(NewService, await bodies.read_json(request))
+    return json_response(await run_in_threadpool(_added, cluster, asked, principal), 201)
 
 
 def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:
@@ -67,11 +69,13 @@ def _row(cluster: Cluster, tenant: str, name: str) -> answers.Service:
     return queries.one(cluster.store, cluster.queries.jobs, tenant, name)
 
 
-@routes.get("/services/{name}", **http.answers(answers.Service))
+@routes.get("/services/{name}", **http.describe_response(answers.Service))
 async def one_service(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a service, its replicas, and what was asked for."""
     unreached = await _unreached(request, tenant)
-    return shown(await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached))
+    return json_response(
+        await run_in_threadpool(queries.one, cluster.store, cluster.queries.jobs, tenant, name, unreached)
+    )
 
 
 @routes.delete("/services/{name}", status_code=204, dependencies=_RUN)
@@ -82,12 +86,12 @@ def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pri
     return Response(status_code=204)
 
 
-@routes.post("/services/{name}/scale", dependencies=_RUN, **http.answers(answers.Service, takes=Scale))
+@routes.post("/services/{name}/scale", dependencies=_RUN, **http.describe_response(answers.Service, body=Scale))
 async def scale_service(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Keep another number of replicas; this also starts a service that was stopped."""
-    asked: Scale = http.parsed(Scale, await bodies.body(request))
+    asked: Scale = http.parse(Scale, await bodies.read_json(request))
 
     def work() -> Response:
         load = scaling.of(queries.found(cluster.store, tenant, name))
@@ -95,21 +99,23 @@ async def scale_service(
             additions.check_between(load.least, asked.replicas, load.most)
         if not cluster.store.services.scale(tenant, name, asked.replicas, principal.actor):
             raise errors.missing("service", name, "name")
-        return shown(_row(cluster, tenant, name))
+        return json_response(_row(cluster, tenant, name))
 
     return await run_in_threadpool(work)
 
 
-@routes.post("/services/{name}/access", dependencies=_RUN, **http.answers(answers.Access))
+@routes.post("/services/{name}/access", dependencies=_RUN, **http.describe_response(answers.Access))
 def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
-    answer = shown(access.of(cluster.store, tenant, name))
+    answer = json_response(access.of(cluster.store, tenant, name))
     cluster.store.services.note_shown(tenant, name, principal.actor)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
-@routes.post("/services/{name}/open", dependencies=[http.needs(Scope.READ)], **http.answers(answers.PageLink))
+@routes.post(
+    "/services/{name}/open", dependencies=[http.require_scope(Scope.READ)], **http.describe_response(answers.PageLink)
+)
 async def open_page(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
@@ -117,20 +123,20 @@ async def open_page(
     service = await run_in_threadpool(queries.found, cluster.store, tenant, name)
     gateway: Gateway = shared_state(request).gateway
     names: PageNames = shared_state(request).page_names
-    return shown(await page_links.link(request, service, principal, gateway.routes, names))
+    return json_response(await page_links.link(request, service, principal, gateway.routes, names))
 
 
-@routes.post("/services/{name}/restart", dependencies=_RUN, **http.answers(answers.Service))
+@routes.post("/services/{name}/restart", dependencies=_RUN, **http.describe_response(answers.Service))
 def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
     if not cluster.store.services.restart(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
-    return shown(_row(cluster, tenant, name))
+    return json_response(_row(cluster, tenant, name))
 
 
-@routes.post("/services/{name}/stop", dependencies=_RUN, **http.answers(answers.Service))
+@routes.post("/services/{name}/stop", dependencies=_RUN, **http.describe_response(answers.Service))
 def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """End all replicas, and keep none until the service is scaled or restarted."""
     if not cluster.store.services.stop(tenant, name, principal.actor):
         raise errors.missing("service", name, "name")
-    return shown(_row(cluster, tenant, name))
+    return json_response(_row(cluster, tenant, name))

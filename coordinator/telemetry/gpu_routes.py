@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from fastapi import Response
 
-from coordinator.fleet import rows as fleet_rows
+from coordinator.fleet import serializers as fleet_serializers
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.telemetry import history
 from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import telemetry as telemetry_answers
@@ -19,10 +19,10 @@ _SECONDS = 60
 _GIBIBYTE = 1 << 30
 
 
-@routes.get("/llm/gpu/status", **http.answers(telemetry_answers.GpuStatus))
+@routes.get("/llm/gpu/status", **http.describe_response(telemetry_answers.GpuStatus))
 def gpu_status(cluster: http.ClusterDep) -> Response:
     """GPUs of live workers now, and each second of the last minute: GiB, percent, degrees Celsius, watts."""
-    gpus = [gpu for gpu in fleet_rows.gpus(cluster.queries.fleet.workers()) if gpu["live"]]
+    gpus = [gpu for gpu in fleet_serializers.serialize_gpus(cluster.queries.fleet.workers()) if gpu["live"]]
     numbers = {gpu["uuid"]: number for number, gpu in enumerate(gpus)}
     now, blocks = history.read(cluster.store, _SECONDS)
     then = history.binned(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
@@ -34,7 +34,7 @@ def gpu_status(cluster: http.ClusterDep) -> Response:
         },
         "recent_metrics": _recent(then, numbers),
     }
-    return shown(row)
+    return json_response(row)
 
 
 def _now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answers.GpuNow:

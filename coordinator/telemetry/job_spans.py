@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from coordinator import tracing
 from coordinator.telemetry.spans import Span
-from coordinator.tracing import Place
+from coordinator.tracing import TraceContext
 
 #: Fields of a job's hash of which its spans are made.
 FIELDS = (
@@ -45,7 +45,7 @@ Attributes: TypeAlias = Mapping[str, str | int | float]
 class TraceSpan:
     """Span of a trace. Times in ms since 1970."""
 
-    place: Place
+    trace: TraceContext
     #: Id of the span that it is part of; empty: it begins the trace.
     parent: str
     name: str
@@ -64,7 +64,7 @@ class EndedJob:
 
     job_id: str
     row: Mapping[str, str]
-    place: Place
+    trace: TraceContext
 
     @property
     def is_small(self) -> bool:
@@ -80,24 +80,24 @@ class EndedJob:
 def ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
     """Return a job of whose trace spans are kept; None for any other. ValueError for what no function writes."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
-    place = tracing.given([row.get("traceparent", "")], [row.get("tracestate", "")])
-    if place is None or not place.sampled or "ended" not in row:
+    trace = tracing.parse_headers([row.get("traceparent", "")], [row.get("tracestate", "")])
+    if trace is None or not trace.sampled or "ended" not in row:
         return None
     for name in ("created", "ended", *(("started",) if "started" in row else ())):
         int(row[name])
-    return EndedJob(job_id=job_id, row=row, place=place)
+    return EndedJob(job_id=job_id, row=row, trace=trace)
 
 
 def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = None) -> Iterator[TraceSpan]:
     """Yield the spans of a job. `lanes`: of its work; `finishing`: when its last unit was committed, in ms."""
     row = job.row
     created, over = int(row["created"]), int(row["ended"])
-    own = tracing.span_of(job.job_id)
-    place = replace(job.place, span_id=own, sampled=True)
+    own = tracing.job_span_id(job.job_id)
+    trace = replace(job.trace, span_id=own, sampled=True)
     state = row.get("state", "")
     failed = row.get("error", "failed")[:_MAX_ERROR] if state == "failed" else ""
     yield TraceSpan(
-        place=place,
+        trace=trace,
         parent=_parent(job),
         name=f"job {row.get('kind', '')}",
         start=created,
@@ -106,19 +106,19 @@ def spans(job: EndedJob, lanes: Iterable[Span] = (), finishing: int | None = Non
         error=failed,
     )
     started = int(row["started"]) if "started" in row else over
-    yield _child(place, "queue", created, started, {"cluster.queue": row.get("queue", "")})
+    yield _child(trace, "queue", created, started, {"cluster.queue": row.get("queue", "")})
     if job.is_small and "started" in row:
-        yield _child(place, "compute", started, over, {})
+        yield _child(trace, "compute", started, over, {})
     for number, span in enumerate(_last(lanes)):
-        yield _lane(place, span, number)
+        yield _lane(trace, span, number)
     if finishing is not None:
-        yield _child(place, "result", finishing, over, {})
+        yield _child(trace, "result", finishing, over, {})
 
 
 def _parent(job: EndedJob) -> str:
     """Return the span in which the job was submitted."""
-    given = job.row.get("parent_span") or job.place.span_id
-    return "" if given == tracing.span_of(job.job_id) else given
+    given = job.row.get("parent_span") or job.trace.span_id
+    return "" if given == tracing.job_span_id(job.job_id) else given
 
 
 def _attributes(job: EndedJob) -> Attributes:
@@ -133,11 +133,11 @@ def _attributes(job: EndedJob) -> Attributes:
     return {**texts, "cluster.units": int(row.get("total", 0)), "cluster.units.done": int(row.get("done", 0))}
 
 
-def _child(place: Place, name: str, start: int, end: int, attributes: Attributes, key: str = "") -> TraceSpan:
-    span = hashlib.sha256(f"{place.span_id}/{key or name}".encode()).hexdigest()[:16]
-    own = replace(place, span_id=span)
+def _child(trace: TraceContext, name: str, start: int, end: int, attributes: Attributes, key: str = "") -> TraceSpan:
+    span = hashlib.sha256(f"{trace.span_id}/{key or name}".encode()).hexdigest()[:16]
+    own = replace(trace, span_id=span)
     return TraceSpan(
-        place=own, parent=place.span_id, name=name, start=start, end=max(start, end), attributes=attributes
+        trace=own, parent=trace.span_id, name=name, start=start, end=max(start, end), attributes=attributes
     )
 
 
@@ -145,7 +145,7 @@ def _last(lanes: Iterable[Span]) -> Sequence[Span]:
     return sorted(lanes, key=lambda span: (span.start, span.lane))[-MAX_LANE_SPANS:]
 
 
-def _lane(place: Place, span: Span, number: int) -> TraceSpan:
+def _lane(trace: TraceContext, span: Span, number: int) -> TraceSpan:
     worker, _, _ = span.lane.partition("/")
     attributes: dict[str, str | int | float] = {
         "cluster.worker": worker,
@@ -155,4 +155,4 @@ def _lane(place: Place, span: Span, number: int) -> TraceSpan:
         "cluster.busy_seconds": span.busy / 1000,
         **({"cluster.device": span.device} if span.device else {}),
     }
-    return _child(place, "compute", span.start, span.end, attributes, f"{span.lane}/{span.start}/{number}")
+    return _child(trace, "compute", span.start, span.end, attributes, f"{span.lane}/{span.start}/{number}")

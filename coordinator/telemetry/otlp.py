@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from coordinator.telemetry.job_spans import TraceSpan
-from coordinator.tracing import Place
+from coordinator.tracing import TraceContext
 from jobs import VERSION
 from jobs.settings import Settings
 
@@ -44,10 +44,10 @@ class Exporter:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _span(self, span: TraceSpan) -> ReadableSpan:
-        parent = _context(span.place, span.parent, remote=span.answers) if span.parent else None
+        parent = _context(span.trace, span.parent, remote=span.answers) if span.parent else None
         return ReadableSpan(
             name=span.name,
-            context=_context(span.place, span.place.span_id),
+            context=_context(span.trace, span.trace.span_id),
             parent=parent,
             resource=self._resource,
             attributes=dict(span.attributes),
@@ -59,9 +59,9 @@ class Exporter:
         )
 
 
-def _context(place: Place, span: str, *, remote: bool = False) -> SpanContext:
-    state = TraceState.from_header([place.state]) if place.state else None
-    return SpanContext(int(place.trace_id, 16), int(span, 16), remote, TraceFlags(TraceFlags.SAMPLED), state)
+def _context(trace: TraceContext, span: str, *, remote: bool = False) -> SpanContext:
+    state = TraceState.from_header([trace.state]) if trace.state else None
+    return SpanContext(int(trace.trace_id, 16), int(span, 16), remote, TraceFlags(TraceFlags.SAMPLED), state)
 
 
 def _nanoseconds(ms: float) -> int:

@@ -22,7 +22,7 @@ class TelemetryQueries:
 
 
 def _alert(text: bytes) -> answers.Alert:
-    alert: answers.Alert = decoding.parsed(text)
+    alert: answers.Alert = decoding.parse_json(text)
     if alert["state"] not in ("firing", "resolved") or not isinstance(alert["id"], str):
         raise ValueError("it is no alert")
     datetime.fromisoformat(alert["since"])

@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from coordinator.decoding import moment
-from coordinator.fleet import hosts, rows
+from coordinator.decoding import format_seconds
+from coordinator.fleet import hosts, serializers
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
@@ -56,7 +56,7 @@ class Recorder:
         self._rounds = 0
         self._failed: dict[str, int] = {}
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Write down this second: a sample, the alerts that changed and, at times, the workers that are desired."""
         slow = self._rounds % _SLOW_EVERY == 0
         self._rounds += 1
@@ -114,7 +114,7 @@ class Recorder:
     def _workers(self, live: Sequence[answers.Worker]) -> Figures:
         for worker in live:
             yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
-            for gpu in map(rows.by_name, worker.get("gpus", ())):
+            for gpu in map(serializers.by_name, worker.get("gpus", ())):
                 for figure in figures.GPU:
                     if figure.history and gpu.get(figure.field) is not None:
                         yield f"gpu.{gpu['uuid']}.{figure.history}", _written(figure, gpu[figure.field])
@@ -160,7 +160,7 @@ class Recorder:
             lost_seconds=self._queries.settings.alert_worker_lost_seconds,
         )
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
-        changed, gone = self._watch.round(known, alerts.figures(facts), moment(now))
+        changed, gone = self._watch.round(known, alerts.figures(facts), format_seconds(now))
         self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)
 
 

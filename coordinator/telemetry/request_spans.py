@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import tracing
 from coordinator.telemetry.job_spans import Attributes, TraceSpan
-from coordinator.tracing import Place, Tracing
+from coordinator.tracing import TraceContext, Tracing
 
 #: Requests with a place of their own: those by which jobs come to be.
 PATHS = frozenset({"/api/submit", "/api/submit-batch", "/api/workflows"})
@@ -28,39 +28,41 @@ class RequestSpans:
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in PATHS:
             await self._app(scope, receive, send)
             return
-        caller = tracing.given(*(_values(scope, name) for name in (_HEADER, _STATE)))
-        place = self._tracing.enter(caller)
-        if place is None:
+        caller = tracing.parse_headers(*(_values(scope, name) for name in (_HEADER, _STATE)))
+        trace = self._tracing.create_context(caller)
+        if trace is None:
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["place"] = place
-        await self._traced(scope, receive, send, place, caller)
+        scope.setdefault("state", {})["trace"] = trace
+        await self._traced(scope, receive, send, trace, caller)
 
-    async def _traced(self, scope: Scope, receive: Receive, send: Send, place: Place, caller: Place | None) -> None:
+    async def _traced(
+        self, scope: Scope, receive: Receive, send: Send, trace: TraceContext, caller: TraceContext | None
+    ) -> None:
         began, status = time.time(), 500
 
         async def marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (_HEADER, place.text().encode())]
+                message["headers"] = [*message.get("headers", ()), (_HEADER, trace.text().encode())]
             await send(message)
 
         try:
             await self._app(scope, receive, marked)
         finally:
-            if self._tracing.exports and place.sampled:
-                self._add(_span(scope["path"], place, caller, began * 1000, status))
+            if self._tracing.exports and trace.sampled:
+                self._add(_span(scope["path"], trace, caller, began * 1000, status))
 
 
 def _values(scope: Scope, header: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == header]
 
 
-def _span(path: str, place: Place, caller: Place | None, began: float, status: int) -> TraceSpan:
+def _span(path: str, trace: TraceContext, caller: TraceContext | None, began: float, status: int) -> TraceSpan:
     attributes: Attributes = {"http.request.method": "POST", "http.route": path, "http.response.status_code": status}
     return TraceSpan(
-        place=place,
+        trace=trace,
         parent=caller.span_id if caller else "",
         name=f"POST {path}",
         start=began,

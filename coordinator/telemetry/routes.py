@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.telemetry import history, spans
 from jobs.hosts import figures
 from jobs.hosts.figures import Figure
@@ -35,7 +35,7 @@ redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST
 of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
-@routes.get("/history", description=FIGURES, **http.answers(answers.History))
+@routes.get("/history", description=FIGURES, **http.describe_response(answers.History))
 def read_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
@@ -44,10 +44,10 @@ def read_history(
 ) -> Response:
     wanted = history.patterns(names)
     now, blocks = history.read(cluster.store, seconds)
-    return shown(history.binned(now, blocks, wanted, seconds, points))
+    return json_response(history.binned(now, blocks, wanted, seconds, points))
 
 
-@routes.get("/stream", **http.answers(answers.Spans))
+@routes.get("/stream", **http.describe_response(answers.Spans))
 def read_stream(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -62,4 +62,4 @@ def read_stream(
     """
     tenant = principal.only_tenant
     hidden = partial(cluster.queries.jobs.hidden, tenant=tenant) if tenant else None
-    return shown(spans.read(cluster.queries.store, seconds, most, hidden))
+    return json_response(spans.read(cluster.queries.store, seconds, most, hidden))

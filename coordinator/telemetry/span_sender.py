@@ -57,7 +57,7 @@ class SpanSender:
         """Send the span of a request soon. Any thread."""
         self.waiting_requests.append(span)
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Send what waits at this moment."""
         while self.waiting_requests:
             self._deliver(_taken(self.waiting_requests, SPANS_AT_ONCE))
@@ -100,7 +100,7 @@ class SpanSender:
     def close(self) -> None:
         """Send the spans that are waiting, then stop."""
         try:
-            self.round()
+            self.run_once()
         finally:
             self._receiver.close()
 

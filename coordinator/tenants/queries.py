@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.access.principal import Principal, Scope
-from coordinator.tenants import rows
+from coordinator.tenants import serializers
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
 from jobs.store import Store
@@ -30,4 +30,4 @@ class TenantQueries:
         return self._rows([name])[0]
 
     def _rows(self, names: list[str]) -> list[answers.Tenant]:
-        return [rows.shown(tenant, use) for tenant, use in self._store.tenants.read(names)]
+        return [serializers.serialize_tenant(tenant, use) for tenant, use in self._store.tenants.read(names)]

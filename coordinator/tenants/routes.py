@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.hosts import labels
 from jobs.kinds import registry
@@ -20,7 +20,7 @@ from threads_protocol.numbers import short
 
 routes = http.router(tag="tenants")
 
-_ADMIN = [http.needs(Scope.ADMIN)]
+_ADMIN = [http.require_scope(Scope.ADMIN)]
 Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
 #: Why a tenant is not deleted, by the store's answer.
 _KEPT = {
@@ -66,24 +66,24 @@ class Shares(BaseModel):
     )
 
 
-@routes.get("/tenants", **http.answers(answers.Tenants))
+@routes.get("/tenants", **http.describe_response(answers.Tenants))
 def list_tenants(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
-    return shown({"tenants": cluster.queries.tenants.all(principal)})
+    return json_response({"tenants": cluster.queries.tenants.all(principal)})
 
 
-@routes.get("/tenants/{tenant}", **http.answers(answers.Tenant))
+@routes.get("/tenants/{tenant}", **http.describe_response(answers.Tenant))
 def get_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """One tenant; 404 for another's, unless one is an admin."""
-    return shown(cluster.queries.tenants.one(principal, tenant))
+    return json_response(cluster.queries.tenants.one(principal, tenant))
 
 
-@routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.answers(answers.Tenant, takes=Shares))
+@routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.describe_response(answers.Tenant, body=Shares))
 async def put_tenant(
     request: Request, tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
     """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
-    asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
+    asked: Shares = http.parse(Shares, await bodies.read_json(request, empty={}))
     for kind in asked.max_units:
         _require_kind(kind)
     shares = Tenant(
@@ -97,7 +97,7 @@ async def put_tenant(
         requires=None if asked.requires is None else frozenset(asked.requires),
     )
     await run_in_threadpool(cluster.store.tenants.put, shares, principal.actor)
-    return shown(await run_in_threadpool(cluster.queries.tenants.one, principal, tenant))
+    return json_response(await run_in_threadpool(cluster.queries.tenants.one, principal, tenant))
 
 
 def _require_kind(kind: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.access.principal import Principal, Scope
-from coordinator.usage import rows
+from coordinator.usage import serializers
 from jobs.store.tenancy.usage import Usage
 from threads_protocol.answers import usage as answers
 
@@ -22,4 +22,4 @@ class UsageQueries:
         tenants = self._usage.tenants() if everybody else [tenant or principal.tenant]
         used = self._usage.by_day(tenants, self._usage.today() - days + 1)
         order = sorted(used, key=lambda place: (-place[1], place[0]))
-        return [rows.shown(*place, used[place]) for place in order]
+        return [serializers.serialize_usage(*place, used[place]) for place in order]

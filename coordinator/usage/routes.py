@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from coordinator.server import http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from jobs.store.tenancy.tenants import NAME
 from jobs.store.tenancy.usage import DAYS
 from threads_protocol.answers import usage as answers
@@ -15,7 +15,7 @@ from threads_protocol.answers import usage as answers
 routes = http.router(tag="tenants")
 
 
-@routes.get("/usage", **http.answers(answers.TenantUsages))
+@routes.get("/usage", **http.describe_response(answers.TenantUsages))
 def usage(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
@@ -23,4 +23,4 @@ def usage(
     days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
 ) -> Response:
     """Answer with usage by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
-    return shown({"usage": cluster.queries.usage.days(principal, tenant, days)})
+    return json_response({"usage": cluster.queries.usage.days(principal, tenant, days)})

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpcore
 
 from coordinator import destinations
-from coordinator.destinations import Guard, Refused
+from coordinator.destinations import ForbiddenAddress, Guard
 from jobs import VERSION, causes
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ async def post(
     connect_seconds: float = CONNECT_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
 ) -> Outcome:
-    """Send a body to a URL that `destinations.url` has read, and return what came of it; raises nothing."""
+    """Send a body to a URL that `destinations.normalize_url` has read, and return what came of it; raises nothing."""
     began = time.monotonic()
     request = _Request(urlsplit(url), headers, body, guard, resolve, connect_seconds)
     try:
@@ -102,7 +102,7 @@ async def post(
         request.error = request.error or str(error) or f"no answer came within {total_seconds:g} s"
     except httpcore.ConnectTimeout:
         request.error = f"no connection to {request.host} within {connect_seconds:g} s"
-    except (Refused, OSError, UnicodeError, *_BROKEN) as error:
+    except (ForbiddenAddress, OSError, UnicodeError, *_BROKEN) as error:
         is_silent = isinstance(error, httpcore.ProtocolError) and request.budget.left in (0, MAX_ANSWER)
         request.error = "" if is_silent else _said(error)
     # What follows a status changes nothing any more.
@@ -197,14 +197,14 @@ class _Request:
             await self._exchange(pool)
 
     def _check(self, addresses: Sequence[str]) -> None:
-        """Raise Refused. What a name stands for is told to the log: whoever asks may not know the names of others."""
+        """Raise ForbiddenAddress. The address is only logged, because users must not learn what a name resolves to."""
         try:
             self._guard.check(addresses)
-        except Refused as refused:
+        except ForbiddenAddress as refused:
             if destinations.is_address(self.host):
                 raise
             log.info("a webhook was not sent: %s", refused, extra={"host": self.host})
-            raise Refused(
+            raise ForbiddenAddress(
                 f"{self.host} has an address that is not public; the coordinators' log names it, and the operator may "
                 "allow its network with WEBHOOK_ALLOW"
             ) from None

@@ -1,10 +1,10 @@
-"""Deliveries of webhooks as rows. Reads only."""
+"""Deliveries of webhooks as serializers. Reads only."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from coordinator.webhooks import rows
+from coordinator.webhooks import serializers
 from jobs import errors
 from jobs.store.webhooks import STATES, State, Webhooks
 from threads_protocol.answers import webhooks as answers
@@ -16,7 +16,7 @@ def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> di
     if state is None:
         found = [one for each in STATES for one in store.listed(tenant, each, limit)]
         found.sort(key=lambda one: (one.ended or one.created, one.delivery_id), reverse=True)
-    return {"deliveries": list(map(rows.delivery_row, found[:limit])), "counts": store.counts(tenant)}
+    return {"deliveries": list(map(serializers.serialize_delivery, found[:limit])), "counts": store.counts(tenant)}
 
 
 def one(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
@@ -24,7 +24,7 @@ def one(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
     found = store.one(tenant, delivery_id)
     if found is None:
         raise missing(delivery_id)
-    return rows.delivery_row(found)
+    return serializers.serialize_delivery(found)
 
 
 def missing(delivery_id: str) -> errors.NotFound:

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import destinations
 from coordinator.access.principal import Scope
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.state import shared_state
 from coordinator.webhooks import attempt, queries, sender, signing
 from jobs import errors
@@ -26,7 +26,7 @@ from threads_protocol.answers import webhooks as answers
 
 routes = http.router(tag="jobs")
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 #: Receivers that one coordinator tries at once, in all and for one tenant.
 MOST_TRIED, TRIED_OF_ONE = 8, 2
 #: Those that are tried now, by tenant.
@@ -42,7 +42,7 @@ class Receiver(BaseModel):
     url: str = Field(min_length=1, max_length=destinations.MAX_URL, description="https://HOST or http://HOST ...")
 
 
-@routes.get("/webhooks", **http.answers(answers.DeliveryList))
+@routes.get("/webhooks", **http.describe_response(answers.DeliveryList))
 def list_deliveries(
     cluster: http.ClusterDep,
     tenant: http.Owner,
@@ -50,23 +50,23 @@ def list_deliveries(
     limit: Annotated[int, Query(ge=1, le=webhooks.MAX_LISTED)] = 100,
 ) -> Response:
     """List deliveries of webhooks, the latest first: those delivered within a day, those given up within a week."""
-    return shown(queries.listing(cluster.store.webhooks, tenant, state, limit))
+    return json_response(queries.listing(cluster.store.webhooks, tenant, state, limit))
 
 
-@routes.get("/webhooks/key", dependencies=_SUBMIT, **http.answers(answers.SigningKey))
+@routes.get("/webhooks/key", dependencies=_SUBMIT, **http.describe_response(answers.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
     key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
     cluster.store.webhooks.note_shown(tenant, principal.actor)
-    answer = shown({"tenant": tenant, "key": key})
+    answer = json_response({"tenant": tenant, "key": key})
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
-@routes.post("/webhooks/test", dependencies=_SUBMIT, **http.answers(answers.Tried, takes=Receiver))
+@routes.post("/webhooks/test", dependencies=_SUBMIT, **http.describe_response(answers.Tried, body=Receiver))
 async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
-    given = http.parsed(Receiver, await bodies.body(request))
+    given = http.parse(Receiver, await bodies.read_json(request))
     url, keys = _url(given.url), cluster.secrets.keys
     signing.require(keys)
     message = Delivery(
@@ -89,7 +89,7 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
         generation = await run_in_threadpool(cluster.store.webhooks.generation, tenant)
         headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body, generation)
         outcome = await attempt.post(url, headers, body, shared_state(request).guard)
-    return shown(
+    return json_response(
         {
             "delivered": outcome.delivered,
             "status": outcome.status,
@@ -117,7 +117,7 @@ def _place_of(tenant: str) -> Iterator[None]:
             del _trying[tenant]
 
 
-@routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.answers(answers.Delivery))
+@routes.post("/webhooks/{delivery_id}/retry", dependencies=_SUBMIT, **http.describe_response(answers.Delivery))
 async def retry_delivery(
     delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
@@ -128,11 +128,11 @@ async def retry_delivery(
         raise queries.missing(delivery_id)
     if how == "full":
         raise errors.OverLimit("too many deliveries of the tenant are pending already", field="delivery_id", seconds=60)
-    return shown(await run_in_threadpool(queries.one, store, tenant, delivery_id))
+    return json_response(await run_in_threadpool(queries.one, store, tenant, delivery_id))
 
 
 def _url(text: str) -> str:
     try:
-        return destinations.url(text)
+        return destinations.normalize_url(text)
     except ValueError as error:
         raise errors.InvalidRequest(f"url: {error}", field="url") from None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from coordinator.decoding import moment_ms
+from coordinator.decoding import format_ms
 from coordinator.destinations import Guard
 from coordinator.secrets.keys import Keys
 from coordinator.webhooks import attempt, signing
@@ -48,7 +48,7 @@ def body(delivery: Delivery) -> bytes:
     told: dict[str, Any] = {
         "id": delivery.delivery_id,
         "type": delivery.type,
-        "time": moment_ms(delivery.created),
+        "time": format_ms(delivery.created),
     }
     told |= {"workflow": _workflow(delivery)} if delivery.workflow else {"job": _job(delivery)}
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.access.principal import Scope
 from coordinator.attachments import calls as attachment_calls
-from coordinator.attachments import rows
+from coordinator.attachments import serializers
 from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
 from coordinator.attachments.wakes import Wakes
 from coordinator.server import bodies, http
@@ -62,10 +62,10 @@ class End(LeasedCall):
 
 
 async def _body(request: Request, model: type[Any]) -> Any:
-    return http.parsed(model, await bodies.body(request, limit=MOST_BODY))
+    return http.parse(model, await bodies.read_json(request, limit=MOST_BODY))
 
 
-@routes.post(f"{_PATH}/take", **http.answers(schemas.TakenAttachment, takes=Take))
+@routes.post(f"{_PATH}/take", **http.describe_response(schemas.TakenAttachment, body=Take))
 async def take(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
@@ -76,10 +76,10 @@ async def take(
         leased.require(cluster.store, worker, job, asked.lease)
         return {"about": cluster.store.attachments.take(attachment, job, owned(worker, asked.lease), asked.unit)}
 
-    return http.shown(await run_in_threadpool(work))
+    return http.json_response(await run_in_threadpool(work))
 
 
-@routes.post(f"{_PATH}/input", **http.answers(schemas.AttachmentInput, takes=ReadInput))
+@routes.post(f"{_PATH}/input", **http.describe_response(schemas.AttachmentInput, body=ReadInput))
 async def read(
     request: Request,
     worker: WorkerDep,
@@ -101,12 +101,12 @@ async def read(
 
     wakes: Wakes = shared_state(request).wakes
     found = await wakes.until(request, attachment, asked.wait_seconds, look, enough)
-    await cluster.credentials.require(principal)
+    await cluster.credentials.require_valid(principal)
     row = {"state": found.state, "size": found.size, "closed": found.closed, "upto": found.upto}
-    return http.shown({**row, "chunks": rows.chunks(found.chunks)})
+    return http.json_response({**row, "chunks": serializers.serialize_chunks(found.chunks)})
 
 
-@routes.post(f"{_PATH}/output", **http.answers(schemas.AttachmentOutput, takes=WriteOutput))
+@routes.post(f"{_PATH}/output", **http.describe_response(schemas.AttachmentOutput, body=WriteOutput))
 async def write(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
@@ -122,10 +122,10 @@ async def write(
     state, upto = await wakes.until(
         request, attachment, asked.wait_seconds, work, lambda done: done[0] == "ended" or done[1] > asked.offset
     )
-    return http.shown({"state": state, "upto": upto})
+    return http.json_response({"state": state, "upto": upto})
 
 
-@routes.post(f"{_PATH}/end", **http.answers(schemas.Ended, takes=End))
+@routes.post(f"{_PATH}/end", **http.describe_response(schemas.Ended, body=End))
 async def end(
     request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
 ) -> Response:
@@ -133,4 +133,4 @@ async def end(
     asked: End = await _body(request, End)
     who = owned(worker, asked.lease)
     done = await run_in_threadpool(cluster.store.attachments.end, attachment, who, asked.exit, asked.reason)
-    return http.shown({"ended": done})
+    return http.json_response({"ended": done})

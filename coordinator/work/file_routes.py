@@ -14,7 +14,7 @@ from coordinator.artifacts import answers, threads, upload_routes
 from coordinator.artifacts.answers import Hashes, Sha
 from coordinator.artifacts.routes import gives_octets, takes_octets
 from coordinator.server import bodies, http
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.state import shared_state
 from coordinator.work import outputs, schemas
 from coordinator.work.inputs import Inputs, Which
@@ -43,11 +43,11 @@ async def get_manifest(lease: LeasedDep, inputs: InputsDep, which: Which = "file
 
 
 @routes.post(
-    "/worker/jobs/{job}/file-bundle", openapi_extra=http.describes(Hashes), **gives_octets(upload_routes.BUNDLE)
+    "/worker/jobs/{job}/file-bundle", openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, lease: LeasedDep, inputs: InputsDep, cluster: http.ClusterDep) -> Response:
     """Download files that the job was given: as many of the first as fit into a bundle. 403 for any other file."""
-    asked: Hashes = http.parsed(Hashes, await bodies.body(request))
+    asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
 
     def work() -> Response:
         inputs.check(lease, asked.hashes[: bundles.MAX_FILES], "hashes")
@@ -76,10 +76,10 @@ upload_routes.add(routes, "/worker/jobs/{job}", "the job's tenant", Depends(_ten
 @routes.post(
     "/worker/jobs/{job}/artifacts",
     openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
-    **http.answers(schemas.Kept),
+    **http.describe_response(schemas.Kept),
 )
 async def keep(request: Request, lease: LeasedDep, units: Units, cluster: http.ClusterDep) -> Response:
     """Keep what these units of the lease left, as an artifact that the job holds. 409 where files are missing."""
-    async with bodies.octets(request, manifest.MAX_BYTES) as text:
+    async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         kept = await threads.run(lambda: outputs.keep(cluster.artifacts, cluster.store.outputs, lease, units, text))
-    return shown({"artifact_id": kept})
+    return json_response({"artifact_id": kept})

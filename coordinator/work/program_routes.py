@@ -36,16 +36,16 @@ class Output(LeasedCall):
     )
 
 
-@routes.post("/worker/jobs/{job}/secrets", **http.answers(schemas.SecretValues, takes=LeasedCall))
+@routes.post("/worker/jobs/{job}/secrets", **http.describe_response(schemas.SecretValues, body=LeasedCall))
 async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """The values of the secrets that the job names, and of no other. 404 naming those that are missing."""
-    asked: LeasedCall = http.parsed(LeasedCall, await bodies.body(request))
+    asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, str]:
         lease = leased.require(cluster.store, worker, job, asked.lease)
         return cluster.secrets.values(lease.tenant, _named(lease.spec.get("secrets")))
 
-    answer = http.shown({"values": await run_in_threadpool(work)})
+    answer = http.json_response({"values": await run_in_threadpool(work)})
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -55,13 +55,13 @@ def _named(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
 
 
-@routes.post("/worker/jobs/{job}/output", **http.answers(schemas.Followed, takes=Output))
+@routes.post("/worker/jobs/{job}/output", **http.describe_response(schemas.Followed, body=Output))
 async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Pass lines on to those who follow a unit of the lease: at most 64 KiB a call, and 64 KiB/s of a job.
 
     What is beyond that is dropped, and its followers see so by the offsets.
     """
-    asked: Output = http.parsed(Output, await bodies.body(request, limit=_MOST_BODY))
+    asked: Output = http.parse(Output, await bodies.read_json(request, limit=_MOST_BODY))
     chunks = _decoded(asked.chunks)
 
     def work() -> dict[str, bool]:
@@ -71,7 +71,7 @@ async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.Cl
             raise leased.stale(job)
         return {"follow": how != "alone"}
 
-    return http.shown(await run_in_threadpool(work))
+    return http.json_response(await run_in_threadpool(work))
 
 
 def _decoded(rows: list[list[str]]) -> list[tuple[str, bytes]]:

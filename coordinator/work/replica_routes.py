@@ -35,10 +35,10 @@ class Replica(LeasedCall):
     devices: str = Field(max_length=4000, description="What it computes on, with ; between.")
 
 
-@routes.post("/worker/jobs/{job}/replica", **http.answers(schemas.Ended, takes=Replica))
+@routes.post("/worker/jobs/{job}/replica", **http.describe_response(schemas.Ended, body=Replica))
 async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Say in which state a replica of a service is, and where coordinators reach it."""
-    asked: Replica = http.parsed(Replica, await bodies.body(request))
+    asked: Replica = http.parse(Replica, await bodies.read_json(request))
 
     def work() -> bool:
         lease = leased.require(cluster.store, worker, job, asked.lease)
@@ -57,13 +57,13 @@ async def replica(request: Request, worker: WorkerDep, job: Job, cluster: http.C
 
     if not await run_in_threadpool(work):
         raise leased.stale(job)
-    return http.shown({"ended": False})
+    return http.json_response({"ended": False})
 
 
-@routes.post("/worker/jobs/{job}/lead", **http.answers(schemas.Leader, takes=LeasedCall))
+@routes.post("/worker/jobs/{job}/lead", **http.describe_response(schemas.Leader, body=LeasedCall))
 async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
     """Tell which replica of the same service leads, and where it answers; whoever asks first does."""
-    asked: LeasedCall = http.parsed(LeasedCall, await bodies.body(request))
+    asked: LeasedCall = http.parse(LeasedCall, await bodies.read_json(request))
 
     def work() -> dict[str, Any]:
         leased.require(cluster.store, worker, job, asked.lease)
@@ -75,7 +75,7 @@ async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.Clus
         report = next((one.report for one in replicas if one.number == number), None)
         return {"leads": number == own, "job_id": job_id(service, number), **_where(report)}
 
-    answer = http.shown(await run_in_threadpool(work))
+    answer = http.json_response(await run_in_threadpool(work))
     answer.headers["Cache-Control"] = "no-store"
     return answer
 

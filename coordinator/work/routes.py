@@ -36,11 +36,11 @@ routes = http.router(tag="worker", scope=Scope.WORKER)
 
 
 def _read(request: Request) -> Any:
-    return bodies.held(request, MAX_BODY, MAX_VALUES, {}, shared_state(request).work_bodies)
+    return bodies.open_json(request, MAX_BODY, MAX_VALUES, {}, shared_state(request).worker_body_memory)
 
 
 def _parsed(call: Call, body: Any) -> Any:
-    asked = http.parsed(call.takes, body)
+    asked = http.parse(call.takes, body)
     if isinstance(body, dict):
         body.clear()  # its texts are as large as what was decoded of them
     return asked
@@ -114,7 +114,7 @@ async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, prin
     try:
         if await request.is_disconnected():
             raise ClientDisconnect
-        await shared_state(request).cluster.credentials.require(principal)
+        await shared_state(request).cluster.credentials.require_valid(principal)
     except Exception:
         await polls.put_back(bell)
         raise
@@ -128,5 +128,5 @@ for _each in CALLS.values():
         methods=["POST"],
         name=_each.name,
         description=inspect.getdoc(_each.takes),
-        **http.answers(_each.gives, takes=_each.takes),
+        **http.describe_response(_each.gives, body=_each.takes),
     )

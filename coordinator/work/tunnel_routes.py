@@ -45,11 +45,11 @@ async def tunnel(socket: WebSocket) -> None:
         await _accepted(socket, tunnels, _relay(socket, tunnels, of))
         return
     try:
-        principal = await cluster.credentials.principal(bearer)
+        principal = await cluster.credentials.principal_by_bearer(bearer)
         principal.require(Scope.WORKER)
         worker = named(principal)
     except errors.ClusterError as error:
-        await socket.send_denial_response(http.refused(error))
+        await socket.send_denial_response(http.problem_response(error))
         return
     await _accepted(socket, tunnels, _serve(socket, cluster, principal, worker, tunnels))
 
@@ -135,7 +135,7 @@ async def _watch(socket: WebSocket, cluster: Cluster, principal: Principal, work
     here = relays.end(cluster.settings, tunnels)
     while True:
         try:
-            await cluster.credentials.require(principal)
+            await cluster.credentials.require_valid(principal)
             await run_in_threadpool(cluster.store.services.note_tunnel, worker, here)
         except errors.ClusterError as error:
             log.warning("the tunnel of %s is closed: %s", worker, error)

@@ -39,7 +39,7 @@ class Census:
         self._store = store
         self._tally = _Tally()
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Go on counting; store the counts when all are counted."""
         until = time.monotonic() + ROUND_SECONDS
         while self._count():

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts.catalog import CHUNK, Model
 from coordinator.cluster import Cluster
 from coordinator.jobs.on_behalf import Maker
-from coordinator.places import Place
+from coordinator.locations import Location
 from coordinator.services import additions, placed
 from coordinator.services.gateway import openai
 from coordinator.workflows.artifact_host import ArtifactHost
@@ -65,10 +65,10 @@ class PoolHost(ArtifactHost):
             there = self._artifacts.named(self._tenant, parameters["name"]) is not None
             self._clear(parameters)
             return Undone(ended=there)
-        place = places.read(
+        place = locations.parse(
             parameters["device" if action_type == "serve" else "target_device"], (*_PLACES, "cpu"), any_host=True
         )
-        if place.kind not in places.COMPUTES:
+        if place.kind not in locations.COMPUTE_DEVICES:
             return Undone()
         name = placed.name_of(parameters["model_name"], place)
         ended, why = placed.withdraw(self._cluster, name, self._workflow, self._actor)
@@ -118,7 +118,7 @@ class PoolHost(ArtifactHost):
     def _leave(self, given: Given) -> Given:
         model = self._models.maybe(self._tenant, given["model_name"])
         if model:
-            place = places.holder(_place(given["source_device"]))
+            place = locations.holder_name(_place(given["source_device"]))
             self._artifacts.let_go(self._tenant, model.artifact.id, place)
         return {}
 
@@ -142,16 +142,16 @@ class PoolHost(ArtifactHost):
     def _find(self, given: Given) -> Model:
         return self._models.find(self._tenant, given["model_name"])
 
-    def _hold(self, artifact: str, place: Place) -> None:
+    def _hold(self, artifact: str, place: Location) -> None:
         """Note that an artifact lies at a place, which keeps it."""
-        if not place.is_store and not self._artifacts.hold(self._tenant, artifact, places.holder(place)):
+        if not place.is_store and not self._artifacts.hold(self._tenant, artifact, locations.holder_name(place)):
             raise errors.Conflict(f"artifact {artifact[:12]} was deleted meanwhile", field="artifact")
 
     # -- services ---------------------------------------------------------------------------------------------------
 
     def _serve(self, given: Given) -> Given:
         """Serve a model, and return how it is asked once a replica is ready. Unavailable until then."""
-        place = places.read(given["device"], places.COMPUTES, any_host=True)
+        place = locations.parse(given["device"], locations.COMPUTE_DEVICES, any_host=True)
         name = placed.serve(self._cluster, self._find(given), place, self._maker.principal, workflow=self._workflow)
         placed.ready(self._cluster, self._tenant, name)
         return {"service_id": name, "url": openai.PREFIX}
@@ -217,11 +217,11 @@ class PoolHost(ArtifactHost):
         place = _place(given["target_device"])
         self._hold(given["artifact"], place)
         [row] = self._artifacts.read(self._tenant, [given["artifact"]])
-        for other in places.held(row.holders) if row else ():
+        for other in locations.list_locations(row.holders) if row else ():
             if other != str(place):
-                self._artifacts.let_go(self._tenant, given["artifact"], f"{places.HOLDER}{other}")
+                self._artifacts.let_go(self._tenant, given["artifact"], f"{locations.HOLDER_PREFIX}{other}")
         return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": str(place)}
 
 
-def _place(text: str) -> Place:
-    return places.read(text, _PLACES)
+def _place(text: str) -> Location:
+    return locations.parse(text, _PLACES)

@@ -1,4 +1,4 @@
-"""Workflows as rows. Reads only."""
+"""Workflows as serializers. Reads only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
 from coordinator.services import placed
-from coordinator.workflows import engine, planning, retries, rows
+from coordinator.workflows import engine, planning, retries, serializers
 from coordinator.workflows.documents.action_types import SERVING
 from coordinator.workflows.documents.document import Document
 from coordinator.workflows.documents.documents import Documents
 from coordinator.workflows.planning import ENDED, Known, Plan
 from coordinator.workflows.retries import Retry
-from coordinator.workflows.rows import JOB_FIELDS
+from coordinator.workflows.serializers import JOB_FIELDS
 from jobs import errors
 from jobs.kinds import registry
 from jobs.store.services import Services
@@ -44,13 +44,13 @@ class WorkflowQueries:
 
     def row(self, workflow: str, tenant: str | None) -> answers.Workflow:
         """Return a workflow without its actions. Errors as `one`."""
-        return rows.workflow_row(self.one(workflow, tenant))
+        return serializers.serialize_workflow(self.one(workflow, tenant))
 
     def page(self, tenant: str | None, cursor: str | None, limit: int) -> answers.Workflows:
         """Return at most `limit` workflows, newest first, of one tenant or of all."""
         created, _, name = (cursor or "").partition("-")
         found = self._store.page(tenant, (int(created), name) if cursor else None, limit)
-        shown = [rows.workflow_row(one) for one in self._store.read([each for _, each in found]) if one]
+        shown = [serializers.serialize_workflow(one) for one in self._store.read([each for _, each in found]) if one]
         return {"workflows": shown, "cursor": f"{found[-1][0]}-{found[-1][1]}" if len(found) == limit else None}
 
     def planned(self, workflow: str, tenant: str | None) -> tuple[Document, Known, Plan, Course]:
@@ -91,10 +91,10 @@ class WorkflowQueries:
         whole, known, plan, course = self.planned(workflow, tenant)
         own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
-        actions = [rows.action_row(action, plan, known, fields) for action in whole.actions.values()]
+        actions = [serializers.serialize_action(action, plan, known, fields) for action in whole.actions.values()]
         self._explain(actions)
         services = self._begun(whole, course.workflow)
-        return {**rows.workflow_row(course.workflow), "actions": actions, "services": services}
+        return {**serializers.serialize_workflow(course.workflow), "actions": actions, "services": services}
 
     def _begun(self, whole: Document, stored: StoredWorkflow) -> list[str]:
         """Return the services that a workflow began, and that are there."""
@@ -110,13 +110,13 @@ class WorkflowQueries:
             raise errors.NotFound(f"workflow {workflow} has no action {name}", field="action_id")
         job, record = known.jobs.get(name), known.records.get(name)
         fields = {name: self._store.job_fields([job.id], JOB_FIELDS)[0]} if job else {}
-        row = rows.action_row(action, plan, known, fields)
+        row = serializers.serialize_action(action, plan, known, fields)
         self._explain([row])
         return {
             **row,
             "parameters": action.parameters,
             "foreach": action.foreach,
-            "item_jobs": rows.item_rows(action, known),
+            "item_jobs": serializers.serialize_items(action, known),
             "result": record.result if record else None,
         }
 

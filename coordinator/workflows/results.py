@@ -68,7 +68,7 @@ class Results:
 
     def _given(self, source: Source, job: DoneJob) -> dict[str, Any]:
         try:
-            result = decoding.parsed(job.result) if job.result else {}
+            result = decoding.parse_json(job.result) if job.result else {}
             fields = result if isinstance(result, dict) else {"result": result}
             of_units = self._of_units(source, job) if source.with_units else {}
         except Unreadable:
@@ -80,7 +80,7 @@ class Results:
         running = registry.program_kind(self._document.actions[source.key.partition("/")[0]].type)
         values: list[Any] = [None] * job.units
         if running and job.accumulator:
-            for unit in running.finished_units(decoding.parsed(job.accumulator), 0, job.units):
+            for unit in running.finished_units(decoding.parse_json(job.accumulator), 0, job.units):
                 values[unit.unit] = unit.value
         artifacts = [each.decode() if each else None for each in job.artifacts]
         given: dict[str, Any] = {"values": values, "artifacts": artifacts}

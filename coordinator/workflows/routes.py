@@ -12,10 +12,10 @@ from coordinator.access.principal import Principal, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.server import bodies, http, patterns
-from coordinator.server.http import shown
+from coordinator.server.http import json_response
 from coordinator.state import shared_state
-from coordinator.tracing import Place
-from coordinator.workflows import planning, rows, submitting
+from coordinator.tracing import TraceContext
+from coordinator.workflows import planning, serializers, submitting
 from coordinator.workflows.documents import action_types, validation
 from coordinator.workflows.documents.document import InvalidWorkflow
 from coordinator.workflows.documents.validation import Valid
@@ -27,9 +27,9 @@ from threads_protocol.yaml_texts import MAX_BYTES
 
 routes = http.router(tag="workflows")
 
-_SUBMIT = [http.needs(Scope.SUBMIT)]
+_SUBMIT = [http.require_scope(Scope.SUBMIT)]
 #: An operator steers the workflows of every tenant.
-_STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
+_STEERS = [http.require_scope(Scope.SUBMIT, Scope.OPERATE)]
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12,16}$"
 _TEXT = {"schema": {"type": "string"}}
 _BODY: dict[str, Any] = {
@@ -41,7 +41,7 @@ _BODY: dict[str, Any] = {
 }
 _INVALID: dict[str, Any] = {
     "description": "The text is not valid",
-    "content": http.problem_as(answers.Refused),
+    "content": http.describe_problem(answers.Refused),
 }
 
 
@@ -60,14 +60,14 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
     "/workflows",
     dependencies=_SUBMIT,
     openapi_extra=_BODY,
-    **http.answers(answers.Workflow, 202, others={"422": _INVALID}),
+    **http.describe_response(answers.Workflow, 202, others={"422": _INVALID}),
 )
 async def submit_workflow(
     request: Request,
     cluster: http.ClusterDep,
     queries: Queries,
     principal: http.PrincipalDep,
-    place: http.PlaceDep,
+    trace: http.TraceContextDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     notify: Annotated[
         str | None,
@@ -75,13 +75,13 @@ async def submit_workflow(
     ] = None,
 ) -> Response:
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
-        name = await run_in_threadpool(_submitted, cluster, text, principal, idempotency_key, notify or "", place)
-    return shown(await run_in_threadpool(queries.row, name, principal.tenant), 202)
+    async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
+        name = await run_in_threadpool(_submitted, cluster, text, principal, idempotency_key, notify or "", trace)
+    return json_response(await run_in_threadpool(queries.row, name, principal.tenant), 202)
 
 
 def _submitted(
-    cluster: Cluster, text: bytes, principal: Principal, key: str | None, notify: str, place: Place | None
+    cluster: Cluster, text: bytes, principal: Principal, key: str | None, notify: str, trace: TraceContext | None
 ) -> str:
     return submitting.submit(
         cluster.store.workflows,
@@ -90,23 +90,25 @@ def _submitted(
         principal,
         notify=notify,
         key=f"workflow@{principal.tenant}:{key}" if key else "",
-        place=place,
+        trace=trace,
     )
 
 
-@routes.post("/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.answers(answers.Validation))
+@routes.post(
+    "/workflows/validate", dependencies=_SUBMIT, openapi_extra=_BODY, **http.describe_response(answers.Validation)
+)
 async def validate_workflow(request: Request) -> Response:
     """Validate a text and submit nothing: what is wrong with it, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES, shared_state(request).workflow_texts) as text:
+    async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
         row = await run_in_threadpool(_validated, text)
-    return shown(row)
+    return json_response(row)
 
 
 def _validated(text: bytes) -> answers.Validation:
     try:
         valid = validation.validate(text)
     except InvalidWorkflow as error:
-        problems = [rows.complaint_row(one) for one in error.complaints]
+        problems = [serializers.serialize_complaint(one) for one in error.complaints]
         return {
             "valid": False,
             "name": None,
@@ -138,7 +140,7 @@ def _described(valid: Valid) -> answers.Validation:
     }
 
 
-@routes.get("/workflows", **http.answers(answers.Workflows))
+@routes.get("/workflows", **http.describe_response(answers.Workflows))
 def list_workflows(
     queries: Queries,
     principal: http.PrincipalDep,
@@ -146,34 +148,34 @@ def list_workflows(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """List workflows, newest first."""
-    return shown(queries.page(principal.only_tenant, cursor, limit))
+    return json_response(queries.page(principal.only_tenant, cursor, limit))
 
 
-@routes.get("/workflows/{workflow_id}", **http.answers(answers.Course))
+@routes.get("/workflows/{workflow_id}", **http.describe_response(answers.Course))
 def get_workflow(workflow_id: WorkflowId, queries: Queries, principal: http.PrincipalDep) -> Response:
     """One workflow with its actions, each after those that it waits for."""
-    return shown(queries.course(workflow_id, principal.only_tenant))
+    return json_response(queries.course(workflow_id, principal.only_tenant))
 
 
-@routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.answers(answers.ActionDetail))
+@routes.get("/workflows/{workflow_id}/actions/{action_id}", **http.describe_response(answers.ActionDetail))
 def get_action(
     workflow_id: WorkflowId, action_id: ActionId, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
     """One action with its parameters, and the jobs of a foreach."""
-    return shown(queries.action(workflow_id, action_id, principal.only_tenant))
+    return json_response(queries.action(workflow_id, action_id, principal.only_tenant))
 
 
-@routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.answers(answers.Workflow))
+@routes.post("/workflows/{workflow_id}/cancel", dependencies=_STEERS, **http.describe_response(answers.Workflow))
 def cancel_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
     """Cancel a workflow and its jobs that have not ended. 409 naming the state of one that has."""
     queries.one(workflow_id, principal.only_tenant)
     _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, principal.actor))
-    return shown(queries.row(workflow_id, principal.only_tenant))
+    return json_response(queries.row(workflow_id, principal.only_tenant))
 
 
-@routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.answers(answers.Retried))
+@routes.post("/workflows/{workflow_id}/retry", dependencies=_STEERS, **http.describe_response(answers.Retried))
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, principal: http.PrincipalDep
 ) -> Response:
@@ -185,11 +187,13 @@ def retry_workflow(
     answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, principal.actor)
     _check(workflow_id, "retry", answer)
     row: answers.Retried = {**queries.row(workflow_id, principal.only_tenant), "notes": notes}
-    return shown(row)
+    return json_response(row)
 
 
 @routes.post(
-    "/workflows/{workflow_id}/actions/{action_id}/approve", dependencies=_STEERS, **http.answers(answers.Workflow)
+    "/workflows/{workflow_id}/actions/{action_id}/approve",
+    dependencies=_STEERS,
+    **http.describe_response(answers.Workflow),
 )
 def approve_action(
     workflow_id: WorkflowId,
@@ -215,7 +219,7 @@ def approve_action(
     record = {"state": "done", "result": given, "ended": moment}
     answer = cluster.store.workflows.approve(workflow_id, known.attempt, action_id, record, principal.actor)
     _check(workflow_id, "approve an action of", answer)
-    return shown(queries.row(workflow_id, principal.only_tenant))
+    return json_response(queries.row(workflow_id, principal.only_tenant))
 
 
 @routes.delete("/workflows/{workflow_id}", status_code=204, dependencies=_STEERS)

@@ -11,7 +11,7 @@ from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
-from coordinator.tracing import Place
+from coordinator.tracing import TraceContext
 from coordinator.workflows.documents import action_types, document, filling, validation
 from coordinator.workflows.documents.document import Document
 from jobs import errors
@@ -30,11 +30,11 @@ def submit(
     *,
     notify: str = "",
     key: str = "",
-    place: Place | None = None,
+    trace: TraceContext | None = None,
 ) -> str:
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
-    notify: as in the text, which it overrules. place: where in a trace its jobs are submitted; None: in none.
+    notify: as in the text, which it overrules. trace: where in a trace its jobs are submitted; None: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, principal, settings, notify)
@@ -47,8 +47,8 @@ def submit(
         total=len(whole.actions),
         run=Maker.of(principal).runs_programs,
         notify=whole.notify,
-        traceparent=place.text() if place else "",
-        tracestate=place.state if place else "",
+        traceparent=trace.text() if trace else "",
+        tracestate=trace.state if trace else "",
     )
     added = store.add(new, principal.actor)
     if isinstance(added, Over):
@@ -65,7 +65,7 @@ def accepted(text: bytes, principal: Principal, settings: Settings, notify: str 
     _check_may_run(valid.document, principal)
     if not (told := notify or valid.document.notify):
         return valid.document
-    return replace(valid.document, notify=destinations.receiver(told, settings))
+    return replace(valid.document, notify=destinations.parse_receiver(told, settings))
 
 
 def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class WorkflowTask:
         self._resting: dict[str, float] = {}
         self._patrolled = self._rounded = -1e9
 
-    def round(self) -> float:
+    def run_once(self) -> float:
         """Look at each workflow that is due; return the seconds until one is due again."""
         now = time.monotonic()
         for workflow in self._store.take_due(_AT_ONCE):
@@ -72,7 +72,7 @@ class WorkflowTask:
     def _count(self) -> None:
         """Count workflows for the metrics; what hinders that hinders nothing else."""
         try:
-            self._census.round()
+            self._census.run_once()
         except connection.Unreachable as error:
             log.warning("workflows are not counted: %s", error)
         except Exception:

@@ -177,7 +177,7 @@ def test_a_one_time_link_logs_in_once_and_leaves_no_trace(open_page: Open, locke
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
     assert "login" not in page.url
     again = open_page(path, url=locked.url())
-    expect(again.get_by_role("dialog")).to_contain_text("this link was used")
+    expect(again.get_by_role("dialog")).to_contain_text("this link was already used")
     assert path.partition("=")[2] not in locked.log("coordinator-0")
 
 

@@ -96,11 +96,11 @@ class Names:
     """Credentials of a cluster without tokens in its Redis: a bearer token is the name of a worker."""
 
     @staticmethod
-    async def principal(bearer: str) -> Principal:
+    async def principal_by_bearer(bearer: str) -> Principal:
         return Principal(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name=bearer)
 
     @staticmethod
-    async def require(principal: Principal) -> None:
+    async def require_valid(principal: Principal) -> None:
         """Every name counts for ever."""
 
 

@@ -68,7 +68,7 @@ class Server:
         rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(connection.RedisError):
-                if rewriter.round():
+                if rewriter.run_once():
                     return
             time.sleep(0.02)
         raise RuntimeError(f"redis did not start and rewrite its log, see {self._folder}/log")

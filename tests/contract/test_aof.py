@@ -71,16 +71,16 @@ def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, t
         rewriter = AofRewriter(server.store.aof)
         submit(server.store, "before", 50)
         await_log(server.store)
-        assert rewriter.round()
+        assert rewriter.run_once()
         server.limit(100)
         with pytest.raises(connection.Unreachable):
             fill(server.store)
-        assert not rewriter.round(), "nothing can be written yet"
+        assert not rewriter.run_once(), "nothing can be written yet"
         server.limit(None)
         until(lambda: not server.store.aof.state().unwritten)
         submit(server.store, "after", 1)
         listed = server.store.client.zrange("ct:jobs", 0, -1)
-        until(rewriter.round)
+        until(rewriter.run_once)
         await_log(server.store)
         server.restart()
         assert server.store.client.zrange("ct:jobs", 0, -1) == listed

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.audit import export, file
 from coordinator.audit.denials import Denials
-from coordinator.audit.export_task import AuditExport
+from coordinator.audit.export_task import AuditExportTask
 from jobs.models import Actor
 from jobs.store import Store
 from jobs.store.server import connection
@@ -283,9 +283,9 @@ def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is
         audit.Chain(lines(two)).verify()
     assert audit.Chain(lines(one)).verify().seq == 5 and "lacks entries of the audit log" in caplog.text
     caplog.clear()
-    exporter = AuditExport(log, Denials(), lambda: True, "")
+    exporter = AuditExportTask(log, Denials(), lambda: True, "")
     for _ in range(2):
-        exporter.round()
+        exporter.run_once()
     assert [record.message for record in caplog.records if "leads without AUDIT_FILE" in record.message]
     assert len(caplog.records) == 1
     note(log, *map(str, range(20)))

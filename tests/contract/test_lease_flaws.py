@@ -136,7 +136,7 @@ def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) ->
     found = bench.store.slots.next("dead", queues.ALL, lanes=10, take=1000)
     assert isinstance(found, slots.Taken) and len(found.jobs) == 1000
     bench.advance(functions.LEASE_TTL_MS)
-    Leader(bench.store).round()
+    Leader(bench.store).run_once()
     assert len(bench.look().pending("any.normal")) == 1000
 
 

@@ -47,7 +47,7 @@ def test_a_coordinator_that_starts_replaces_what_has_its_name(bench: Bench) -> N
     name = bench.store.functions.library.name
     bench.client.function_load(REPLACED.format(name=name), replace=True)
     assert bench.store.functions.run("hold", "w", 1000) == 7
-    Leader(bench.store).round()
+    Leader(bench.store).run_once()
     assert bench.store.functions.run("hold", "w", 1000) == 0
 
 
@@ -65,8 +65,8 @@ def test_a_coordinator_that_may_not_load_leads_if_the_functions_are_there_and_lo
 
     monkeypatch.setattr(bench.store.libraries, "load", load)
     for _ in range(3):
-        leader.round()
-        assert leader.leading
+        leader.run_once()
+        assert leader.is_leading
     assert calls == 2 and not caplog.records
 
 

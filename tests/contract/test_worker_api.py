@@ -103,7 +103,7 @@ def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -
     worker.api.refused = told.append
     worker.register()
     store.tokens.revoke(store.tokens.all()[0].id)
-    served.app.state.coordinator.cluster.credentials.forget()
+    served.app.state.coordinator.cluster.credentials.invalidate()
     with pytest.raises(NotLetIn, match="revoked"):
         worker.register()
     assert len(told) == 1 and "start the worker again" in told[0]
@@ -471,7 +471,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_work(served: Served, sto
     waiting(served, 1)
     [token] = [each.id for each in store.tokens.all() if each.name == "gone"]
     store.tokens.revoke(token)
-    served.app.state.coordinator.cluster.credentials.forget()
+    served.app.state.coordinator.cluster.credentials.invalidate()
     submit(store)
     thread.join(30)
     assert isinstance(found[0], NotLetIn)

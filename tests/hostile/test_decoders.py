@@ -42,7 +42,7 @@ def _read_marks(data: bytes) -> Any:
 
 def _read_body(model: Any) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
-        return http.parsed(model, json.loads(data))
+        return http.parse(model, json.loads(data))
 
     return read
 

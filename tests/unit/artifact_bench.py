@@ -114,7 +114,7 @@ class Bench:
 
     def collect(self) -> None:
         """Do a round of the leader's."""
-        Collector(self.store, Trees(self.store, self.settings)).round()
+        Collector(self.store, Trees(self.store, self.settings)).run_once()
 
     def objects(self, tenant: str = "default") -> int:
         """Objects of a tenant that are on the disk."""

@@ -50,9 +50,9 @@ def test_each_start_of_redis_is_followed_by_one_rewrite(aof: FakeAof) -> None:
     rewriter = AofRewriter(aof)
     for start in ("first", "second"):
         aof.started = start
-        assert [rewriter.round() for _ in range(3)] == [False] * 3, "it runs"
+        assert [rewriter.run_once() for _ in range(3)] == [False] * 3, "it runs"
         aof.end()
-        assert [rewriter.round() for _ in range(3)] == [True] * 3
+        assert [rewriter.run_once() for _ in range(3)] == [True] * 3
         assert aof.noted == start
     assert aof.asked == 2
 
@@ -60,52 +60,52 @@ def test_each_start_of_redis_is_followed_by_one_rewrite(aof: FakeAof) -> None:
 def test_while_redis_reads_the_file_nothing_is_known(aof: FakeAof) -> None:
     aof.loading, aof.enabled = True, False
     rewriter = AofRewriter(aof)
-    assert not rewriter.round() and aof.asked == 0
+    assert not rewriter.run_once() and aof.asked == 0
     aof.loading, aof.enabled = False, True
-    assert not rewriter.round() and aof.asked == 1
+    assert not rewriter.run_once() and aof.asked == 1
 
 
 def test_a_disk_that_was_full_is_followed_by_one_rewrite_once_it_has_room(aof: FakeAof) -> None:
     aof.noted = "first"
     rewriter = AofRewriter(aof)
-    assert rewriter.round()
+    assert rewriter.run_once()
     aof.unwritten = True
     for _ in range(3):
         aof.refused += 7
-        assert not rewriter.round() and aof.asked == 0, "nothing can be written yet"
+        assert not rewriter.run_once() and aof.asked == 0, "nothing can be written yet"
     aof.unwritten = False
-    assert not rewriter.round() and aof.asked == 1
+    assert not rewriter.run_once() and aof.asked == 1
     aof.end()
-    assert rewriter.round() and AofRewriter(aof).round() and aof.asked == 1
+    assert rewriter.run_once() and AofRewriter(aof).run_once() and aof.asked == 1
 
 
 def test_another_leader_asks_for_nothing_that_was_done(aof: FakeAof) -> None:
     aof.noted = "first"
-    assert AofRewriter(aof).round()
+    assert AofRewriter(aof).run_once()
     aof.started = "second"
     one, other = AofRewriter(aof), AofRewriter(aof)
-    one.round()
-    assert not other.round()
+    one.run_once()
+    assert not other.run_once()
     aof.end()
-    assert other.round() and one.round()
+    assert other.run_once() and one.run_once()
     assert aof.asked == 1
 
 
 def test_a_rewrite_that_fails_is_asked_for_again_a_minute_later(aof: FakeAof) -> None:
     rewriter = AofRewriter(aof)
-    rewriter.round()
+    rewriter.run_once()
     aof.end(failed=True)
-    assert not any(rewriter.round() for _ in range(RETRY_ROUNDS - 1)) and aof.asked == 1
-    rewriter.round()
+    assert not any(rewriter.run_once() for _ in range(RETRY_ROUNDS - 1)) and aof.asked == 1
+    rewriter.run_once()
     assert aof.asked == 2
     aof.end()
-    assert rewriter.round()
+    assert rewriter.run_once()
 
 
 def test_a_refusal_is_logged_once_and_asked_again_once_a_minute(aof: FakeAof, caplog: pytest.LogCaptureFixture) -> None:
     aof.refusal = "NOPERM this user has no permissions to run the 'bgrewriteaof' command"
     rewriter = AofRewriter(aof)
-    assert not any(rewriter.round() for _ in range(3 * RETRY_ROUNDS))
+    assert not any(rewriter.run_once() for _ in range(3 * RETRY_ROUNDS))
     assert aof.asked == 3
     assert [record.getMessage() for record in caplog.records] == [
         f"redis did not rewrite its append-only file after its start or a full disk: {aof.refusal}"
@@ -115,5 +115,5 @@ def test_a_refusal_is_logged_once_and_asked_again_once_a_minute(aof: FakeAof, ca
 @pytest.mark.parametrize(("run_id", "enabled"), [("first", False), ("", True)])
 def test_where_there_is_no_file_or_no_run_id_nothing_is_asked(aof: FakeAof, run_id: str, enabled: bool) -> None:
     aof.started, aof.enabled = run_id, enabled
-    assert AofRewriter(aof).round()
+    assert AofRewriter(aof).run_once()
     assert aof.asked == 0

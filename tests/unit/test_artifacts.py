@@ -850,7 +850,7 @@ def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
     trees = Trees(bench.store, bench.settings)
     trees.transfers_once_open = bench.trees.transfers
     with pytest.raises(errors.Unavailable):
-        Collector(bench.store, trees).round()
+        Collector(bench.store, trees).run_once()
     shutil.rmtree(bench.folder)
     away.rename(bench.folder)
     assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}/manifest").status_code == 200

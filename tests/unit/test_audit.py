@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.audit import export
 from coordinator.audit.denials import CALLERS, OTHERS, Denials
-from coordinator.audit.export_task import AuditExport
+from coordinator.audit.export_task import AuditExportTask
 from coordinator.background.periodic_task import PeriodicTask
 from jobs.models import Actor
 from jobs.store.tenancy.audit_log import START, Denied, Log
@@ -86,24 +86,24 @@ def test_denied_calls_are_written_when_a_minute_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("coordinator.audit.export_task.time.monotonic", lambda: now)
     log: Any = FakeLog()
     denials = Denials()
-    kept = AuditExport(log, denials, lambda: False, "")
+    kept = AuditExportTask(log, denials, lambda: False, "")
     denials.count(401, "10.0.0.1", NOBODY)
-    kept.round()
+    kept.run_once()
     assert log.denied == []
     now += 60
-    kept.round()
+    kept.run_once()
     assert log.denied == [Denied(NOBODY, "10.0.0.1", "unauthorized", 1)]
     assert log.trims == []
 
 
 def test_the_leader_alone_exports_or_trims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log: Any = FakeLog()
-    AuditExport(log, Denials(), lambda: True, "").round()
+    AuditExportTask(log, Denials(), lambda: True, "").run_once()
     assert log.trims == [(100_000, 1000)]
     exported: list[Path] = []
     monkeypatch.setattr(export, "export", lambda _, path: exported.append(path))
     for leads in (False, True):
-        AuditExport(log, Denials(), partial(bool, leads), str(tmp_path / "audit.jsonl")).round()
+        AuditExportTask(log, Denials(), partial(bool, leads), str(tmp_path / "audit.jsonl")).run_once()
     assert exported == [tmp_path / "audit.jsonl"]
 
 
@@ -111,8 +111,8 @@ def test_what_goes_wrong_is_logged_once_until_it_works_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log: Any = FakeLog()
-    kept = AuditExport(log, Denials(), lambda: True, "/nowhere/audit.jsonl")
-    task = PeriodicTask("audit", kept.round, failure="the audit log was not kept")
+    kept = AuditExportTask(log, Denials(), lambda: True, "/nowhere/audit.jsonl")
+    task = PeriodicTask("audit", kept.run_once, failure="the audit log was not kept")
     for _ in range(3):
         task.attempt()
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -32,7 +32,7 @@ MB = 1 << 20
     ],
 )
 def test_json_is_read_exactly(text: bytes, value: Any) -> None:
-    assert value is None or bodies.parsed(text, 1000) == value
+    assert value is None or bodies.parse_json(text, 1000) == value
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_json_is_read_exactly(text: bytes, value: Any) -> None:
 )
 def test_what_is_not_json_or_too_long_a_number_is_refused(text: bytes, words: str) -> None:
     with pytest.raises(errors.MalformedBody, match=words):
-        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+        bodies.parse_json(text, bodies.MAX_BATCH_VALUES)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_is_not_json_or_too_long_a_number_is_refused(text: bytes, words: st
 def test_many_values_are_refused_unread(text: bytes) -> None:
     before = time.process_time()
     with pytest.raises(errors.TooLarge, match="values"):
-        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+        bodies.parse_json(text, bodies.MAX_BATCH_VALUES)
     assert time.process_time() - before < 0.5
 
 
@@ -84,12 +84,12 @@ def test_many_values_are_refused_unread(text: bytes) -> None:
 )
 def test_large_bodies_that_are_costly_to_parse_are_refused_unread(text: bytes, words: str) -> None:
     with pytest.raises(errors.TooLarge, match=words):
-        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+        bodies.parse_json(text, bodies.MAX_BATCH_VALUES)
 
 
 def test_large_texts_with_quotes_and_backslashes_are_read() -> None:
     text = '"\\' * (MB // 2) + "7" * 9 * MB
-    assert bodies.parsed(json.dumps([text, text]).encode(), 10) == [text, text]
+    assert bodies.parse_json(json.dumps([text, text]).encode(), 10) == [text, text]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_base64_is_decoded_in_pieces(size: int) -> None:
 
 def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:
     async def go() -> list[str]:
-        held, told = bodies.Bodies(), []
+        held, told = bodies.BodyMemory(), []
 
         async def one(name: str, size: int, seconds: float) -> None:
-            async with held.room(size):
+            async with held.reserve(size):
                 told.append(f"{name} in")
                 await asyncio.sleep(seconds)
                 told.append(f"{name} out")
@@ -159,10 +159,10 @@ def test_large_bodies_are_worked_on_one_after_the_other() -> None:
     """Each takes several times its size while it is parsed and decoded."""
 
     async def go() -> list[str]:
-        among, told = bodies.Bodies(96 * MB), []
+        among, told = bodies.BodyMemory(96 * MB), []
 
         async def one(name: str, size: int) -> None:
-            async with among.room(size), among.turn(size):
+            async with among.reserve(size), among.lock_if_large(size):
                 told.append(f"{name} in")
                 await asyncio.sleep(0.05 if size > MB else 0)
                 told.append(f"{name} out")
@@ -175,7 +175,7 @@ def test_large_bodies_are_worked_on_one_after_the_other() -> None:
 
 def test_a_pattern_is_stated_in_words() -> None:
     complaint = "String should match pattern '{}'".format
-    assert patterns.stated(complaint(patterns.SCOPE)).startswith("must be one of read, submit")
-    assert patterns.stated(complaint(tenants.NAME)).startswith("must be 1 to 32 small letters")
-    assert patterns.stated(complaint(patterns.TOKEN_ID)).endswith("List the IDs with `cluster token list`")
-    assert patterns.stated(complaint("^x$")) == complaint("^x$") and patterns.stated("other") == "other"
+    assert patterns.explain(complaint(patterns.SCOPE)).startswith("must be one of read, submit")
+    assert patterns.explain(complaint(tenants.NAME)).startswith("must be 1 to 32 small letters")
+    assert patterns.explain(complaint(patterns.TOKEN_ID)).endswith("List the IDs with `cluster token list`")
+    assert patterns.explain(complaint("^x$")) == complaint("^x$") and patterns.explain("other") == "other"

@@ -64,7 +64,7 @@ def test_all_who_wait_for_a_redis_that_is_away_hear_of_it_at_once() -> None:
 
     async def go() -> list[object]:
         known = credentials(stored)
-        asking = [asyncio.create_task(known.principal(GIVEN.text)) for _ in range(50)]
+        asking = [asyncio.create_task(known.principal_by_bearer(GIVEN.text)) for _ in range(50)]
         assert await asyncio.to_thread(stored.asked.wait, 30)
         stored.answers.set()
         return await asyncio.gather(*asking, return_exceptions=True)
@@ -81,9 +81,9 @@ def test_a_request_after_an_outage_asks_anew() -> None:
         known = credentials(stored)
         stored.error = Silent("redis has been silent")
         with pytest.raises(Silent):
-            await known.principal(GIVEN.text)
+            await known.principal_by_bearer(GIVEN.text)
         stored.error = None
-        return (await known.principal(GIVEN.text)).tenant
+        return (await known.principal_by_bearer(GIVEN.text)).tenant
 
     assert asyncio.run(go()) == "a"
 
@@ -95,13 +95,13 @@ def test_a_change_counts_although_a_read_from_before_ends_after_it() -> None:
 
     async def go() -> bool:
         known = credentials(stored)
-        asking = asyncio.create_task(known.principal(GIVEN.text))
+        asking = asyncio.create_task(known.principal_by_bearer(GIVEN.text))
         assert await asyncio.to_thread(stored.asked.wait, 30)
         stored.tokens.clear()
-        known.forget()
+        known.invalidate()
         stored.answers.set()
         await asyncio.gather(asking, return_exceptions=True)
-        return await known.bearer(GIVEN.id, "") is None
+        return await known.principal_by_token_id(GIVEN.id, "") is None
 
     assert asyncio.run(go()), "it was revoked"
 
@@ -112,8 +112,11 @@ def test_a_login_with_one_cluster_token_ends_with_that_one() -> None:
 
     async def go() -> list[bool]:
         both, new = (credentials(stored, cluster_token=text) for text in ("new,old", "new"))
-        principals = [await both.principal(bearer) for bearer in ("old", "new")]
-        return [await new.bearer(principal.token, principal.bootstrap) is not None for principal in principals]
+        principals = [await both.principal_by_bearer(bearer) for bearer in ("old", "new")]
+        return [
+            await new.principal_by_token_id(principal.token, principal.bootstrap) is not None
+            for principal in principals
+        ]
 
     assert asyncio.run(go()) == [False, True]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.jobs.on_behalf import Maker
-from coordinator.places import Place
+from coordinator.locations import Location
 from coordinator.services import placed
 from coordinator.workflows.pool_host import PoolHost
 from jobs.store import keys
@@ -191,13 +191,13 @@ def test_the_pipeline_of_the_specification_goes_from_step_to_step(pool: Pool) ->
 @pytest.mark.parametrize(
     ("model", "place", "name"),
     [
-        ("llama-7b", Place("node1", "gpu0"), "llama-7b-node1-gpu0"),
-        ("llama-7b", Place("", "gpu0"), "llama-7b"),
-        ("a.b_c", Place("Node.1", "cpu"), "a-b-c-node-1-cpu"),
-        ("m" * 64, Place("n" * 48, "gpu0"), "m" * 63),
+        ("llama-7b", Location("node1", "gpu0"), "llama-7b-node1-gpu0"),
+        ("llama-7b", Location("", "gpu0"), "llama-7b"),
+        ("a.b_c", Location("Node.1", "cpu"), "a-b-c-node-1-cpu"),
+        ("m" * 64, Location("n" * 48, "gpu0"), "m" * 63),
     ],
 )
-def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: Place, name: str) -> None:
+def test_the_name_of_a_service_follows_from_model_and_place(model: str, place: Location, name: str) -> None:
     assert placed.name_of(model, place) == name
 
 

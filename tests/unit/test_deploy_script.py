@@ -180,11 +180,11 @@ def test_a_restored_cluster_gets_its_functions_and_loses_those_of_before(
     store = target.start().store()
     assert store.libraries.names() == [before.functions.library.name] * has_functions
     leader = Leader(store)
-    leader.round()
+    leader.run_once()
     assert store.jobs.pause("j") == ["ok", "paused"]
     assert store.libraries.delete_unused() == []
     target.ask("INCRBY", "test:clock", str(KEPT_MS + 1))
-    leader.round()
+    leader.run_once()
     assert store.libraries.delete_unused() == [before.functions.library.name] * has_functions
     assert store.libraries.names() == [store.functions.library.name]
 

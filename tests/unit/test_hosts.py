@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from coordinator.fleet import hosts
-from coordinator.fleet import rows as fleet_rows
-from coordinator.hosts import queries, rows
+from coordinator.fleet import serializers as fleet_serializers
+from coordinator.hosts import queries, serializers
 from jobs import VERSION, errors
 from jobs.worker.telemetry import host as worker_host
 from jobs.worker.telemetry.host import Clock, Disks, Host, Speed
@@ -48,7 +48,7 @@ def worker(name: str, **facts: Any) -> Any:
         "round_trip_seconds": 0.2,
     }
     texts = {key: str(value) for key, value in (stored | facts).items() if value is not None}
-    return fleet_rows.worker(fleet_rows.stated(name, texts), True, 1_000_001.0)
+    return fleet_serializers.serialize_worker(fleet_serializers.stated(name, texts), True, 1_000_001.0)
 
 
 def gpu(uuid: str = "GPU-1", used: float | None = 0.5, **facts: Any) -> str:
@@ -88,16 +88,18 @@ def test_a_worker_of_a_version_before_tells_less() -> None:
             "network_transmit_bytes_per_second",
         )
     )
-    row = rows.host_row("attic", [worker("old", **silent)])
+    row = serializers.serialize_host("attic", [worker("old", **silent)])
     unknown = ("load1", "score", "clock_offset_seconds", "network_receive_bytes_per_second")
     assert [row[name] for name in unknown] == [None] * 4 and not row["disks"] and not row["versions"]  # type: ignore[literal-required]
-    beside = rows.host_row("attic", [worker("old", **silent), worker("new", versions='{"python": "3.12.1"}')])
+    beside = serializers.serialize_host(
+        "attic", [worker("old", **silent), worker("new", versions='{"python": "3.12.1"}')]
+    )
     assert beside["load1"] == 2.0 and beside["versions"] == {"python": ["3.12.1"]}
 
 
 def test_of_a_host_that_is_gone_nothing_is_said_to_be_now() -> None:
     gone = worker("a") | {"live": False, "state": "lost"}
-    row = rows.host_row("attic", [gone])
+    row = serializers.serialize_host("attic", [gone])
     assert not row["live"] and row["score"] is None and row["load1"] is None and row["disks"] == []
 
 
@@ -136,7 +138,7 @@ def test_the_score_counts_the_load_a_core_and_the_gpus() -> None:
     ],
 )
 def test_a_gpu_that_is_claimed_and_idle_is_listed(facts: dict[str, Any], idle: bool) -> None:
-    [device] = rows.host_row("attic", [worker("g", **facts)])["devices"]
+    [device] = serializers.serialize_host("attic", [worker("g", **facts)])["devices"]
     assert device["idle"] is idle and device["worker"] == "g"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.jobs import rows, scheduler
+from coordinator.jobs import scheduler, serializers
 from jobs.models import Place
 
 NOW = 1_900_000_000.0
@@ -42,5 +42,5 @@ ROW = {
 def test_a_job_that_went_back_into_its_queue_has_neither(
     holders: str, place: Place, told: tuple[float | None, float | None]
 ) -> None:
-    shown = rows.shown("j", {**ROW, "holders": holders}, place, scheduler.Fleet(), NOW)
+    shown = serializers.serialize_job("j", {**ROW, "holders": holders}, place, scheduler.Fleet(), NOW)
     assert (shown["rate"], shown["eta_seconds"]) == told

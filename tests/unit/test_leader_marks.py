@@ -30,10 +30,10 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
     client.hset(where, mapping=dict.fromkeys((f"{10 * n}-{10 * n + 5}" for n in range(1000)), "null"))
     mark = registry.definition("collatz").mark_kinds["verified"]
     for _ in range(5):
-        leader.join_mark("collatz", "verified", mark)
+        leader.merge_mark("collatz", "verified", mark)
     assert counting.reads == 1 and client.hlen(where) == 1000
     client.hset(where, mapping=dict.fromkeys((f"{10 * n + 5}-{10 * n + 10}" for n in range(300)), "null"))
-    leader.join_mark("collatz", "verified", mark)
+    leader.merge_mark("collatz", "verified", mark)
     assert counting.reads == 2 and client.hlen(where) == 700
     client.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.server import listening
+from coordinator.server import sockets
 from deploy.local import listeners, ports
 from deploy.local.listeners import HandOver, Listeners
 from deploy.local.outcome import CommandError
@@ -61,7 +61,7 @@ def test_a_port_of_redis_is_kept_from_others_and_not_from_redis(taken: Listeners
 def test_each_process_of_a_coordinator_gets_the_sockets(taken: Listeners) -> None:
     hand_over = HandOver(taken)
     for _ in range(2):
-        got = listening.listen(Settings(), ".cluster/sockets")
+        got = sockets.listen(Settings(), ".cluster/sockets")
         assert got.metrics is not None
         assert [each.getsockname()[1] for each in got.api] == [taken.port]
         assert got.metrics.getsockname()[1] == taken.metrics_port
@@ -71,8 +71,8 @@ def test_each_process_of_a_coordinator_gets_the_sockets(taken: Listeners) -> Non
             each.close()
     port = taken.port
     hand_over.close()
-    with pytest.raises(listening.CannotListen, match="did not hand over sockets"):
-        listening.listen(Settings(), ".cluster/sockets")
+    with pytest.raises(sockets.CannotListen, match="did not hand over sockets"):
+        sockets.listen(Settings(), ".cluster/sockets")
     ports.api_listeners(Settings(), port)[0].close()
 
 

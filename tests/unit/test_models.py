@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts import weights
-from coordinator.places import Place
+from coordinator.locations import Location
 from coordinator.workflows.documents import expansions, validation
 from tests.unit.models_bench import WEIGHTS, Pool
 from tests.unit.test_workflow_texts import DEPLOYMENT, complaint
@@ -23,15 +23,15 @@ SOURCE = "https://example.org/tiny.gguf"
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("disk", Place("", "disk")),
-        ("node1:disk", Place("node1", "disk")),
-        ("a.b_c-d:dram", Place("a.b_c-d", "dram")),
-        ("node1:gpu0", Place("node1", "gpu0")),
-        ("n:gpu17", Place("n", "gpu17")),
+        ("disk", Location("", "disk")),
+        ("node1:disk", Location("node1", "disk")),
+        ("a.b_c-d:dram", Location("a.b_c-d", "dram")),
+        ("node1:gpu0", Location("node1", "gpu0")),
+        ("n:gpu17", Location("n", "gpu17")),
     ],
 )
-def test_a_place_is_read_and_written_the_same(text: str, place: Place) -> None:
-    assert places.read(text, ("disk", "dram", "gpu")) == place and str(place) == text
+def test_a_place_is_read_and_written_the_same(text: str, place: Location) -> None:
+    assert locations.parse(text, ("disk", "dram", "gpu")) == place and str(place) == text
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_a_place_is_read_and_written_the_same(text: str, place: Place) -> None:
 )
 def test_what_is_no_place_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match=r"must be disk|must name the host"):
-        places.read(text, ("disk", "dram", "gpu"))
+        locations.parse(text, ("disk", "dram", "gpu"))
 
 
 def test_what_computes_may_stand_without_a_host_where_any_will_do() -> None:
-    assert places.read("gpu0", ("gpu", "cpu"), any_host=True) == Place("", "gpu0")
+    assert locations.parse("gpu0", ("gpu", "cpu"), any_host=True) == Location("", "gpu0")
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_a_model_that_is_downloaded_anew_leaves_nothing_of_the_one_before(pool: 
     row = pool.model("tiny")
     assert row["artifact_id"] != old and row["locations"] == ["disk"]
     [before] = pool.store.artifacts.read("default", [old])
-    assert before is None or not places.held(before.holders)
+    assert before is None or not locations.list_locations(before.holders)
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ class PrivateUse:
 #: At most five.
 PRIVATE_USES = (
     PrivateUse(
-        "coordinator/server/direct.py",
+        "coordinator/server/direct_dispatch.py",
         "Dependant",
         "fastapi",
         "0.165.0",

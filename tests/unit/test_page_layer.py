@@ -418,7 +418,7 @@ def test_a_web_socket_ends_once_its_ticket_counts_no_more(shown: Shown, monkeypa
         state = shown.api.app.state.coordinator
         layer = page_layer.PageLayer(shown.api.app, state.page_names, state.gateway, state.cluster)
         page = await state.gateway.routes.page(shown.service.service_id)
-        principal = await state.cluster.credentials.principal(secret)
+        principal = await state.cluster.credentials.principal_by_bearer(secret)
         ticket = tickets.issue(page_layer.place(page, page.leader), tickets.Use.COOKIE, principal, 600)
         let = page_layer.Admission(principal=principal, page=page, replica=page.leader, ticket=ticket)
         watching = asyncio.ensure_future(layer.watch(let))

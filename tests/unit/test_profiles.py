@@ -75,7 +75,7 @@ def send(bench: Bench, profile_id: str, data: bytes = DATA, said: Recording | No
 
 def lead(bench: Bench) -> None:
     """Do a round of the leader's."""
-    Collection(bench.store, bench.trees).round()
+    Collection(bench.store, bench.trees).run_once()
 
 
 def settled(bench: Bench, profile_id: str) -> None:

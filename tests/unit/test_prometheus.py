@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from coordinator import domains
-from coordinator.app import Figures
+from coordinator.app import RequestMetrics
 from coordinator.telemetry import alerts as own_alerts
 from coordinator.telemetry.exporter import Exporter
 from jobs import metrics
@@ -251,7 +251,7 @@ def test_a_wait_that_was_asked_for_is_not_timed() -> None:
     exporter = Exporter(SimpleNamespace(settings=Settings(), worker_table=None), lambda: False)  # type: ignore[arg-type]
     for query in (b"", b"wait_seconds=5"):
         scope = {"type": "http", "method": "POST", "path": "/api/submit", "query_string": query}
-        asyncio.run(Figures(answer, exporter, SimpleNamespace())(scope, nothing, nothing))  # type: ignore[arg-type]
+        asyncio.run(RequestMetrics(answer, exporter, SimpleNamespace())(scope, nothing, nothing))  # type: ignore[arg-type]
     counted, timed = (
         sum(sample.value for metric in family.collect() for sample in metric.samples if sample.name.endswith(end))
         for family, end in ((exporter.requests, "_total"), (exporter.seconds, "_count"))

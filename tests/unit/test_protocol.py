@@ -140,7 +140,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off_and_one_that_does_is_
             assert len(await asyncio.wait_for(reader.read(-1), 60)) > count * len(piece)
             writer.close()
             ended.clear()
-            monkeypatch.setattr(protocol, "TAKE_SECONDS", 0.3)
+            monkeypatch.setattr(protocol, "SEND_SECONDS", 0.3)
             silent = socket.create_connection(("127.0.0.1", port))
             silent.sendall(GET + b"\r\n")
             await asyncio.wait_for(ended.wait(), 60)

@@ -249,4 +249,4 @@ def test_a_round_is_repeated_at_once_while_more_may_be_due(monkeypatch: pytest.M
     monkeypatch.setattr(Runs, "run_due", lambda _self: due.pop(0))
     nothing: Any = None
     runs = Runs(nothing, nothing, nothing, nothing, nothing)
-    assert [runs.round(), runs.round()] == [0.0, None]
+    assert [runs.run_once(), runs.run_once()] == [0.0, None]

@@ -61,7 +61,7 @@ class Known:
                 raise errors.Unauthorized
             return principal
 
-        self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
+        self.credentials = type("Credentials", (), {"principal_by_bearer": staticmethod(known)})
 
     def __getattr__(self, name: str) -> Any:
         raise errors.Conflict(f"reached {name}")
@@ -147,7 +147,7 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
     opened = set()
     for (method, path), status in answers(api, list(guarded)).items():
         declared = (one.dependency for one in guarded[method, path].dependencies)
-        [needed] = [one.scopes for one in declared if isinstance(one, http.Needs)]
+        [needed] = [one.scopes for one in declared if isinstance(one, http.RequiredScopes)]
         allowed = not needed or scope in needed or scope is Scope.ADMIN
         if (method, path) in CLOSER:
             assert allowed or scope is not CLOSER[method, path]
@@ -214,9 +214,9 @@ def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:
 
 def test_a_route_that_changes_something_must_declare_its_scope() -> None:
     routes = http.router()
-    with pytest.raises(TypeError, match="/api/things changes something and declares no scope"):
+    with pytest.raises(TypeError, match="/api/things changes data and must declare a scope"):
         routes.post("/things")(lambda: None)
-    routes.post("/things", dependencies=[http.needs(Scope.ADMIN)])(lambda: None)
+    routes.post("/things", dependencies=[http.require_scope(Scope.ADMIN)])(lambda: None)
     routes.get("/things")(lambda: None)
 
 
@@ -232,7 +232,7 @@ def test_the_page_on_access_lists_every_scope_and_what_is_open() -> None:
 
 
 def found(bearer: str = "", **chosen: str) -> Principal:
-    return asyncio.run(Credentials(Settings.model_validate(chosen), STORE).principal(bearer))
+    return asyncio.run(Credentials(Settings.model_validate(chosen), STORE).principal_by_bearer(bearer))
 
 
 def test_without_a_token_anybody_may_do_all_but_administer_where_none_is_needed() -> None:
@@ -279,8 +279,10 @@ def test_requests_that_wait_for_a_hanging_redis_fail_with_the_first() -> None:
 
     async def ask() -> list[Any]:
         bearer = tokens.mint().text
-        first = await asyncio.gather(*(credentials.principal(bearer) for _ in range(20)), return_exceptions=True)
-        return [*first, *await asyncio.gather(credentials.principal(bearer), return_exceptions=True)]
+        first = await asyncio.gather(
+            *(credentials.principal_by_bearer(bearer) for _ in range(20)), return_exceptions=True
+        )
+        return [*first, *await asyncio.gather(credentials.principal_by_bearer(bearer), return_exceptions=True)]
 
     answers = asyncio.run(ask())
     assert all(isinstance(answer, connection.SilenceError) for answer in answers)

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Response
 from starlette.responses import StreamingResponse
 
-from coordinator import freshness
+from coordinator import async_cache
 from coordinator.services.figures import Exchange
 from coordinator.services.gateway import error_forms, gateway, probes, routing
 from coordinator.services.gateway.frames import MOST_BYTES, Frames
@@ -423,7 +423,7 @@ def test_a_request_counts_to_its_service_also_while_nothing_of_it_is_kept(monkey
     async def work(client: Client, engines: list[Engine]) -> None:
         asking = asyncio.create_task(client.ask({"model": "chat"}))
         await until(lambda: bool(engines[0].asked))
-        monkeypatch.setattr(freshness, "KEEP_SECONDS", 0.0)
+        monkeypatch.setattr(async_cache, "KEEP_SECONDS", 0.0)
         await client.gateway.routes.of_tenant("other")
         garbage.collect()
         second = asyncio.create_task(client.ask({"model": "chat"}))

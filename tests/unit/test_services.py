@@ -101,7 +101,7 @@ def test_a_service_has_as_many_replicas_as_are_wanted_and_says_how_they_are(
     made = both.serve(replicas=2)
     assert made.status_code == 201, made.text
     assert (made.json()["state"], made.json()["running"]) == ("waiting", [])
-    both.leader.round()
+    both.leader.run_once()
     row = both.row()
     assert [each["state"] for each in row["running"]] == ["waiting", "waiting"]
     assert "runner" in row["running"][0]["because"]
@@ -117,13 +117,13 @@ def test_a_service_has_as_many_replicas_as_are_wanted_and_says_how_they_are(
     assert (row["state"], row["ready"], row["replicas"]) == ("ready", 1, 2)
     assert "k" * 16 not in json.dumps(row), "the key of a replica is shown to nobody"
     for _ in range(3):
-        both.leader.round()
+        both.leader.run_once()
     assert both.jobs() == [first, second]
 
 
 def test_jobs_of_replicas_are_listed_apart_and_submitted_by_nobody_else(api: Served) -> None:
     api.serve()
-    api.leader.round()
+    api.leader.run_once()
     [job] = api.jobs()
     assert api.ask("GET", "/api/jobs").json()["jobs"] == []
     [listed] = api.ask("GET", "/api/jobs?type=service").json()["jobs"]
@@ -139,23 +139,23 @@ def test_jobs_of_replicas_are_listed_apart_and_submitted_by_nobody_else(api: Ser
 
 def test_a_replica_that_dies_is_followed_by_another_after_a_while_and_its_log_stays(both: Served) -> None:
     both.serve(replicas=2)
-    both.leader.round()
+    both.leader.run_once()
     first, stays = both.jobs()
     both.run(first)
     both.run(stays)
     both.die(first)
-    both.leader.round()
-    both.leader.round()
+    both.leader.run_once()
+    both.leader.run_once()
     row = both.row()
     assert both.jobs() == [stays] and row["ready"] == 1
     assert (row["failures"], row["last_failure"], row["last_dead_job_id"]) == (1, "exit code 3", first)
     assert row["next_start"] > row["created"]
     both.skip()
-    both.leader.round()
+    both.leader.run_once()
     [_, third] = both.jobs()
     assert third == job_id(first.split("-")[1], 3), "a number is used once"
     both.die(third, "no")
-    both.leader.round()
+    both.leader.run_once()
     assert both.row()["failures"] == 2 and both.row()["last_dead_job_id"] == third
     assert both.store.job_reads.states([first]) == [None], "of the dead the last one is kept"
 
@@ -171,7 +171,7 @@ def test_a_leader_that_dies_at_any_call_is_followed_by_one_that_goes_on(
     """Two replicas are wanted, one of two has died, and one of another service is to end."""
     api.serve(replicas=2)
     api.serve(name="other", replicas=1)
-    api.leader.round()
+    api.leader.run_once()
     for job in (*api.jobs(), *api.jobs("other")):
         api.run(job)
     api.die(api.jobs()[0])
@@ -195,13 +195,13 @@ def test_a_leader_that_dies_at_any_call_is_followed_by_one_that_goes_on(
     leader = api.lead(dying)
     for _ in range(3):
         try:
-            leader.round()
+            leader.run_once()
         except connection.Unreachable:
             break
         api.skip()
     for _ in range(4):
         api.skip()
-        api.leader.round()
+        api.leader.run_once()
     jobs = api.jobs()
     assert len(jobs) == len(set(jobs)) == 2
     queued = [state for state in api.store.job_reads.states(jobs) if state in ("queued", "running")]
@@ -216,8 +216,8 @@ def test_two_leaders_at_once_begin_no_replica_twice(api: Served) -> None:
     [service] = api.store.services.all()
     assert api.store.services.place(service.service_id, 1, 1)
     assert not api.store.services.place(service.service_id, 1, 1), "who comes late begins none"
-    first.round()
-    second.round()
+    first.run_once()
+    second.run_once()
     assert len(api.jobs()) == 3
 
 
@@ -226,7 +226,7 @@ def test_a_replica_that_is_to_end_gets_no_requests_and_is_cancelled_when_it_has_
 ) -> None:
     monkeypatch.setattr("coordinator.services.reconciler.planning.SETTLE_MS", 0)
     api.serve()
-    api.leader.round()
+    api.leader.run_once()
     [job] = api.jobs()
     api.run(job)
     api.store.services.count_busy("c1", {job: 2})
@@ -234,24 +234,24 @@ def test_a_replica_that_is_to_end_gets_no_requests_and_is_cancelled_when_it_has_
     assert api.row()["running"][0]["requests"] == 3
     assert api.ask("POST", "/api/services/web/stop", token=api.maker).json()["replicas"] == 0
     for _ in range(3):
-        api.leader.round()
+        api.leader.run_once()
     assert api.row()["running"][0]["state"] == "stopping"
     assert api.store.job_reads.states([job]) == ["running"]
     api.store.services.count_busy("c1", {job: 0})
     api.store.services.count_busy("c2", {job: 0})
-    api.leader.round()
+    api.leader.run_once()
     assert api.store.job_reads.states([job]) in (["cancelling"], ["cancelled"])
     api.store.client.hset(keys.job(job), "state", "cancelled")
-    api.leader.round()
+    api.leader.run_once()
     assert api.row()["state"] == "stopped" and api.row()["failures"] == 0
     assert api.ask("POST", "/api/services/web/scale", {"replicas": 1}, api.maker).json()["replicas"] == 1
-    api.leader.round()
+    api.leader.run_once()
     assert api.jobs() == [job_id(job.split("-")[1], 2)]
 
 
 def test_who_has_no_lease_says_nothing_of_a_replica(api: Served) -> None:
     api.serve()
-    api.leader.round()
+    api.leader.run_once()
     [job] = api.jobs()
     api.run(job)
     assert not api.store.services.report(job, "runner-2/x", {"state": "ready", "address": "10.0.0.1"})
@@ -264,7 +264,7 @@ def test_what_keeps_one_service_from_going_on_keeps_no_other(api: Served) -> Non
     broken = api.store.services.one("default", "broken")
     assert broken
     api.store.client.hset(keys.service(broken.service_id), "job", "{not json")
-    api.leader.round()
+    api.leader.run_once()
     assert len(api.jobs()) == 1
 
 
@@ -275,12 +275,12 @@ def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served
     body = json.loads(service.job)
     body["parameters"]["files"] = "0" * 64  # as where its artifact was lost
     api.store.client.hset(keys.service(service.service_id), "job", json.dumps(body))
-    api.leader.round()
+    api.leader.run_once()
     row = api.row()
     assert row["running"] == [] and row["failures"] == 1 and "refused" in row["last_failure"]
     api.store.client.hset(keys.service(service.service_id), "job", service.job)
     api.skip()
-    api.leader.round()
+    api.leader.run_once()
     assert len(api.jobs()) == 1
 
 
@@ -329,7 +329,7 @@ def test_services_are_their_tenants_and_need_the_scope_run(api: Served) -> None:
     assert api.ask("POST", "/api/services/web/scale", {"replicas": 3}, theirs).status_code == 404
     assert api.ask("GET", "/v1/models", token=theirs).json()["data"] == []
     assert [one["id"] for one in api.ask("GET", "/v1/models", token=mine).json()["data"]] == ["web"]
-    api.leader.round()
+    api.leader.run_once()
     [job] = [each["job_id"] for each in api.ask("GET", "/api/services?tenant=a").json()["services"][0]["running"]]
     assert api.ask("GET", f"/api/jobs/{job}", token=theirs).status_code == 404
     assert api.serve().status_code == 201, "each tenant has its own names"
@@ -338,13 +338,13 @@ def test_services_are_their_tenants_and_need_the_scope_run(api: Served) -> None:
 
 def test_a_deleted_service_frees_its_name_at_once_and_its_replicas_end(both: Served) -> None:
     both.serve()
-    both.leader.round()
+    both.leader.run_once()
     [job] = both.jobs()
     assert both.ask("DELETE", "/api/services/web", token=both.maker).status_code == 204
     assert both.ask("DELETE", "/api/services/web", token=both.maker).status_code == 404
     assert both.serve().status_code == 201
     for _ in range(4):
-        both.leader.round()
+        both.leader.run_once()
     assert both.store.job_reads.states([job]) == [None] and both.jobs() != [job]
     assert both.store.client.scard(keys.SERVICES) == 1
     assert list(both.store.client.scan_iter(f"*{job.split('-')[1]}*")) == []
@@ -478,7 +478,7 @@ def test_the_last_minute_is_that_of_all_coordinators_and_a_batch_counts_once(bot
 
 def test_a_replica_says_what_it_computes_on_and_how_much_memory_it_has(both: Served) -> None:
     both.serve(replicas=2)
-    both.leader.round()
+    both.leader.run_once()
     first, second = both.jobs()
     both.run(first, memory_bytes=5 << 30, devices="NVIDIA H200 GPU-1;NVIDIA H200 GPU-2")
     both.run(second)
@@ -529,20 +529,20 @@ def test_a_deployment_is_asked_steered_and_listed_as_the_service_that_it_is(api:
 
 def test_a_service_sleeps_when_nobody_asks_and_wakes_for_whoever_does(api: Served) -> None:
     assert api.serve(idle_seconds=60, replicas=2).status_code == 201
-    api.leader.round()
+    api.leader.run_once()
     assert api.row()["replicas"] == 2 and len(api.jobs()) == 2
     service = api.store.services.one("default", "web")
     assert service
     api.store.client.hset(keys.service(service.service_id), "asked_at", 1)
     for _ in range(3):
-        api.leader.round()  # they are taken out of the route, their jobs end, and are forgotten
+        api.leader.run_once()  # they are taken out of the route, their jobs end, and are forgotten
     row = api.row()
     assert (row["state"], row["replicas"], row["running"]) == ("asleep", 0, [])
     api.store.client.hset(keys.service(service.service_id), "asked_at", 0)
     api.store.services.ask("c", {service.service_id: 0}, ())
     assert api.row()["state"] == "asleep", "a request that ended wakes none that was scaled to none"
     assert api.store.services.ask("c", {service.service_id: 1, "nosuch": 1}, {service.service_id}) == 1
-    api.leader.round()
+    api.leader.run_once()
     assert api.row()["replicas"] == 2 and api.row()["requests"] == 1 and len(api.jobs()) == 2
     assert api.store.client.ttl(keys.service_asked(service.service_id)) > 0
     assert not api.store.client.exists(keys.service("nosuch"))
@@ -550,18 +550,18 @@ def test_a_service_sleeps_when_nobody_asks_and_wakes_for_whoever_does(api: Serve
 
 def test_a_service_is_scaled_by_the_requests_of_all_coordinators(api: Served) -> None:
     assert api.serve(autoscale={"min": 1, "max": 3, "target": 2}).status_code == 201
-    api.leader.round()
+    api.leader.run_once()
     assert len(api.jobs()) == 1
     service = api.store.services.one("default", "web")
     assert service
     for coordinator in "ab":
         api.store.services.ask(coordinator, {service.service_id: 2}, ())
-    api.leader.round()
+    api.leader.run_once()
     assert len(api.jobs()) == 2 and api.row()["replicas"] == 2
     for coordinator in "ab":
         api.store.services.ask(coordinator, {service.service_id: 0}, ())
     api.store.client.hset(keys.service(service.service_id), "needed_at", 1)
-    api.leader.round()
+    api.leader.run_once()
     assert api.row()["replicas"] == 1
 
 
@@ -603,16 +603,16 @@ def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
 ) -> None:
     monkeypatch.setattr(absences, "MISSED_SECONDS", 0.0)
     api.serve()
-    api.leader.round()
+    api.leader.run_once()
     [lost] = api.jobs()
     api.run(lost)
-    api.leader.round()
+    api.leader.run_once()
     assert api.jobs() == [lost]
     api.store.client.zadd(keys.WORKERS, {"runner-1": 1})
-    api.leader.round()
+    api.leader.run_once()
     [_, new] = api.jobs()
     api.run(new, worker="runner-2")
-    api.leader.round()
+    api.leader.run_once()
     assert [each["state"] for each in api.row()["running"]] == ["stopping", "ready"]
 
 
@@ -622,7 +622,7 @@ def test_a_replica_whose_runner_is_missed_is_replaced_before_its_lease_ends(
 def grouped(api: Served, replicas: int = 3) -> list[str]:
     """Serve workers of Dask; return their jobs, which run."""
     assert api.serve(name="dask", engine="dask", parameters={}, replicas=replicas).status_code == 201
-    api.leader.round()
+    api.leader.run_once()
     jobs = api.jobs("dask")
     for number, job in enumerate(jobs):
         api.run(job, "starting", worker="runner-1", port=9000 + number, key=f"key-{number}" * 4)
@@ -648,7 +648,7 @@ def test_a_restart_has_a_leader_of_its_own(api: Served) -> None:
     first, *_ = grouped(api, 2)
     assert leads(api, first) == 1
     assert api.ask("POST", "/api/services/dask/restart", token=api.maker).status_code == 200
-    api.leader.round()
+    api.leader.run_once()
     new = api.jobs("dask")[-1]
     api.run(new)
     assert (leads(api, new), leads(api, first)) == (3, 1)

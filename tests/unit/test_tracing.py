@@ -15,7 +15,7 @@ from coordinator import extras, tracing
 from coordinator.telemetry import span_sender
 from coordinator.telemetry.otlp import Exporter
 from coordinator.telemetry.span_sender import SpanSender
-from coordinator.tracing import Place, Tracing
+from coordinator.tracing import TraceContext, Tracing
 from jobs.settings import Settings
 from jobs.store import keys
 from tests import fetch
@@ -42,10 +42,10 @@ OFF, ON = Tracing(exports=False), Tracing(exports=True)
     ],
 )
 def test_a_traceparent_names_a_place(text: str, sampled: bool) -> None:
-    place = tracing.read(text)
-    assert place == Place(trace_id=TRACE, span_id=SPAN, sampled=sampled)
+    place = tracing.parse_traceparent(text)
+    assert place == TraceContext(trace_id=TRACE, span_id=SPAN, sampled=sampled)
     assert place.text() == f"00-{TRACE}-{SPAN}-0{int(sampled)}", "it is written as version 00, with the flag known here"
-    assert tracing.given([f" {text}\t"]) == place
+    assert tracing.parse_headers([f" {text}\t"]) == place
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_traceparent_names_a_place(text: str, sampled: bool) -> None:
     ],
 )
 def test_what_is_no_traceparent_is_ignored(text: str) -> None:
-    assert tracing.read(text) is None
+    assert tracing.parse_traceparent(text) is None
 
 
 def test_several_headers_are_as_bad_as_none() -> None:
-    assert tracing.given([]) is None and tracing.given([GIVEN, GIVEN]) is None
+    assert tracing.parse_headers([]) is None and tracing.parse_headers([GIVEN, GIVEN]) is None
 
 
 @pytest.mark.parametrize(
@@ -100,35 +100,35 @@ def test_several_headers_are_as_bad_as_none() -> None:
     ],
 )
 def test_a_tracestate_is_handed_on_where_it_is_one(headers: list[str], kept: str) -> None:
-    place = tracing.given([GIVEN], headers)
+    place = tracing.parse_headers([GIVEN], headers)
     assert place and place.state == kept and place.text() == GIVEN
-    assert tracing.given(["00-x"], headers) is None
+    assert tracing.parse_headers(["00-x"], headers) is None
 
 
 def test_a_request_stands_in_its_callers_span_unless_spans_are_exported() -> None:
-    caller = tracing.read(GIVEN)
-    assert OFF.enter(caller) == caller and OFF.enter(None) is None
-    own = ON.enter(caller)
+    caller = tracing.parse_traceparent(GIVEN)
+    assert OFF.create_context(caller) == caller and OFF.create_context(None) is None
+    own = ON.create_context(caller)
     assert own and (own.trace_id, own.sampled) == (TRACE, True) and own.span_id != SPAN
-    begun = [ON.enter(None) for _ in range(50)]
+    begun = [ON.create_context(None) for _ in range(50)]
     assert len({one.trace_id for one in begun if one and one.sampled}) == 50
-    assert tracing.read(begun[0].text() if begun[0] else "") == begun[0]
+    assert tracing.parse_traceparent(begun[0].text() if begun[0] else "") == begun[0]
 
 
 def test_the_ratio_chooses_traces_that_begin_here_and_no_others() -> None:
     none, half = Tracing(exports=True, ratio=0.0), Tracing(exports=True, ratio=0.5)
-    assert [none.enter(None) for _ in range(20)] == [None] * 20
-    kept = sum(half.enter(None) is not None for _ in range(2000))
+    assert [none.create_context(None) for _ in range(20)] == [None] * 20
+    kept = sum(half.create_context(None) is not None for _ in range(2000))
     assert 800 < kept < 1200
-    unsampled = none.enter(tracing.read(f"00-{TRACE}-{SPAN}-00"))
+    unsampled = none.create_context(tracing.parse_traceparent(f"00-{TRACE}-{SPAN}-00"))
     assert unsampled and not unsampled.sampled, "a caller's choice stays"
-    assert none.enter(tracing.read(GIVEN)) is not None
+    assert none.create_context(tracing.parse_traceparent(GIVEN)) is not None
 
 
 def test_a_jobs_span_is_named_by_its_id() -> None:
-    assert tracing.span_of("53ebc1f3d5771fb5") == "53ebc1f3d5771fb5"
+    assert tracing.job_span_id("53ebc1f3d5771fb5") == "53ebc1f3d5771fb5"
     names = ["w-53ebc1f3d5771fb5", "0" * 16, "x", "53EBC1F3D5771FB5"]
-    made = {tracing.span_of(name) for name in names}
+    made = {tracing.job_span_id(name) for name in names}
     assert len(made) == 4 and all(len(name) == 16 and int(name, 16) for name in made)
 
 
@@ -159,7 +159,7 @@ class Sender(SpanSender):
 
     def tell(self, *jobs: str) -> None:
         self.note(jobs)
-        self.round()
+        self.run_once()
 
 
 def submit(flow: Flows, traceparent: str = "", body: Any = JOB, path: str = "/api/submit") -> tuple[Any, str]:
@@ -219,11 +219,11 @@ def test_without_export_a_place_is_handed_on_as_it_came(flow: Flows) -> None:
 
 def test_with_export_a_job_has_a_span_of_its_own(traced: Flows) -> None:
     answer, back = submit(traced, GIVEN)
-    job, own = answer["job_id"], tracing.read(back)
+    job, own = answer["job_id"], tracing.parse_traceparent(back)
     assert own and own.trace_id == TRACE and own.span_id != SPAN
     assert programs_place(traced, job) == f"00-{TRACE}-{job}-01"
     answer, back = submit(traced, "what is none")
-    begun = tracing.read(back)
+    begun = tracing.parse_traceparent(back)
     assert begun and begun.trace_id != TRACE and row(traced, answer["job_id"])["trace_id"] == begun.trace_id
 
 
@@ -310,7 +310,7 @@ def test_what_nobody_writes_stops_no_other_job(traced: Flows, collector: Collect
 def test_jobs_of_a_batch_and_of_a_workflow_are_in_its_trace(traced: Flows, collector: Collector) -> None:
     answer, back = submit(traced, GIVEN, {"jobs": [JOB, {"type": "nothing"}, JOB]}, "/api/submit-batch")
     jobs = [one["job_id"] for one in answer["answers"] if "job_id" in one]
-    asked = tracing.read(back)
+    asked = tracing.parse_traceparent(back)
     assert asked and {row(traced, job)["trace_id"] for job in jobs} == {TRACE} and len(jobs) == 2
     for job in jobs:
         traced.end(job)
@@ -362,13 +362,13 @@ def test_who_leads_next_sends_what_ended_before(
         traced.store.jobs.cancel(job)
     sender.note([old])
     monkeypatch.setattr(span_sender, "LEADERLESS_SECONDS", 0.0)
-    sender.round()
+    sender.run_once()
     monkeypatch.undo()
     sender.note([late])
-    sender.round()
+    sender.run_once()
     assert collector.spans == []
     leads[0] = True
-    sender.round()
+    sender.run_once()
     assert [one.span for one in collector.spans if one.name == "job command"] == [late]
 
 
@@ -395,7 +395,7 @@ def test_a_coordinator_without_the_packages_of_tracing_runs_and_says_what_to_ins
     uninstall("opentelemetry.exporter", monkeypatch)
     extras.check(settings)
     usable = extras.drop_unusable(settings)
-    assert not usable.otel_exporter_otlp_endpoint and not tracing.Tracing.of(usable).exports
+    assert not usable.otel_exporter_otlp_endpoint and not tracing.Tracing.from_settings(usable).exports
     [line] = caplog.messages
     assert line.startswith("no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set")
     assert "pip install --require-hashes -r requirements/tracing.txt" in line and "\n" not in line

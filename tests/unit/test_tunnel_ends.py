@@ -104,7 +104,7 @@ class Left:
     headers: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        cluster = SimpleNamespace(credentials=SimpleNamespace(principal=principal))
+        cluster = SimpleNamespace(credentials=SimpleNamespace(principal_by_bearer=principal))
         coordinator = SimpleNamespace(cluster=cluster, tunnels=Coordinators())
         self.app = SimpleNamespace(state=SimpleNamespace(coordinator=coordinator))
 

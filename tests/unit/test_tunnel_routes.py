@@ -62,7 +62,7 @@ def served(socket: Socket) -> Tunnels:
     """Serve a tunnel to its end; return what there is then."""
     tunnels = Tunnels()
     cluster: Any = SimpleNamespace(
-        credentials=SimpleNamespace(principal=_principal, require=_nothing),
+        credentials=SimpleNamespace(principal_by_bearer=_principal, require_valid=_nothing),
         settings=_SETTINGS,
         store=SimpleNamespace(services=SimpleNamespace(note_tunnel=lambda *_: None)),
     )

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator import app
 from coordinator.server import bodies
-from coordinator.server.stopping import Stopping
+from coordinator.server.shutdown import ShutdownResponder
 from coordinator.services import gateway_routes
 from coordinator.services.gateway.gateway import Gateway
 from jobs import errors
@@ -89,7 +89,7 @@ def check(answer: httpx.Response, path: str, status: int, kind: str = "", code: 
 @pytest.mark.parametrize("path", CALLS)
 def test_who_asks_is_refused_in_the_form_of_the_path(api: Served, path: str) -> None:
     missing = ask(api.app, path)
-    assert "no token was sent" in check(missing, path, 401, "authentication_error", "invalid_api_key")
+    assert "the request has no token" in check(missing, path, 401, "authentication_error", "invalid_api_key")
     assert missing.headers["www-authenticate"] == "Bearer"
     check(ask(api.app, path, token="tc_wrong"), path, 401, "authentication_error", "invalid_api_key")
     check(ask(api.app, path, X_Api_Key="tc_wrong"), path, 401, "authentication_error", "invalid_api_key")
@@ -112,7 +112,7 @@ def test_a_request_that_cannot_be_read_is_refused_in_the_form_of_the_path(
     async def slow(*_: Any, **__: Any) -> bytes:
         raise errors.TooSlow("the body did not arrive", field="body")
 
-    monkeypatch.setattr(bodies, "read_body", slow)
+    monkeypatch.setattr(bodies, "read_bytes", slow)
     check(ask(api.app, path, token=api.maker), path, 408, kind)
 
 
@@ -187,14 +187,16 @@ def test_a_coordinator_that_stops_answers_in_the_form_of_the_path(path: str) -> 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        task = asyncio.create_task(Stopping(waits)({"type": "http", "path": path}, waits, send))  # type: ignore[arg-type]
+        task = asyncio.create_task(ShutdownResponder(waits)({"type": "http", "path": path}, waits, send))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         task.cancel()
         await task
         return sent
 
     start, body = asyncio.run(go())
-    assert start["status"] == 503 and json.loads(body["body"])["error"]["message"].startswith("this coordinator stops")
+    assert start["status"] == 503 and json.loads(body["body"])["error"]["message"].startswith(
+        "this coordinator is stopping"
+    )
 
 
 def test_an_id_that_came_with_the_request_is_kept_and_any_other_is_replaced(api: Served) -> None:

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from coordinator import app, destinations
-from coordinator.destinations import Guard, Refused, UnusableNetworks
+from coordinator.destinations import ForbiddenAddress, Guard, UnusableNetworks
 from coordinator.secrets.keys import Keys
 from coordinator.webhooks import attempt, sender, signing
 from coordinator.webhooks.attempt import Outcome
@@ -105,7 +105,7 @@ PUBLIC = ("1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_an_address_that_is_not_public_is_refused_and_the_message_names_it(address: str) -> None:
-    with pytest.raises(Refused, match=f"^{address.partition('%')[0]}.* is .*WEBHOOK_ALLOW"):
+    with pytest.raises(ForbiddenAddress, match=f"^{address.partition('%')[0]}.* is .*WEBHOOK_ALLOW"):
         Guard().check([address])
 
 
@@ -125,7 +125,7 @@ def test_allowed_networks_open_no_others() -> None:
     guard = Guard("10.1.0.0/16, 64:ff9b::/96")
     guard.check(["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "8.8.8.8"])
     for address in ("10.2.0.1", "127.0.0.1", "::1", "169.254.169.254"):
-        with pytest.raises(Refused):
+        with pytest.raises(ForbiddenAddress):
             guard.check([address])
     for wrong in ("10.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(UnusableNetworks, match="WEBHOOK_ALLOW"):
@@ -145,7 +145,7 @@ METADATA = (
 @pytest.mark.parametrize("address", [*METADATA, "64:ff9b::a83f:8110", "2002:a83f:8110::1"])
 def test_metadata_of_clouds_is_reached_by_nobody_whose_operator_does_not_name_it(address: str) -> None:
     for guard in (Guard(), Guard("0.0.0.0/0, ::/0, 100.64.0.0/10, fd00::/8, 169.254.0.0/16")):
-        with pytest.raises(Refused, match=r" is .*metadata"):
+        with pytest.raises(ForbiddenAddress, match=r" is .*metadata"):
             guard.check([address])
     Guard("168.63.129.16/32").check(["168.63.129.16", "::ffff:168.63.129.16"])
 
@@ -182,7 +182,7 @@ def test_what_an_internal_name_stands_for_is_told_to_the_log_alone(caplog: pytes
     ],
 )
 def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
-    outcome = post(destinations.url(url), Guard())
+    outcome = post(destinations.normalize_url(url), Guard())
     assert not outcome.delivered and outcome.status is None and outcome.error
 
 
@@ -216,15 +216,15 @@ def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
 )
 def test_a_url_of_another_form_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        destinations.url(text)
+        destinations.normalize_url(text)
 
 
 def test_a_url_keeps_its_path_and_loses_the_capitals_of_its_host() -> None:
-    assert destinations.url("HTTPS://Hooks.Example:8443/A/b?C=D") == "https://hooks.example:8443/A/b?C=D"
-    assert destinations.url("http://[2606:4700::1111]:80") == "http://[2606:4700::1111]:80"
-    assert destinations.shown("https://hooks.example/services/KEY") == "https://hooks.example/..."
-    assert destinations.shown("https://hooks.example?k=KEY") == "https://hooks.example/..."
-    assert destinations.shown("https://hooks.example/") == "https://hooks.example/"
+    assert destinations.normalize_url("HTTPS://Hooks.Example:8443/A/b?C=D") == "https://hooks.example:8443/A/b?C=D"
+    assert destinations.normalize_url("http://[2606:4700::1111]:80") == "http://[2606:4700::1111]:80"
+    assert destinations.redact_path("https://hooks.example/services/KEY") == "https://hooks.example/..."
+    assert destinations.redact_path("https://hooks.example?k=KEY") == "https://hooks.example/..."
+    assert destinations.redact_path("https://hooks.example/") == "https://hooks.example/"
 
 
 # -- an attempt -----------------------------------------------------------------------------------------------------

@@ -277,5 +277,5 @@ def test_while_one_cannot_be_looked_at_others_are(flow: Flows, monkeypatch: pyte
         Engine, "advance", lambda self, name: raising(OSError("no"))() if name == bad else look(self, name)
     )
     task = WorkflowTask(flow.store.workflows, flow.engine)
-    task.round()
+    task.run_once()
     assert flow.states(good) == {"a": "queued"} and flow.states(bad) == {"a": "waiting"}

@@ -124,7 +124,7 @@ def test_a_workflow_that_was_reopened_is_not_forgotten_when_the_leader_dies_with
     assert flow.ask("POST", f"/api/jobs/{flow.job_of(workflow, 'a')}/retry").status_code == 200
     assert flow.store.workflows.take_due(10) == [workflow], "by a leader that dies before it looks"
     following = WorkflowTask(flow.store.workflows, flow.engine)
-    following.round()
+    following.run_once()
     assert flow.row(workflow)["state"] == "running" and flow.store.workflows.open() == [workflow]
     assert not flow.store.client.exists(keys.WORKFLOWS_TAKEN)
 
@@ -138,9 +138,9 @@ def test_a_look_that_fails_is_made_again_by_whoever_leads(flow: Flows, monkeypat
 
     with monkeypatch.context() as broken:
         broken.setattr(flow.engine, "look", fails)
-        task.round()
+        task.run_once()
     assert flow.store.client.sismember(keys.WORKFLOWS_TAKEN, workflow)
-    WorkflowTask(flow.store.workflows, flow.engine).round()
+    WorkflowTask(flow.store.workflows, flow.engine).run_once()
     assert flow.states(workflow) == {"a": "queued"}
 
 
@@ -159,7 +159,7 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     flow.done(done, "a")
     flow.look(waiting)
     census = Census(flow.store.workflows)
-    census.round()
+    census.run_once()
     seen = figures(flow)
     assert {name: seen[name] for name in ("running", "waiting", "done", "failed", "cancelling", "cancelled")} == {
         "running": 3,
@@ -174,10 +174,10 @@ def test_workflows_are_counted_page_by_page(flow: Flows, monkeypatch: pytest.Mon
     monkeypatch.setattr("coordinator.workflows.census.ROUND_SECONDS", -1.0)
     flow.submit("a")
     for _ in range(2):
-        census.round()
+        census.run_once()
         assert figures(flow) == seen
-    census.round()
-    census.round()
+    census.run_once()
+    census.run_once()
     assert figures(flow)["running"] == 4
 
 
@@ -187,14 +187,14 @@ def test_a_workflow_that_stands_still_is_found_and_one_at_work_or_for_a_person_i
     for workflow in (at_work, for_a_person):
         flow.look(workflow)
         flow.store.client.hset(keys.workflow(workflow), "changed", 1000)
-    census.round()
+    census.run_once()
     assert figures(flow)["idle"] == 0
     still = flow.submit("a")  # nobody looks at it
     flow.store.client.hset(keys.workflow(still), "created", 5000)
-    census.round()
+    census.run_once()
     assert figures(flow)["idle"] == 5000
     flow.look(still)
-    census.round()
+    census.run_once()
     assert figures(flow)["idle"] == 0
 
 

@@ -86,8 +86,8 @@ def _fleet(load: Load, alive: Sequence[tuple[str, Mapping[bytes, bytes]]]) -> sc
     resting = [(name, fields) for name, fields in served if b"offer" in fields and _rests(fields)]
     beside = [(name, fields[b"beside_replicas"]) for name, fields in able if b"beside_replicas" in fields]
     return scheduler.Fleet(
-        beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parsed(text)))),
-        runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
+        beside_replicas=dict(skipped.readable("worker", beside, lambda name, text: (name, decoding.parse_json(text)))),
+        runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parse_json(text)))),
         resting=dict(skipped.readable("worker", resting, _resting)),
         parked=len(sound) - len(able),
         cordoned=dict(skipped.readable("worker", cordoned, _cordon)),
@@ -121,7 +121,7 @@ def _resting(name: str, fields: Mapping[bytes, bytes]) -> tuple[str, tuple[Offer
     why = fields.get(b"cordoned", b"").decode(errors="replace")
     if not why:
         why = f"it is drained; it works again with: cluster drain {name} --off"
-    return name, (decoding.parsed(fields[b"offer"]), why)
+    return name, (decoding.parse_json(fields[b"offer"]), why)
 
 
 def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:
@@ -132,7 +132,7 @@ def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bo
 
 @lru_cache(maxsize=64)
 def _versions(text: bytes) -> Mapping[str, int]:
-    return {name: int(version) for name, version in decoding.parsed(text).items()}
+    return {name: int(version) for name, version in decoding.parse_json(text).items()}
 
 
 def _weight(tenant: bytes, share: bytes) -> tuple[str, int]:
@@ -141,7 +141,7 @@ def _weight(tenant: bytes, share: bytes) -> tuple[str, int]:
 
 def _pace(field: bytes, stored: bytes) -> tuple[str, str]:
     Device(field.decode().rpartition("|")[2])
-    if decoding.finite(stored.decode()) <= 0:
+    if decoding.parse_finite(stored.decode()) <= 0:
         raise ValueError("it is no speed")
     return field.decode(), stored.decode()
 

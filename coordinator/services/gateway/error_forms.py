@@ -48,14 +48,14 @@ def is_anthropic(path: str) -> bool:
 
 def refused(error: errors.ClusterError, path: str) -> Response:
     """Return the response to a request that ended in this error."""
-    answer = http.refused(error)
+    answer = http.problem_response(error)
     if not covers(path):
         return answer
     if (seconds := getattr(error, "seconds", None)) is not None:
         answer.headers["Retry-After"] = str(seconds)
     answer.status_code = _status(error)
     # Anthropic's `type` replaces the problem's, which may have any value.
-    whole = {**http.problem(error), "status": answer.status_code, **body(error, path)}
+    whole = {**http.serialize_problem(error), "status": answer.status_code, **body(error, path)}
     answer.body = json.dumps(whole).encode()
     answer.headers["Content-Length"] = str(len(answer.body))
     return answer
@@ -119,7 +119,7 @@ def words(content: bytes) -> str:
 def _parsed(content: bytes) -> dict[str, Any]:
     """Return the members of an engine's error; empty if it is not an object, or is too long."""
     try:
-        parsed = bodies.parsed(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
+        parsed = bodies.parse_json(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None
     except errors.ClusterError:
         return {}
     return parsed if isinstance(parsed, dict) else {}

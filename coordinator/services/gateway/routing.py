@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.freshness import Fresh
-from coordinator.services import planning, rows, scaling
+from coordinator.async_cache import AsyncCache
+from coordinator.services import planning, scaling, serializers
 from coordinator.services.gateway import affinity
 from coordinator.services.gateway.gate import Gate
 from coordinator.services.gateway.openai import NoReplica, UnknownModel
@@ -119,8 +119,8 @@ class Routes:
         self.relays = Relays(self.tunnels, host)
         self._probes = Probes()
         self._me = uuid.uuid4().hex[:12]
-        self._routes = Fresh(self._read_routes)
-        self._pages = Fresh(self._read_page)
+        self._routes = AsyncCache(self._read_routes)
+        self._pages = AsyncCache(self._read_page)
         #: Those of routes that are known, or that a request still has.
         self._gates = WeakValueDictionary[str, Gate]()
         #: Requests passed on now, by job of the replica; places that get none until a time.
@@ -133,7 +133,7 @@ class Routes:
 
     async def of_tenant(self, tenant: str) -> list[Route]:
         """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
-        return list((await self._routes.since(tenant, time.monotonic() - FRESH_SECONDS)).values())
+        return list((await self._routes.get(tenant, time.monotonic() - FRESH_SECONDS)).values())
 
     async def unreached(self, tenant: str) -> dict[str, str]:
         """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
@@ -160,10 +160,10 @@ class Routes:
     async def find(self, tenant: str, model: str) -> Route:
         """Return the route to a model. UnknownModel names those there are."""
         began = time.monotonic()
-        known = await self._routes.since(tenant, began - FRESH_SECONDS)
+        known = await self._routes.get(tenant, began - FRESH_SECONDS)
         route = known.get(model)
         if route is None or not route.ready:  # what is known may be older than its first replica
-            known = await self._routes.anew(tenant, began)
+            known = await self._routes.refresh(tenant, began)
             route = known.get(model)
         if route is None:
             names = ", ".join([*known][:20])
@@ -173,7 +173,7 @@ class Routes:
 
     async def anew(self, route: Route) -> Route:
         """Return a route as it is now: none of the replicas that are known gave an answer. UnknownModel."""
-        await self._routes.anew(route.service.tenant, time.monotonic())
+        await self._routes.refresh(route.service.tenant, time.monotonic())
         return await self.find(route.service.tenant, route.service.name)
 
     def has_another(self, route: Route, tried: Collection[Replica]) -> bool:
@@ -211,12 +211,12 @@ class Routes:
     async def page(self, service_id: str) -> Page | None:
         """Return a service's page, once its leading replica is reached, or some seconds later; None: it has none."""
         began = time.monotonic()
-        page = await self._pages.since(service_id, began - FRESH_SECONDS)
+        page = await self._pages.get(service_id, began - FRESH_SECONDS)
         if page is None or page.leader is None:
-            page = await self._pages.anew(service_id, began)
+            page = await self._pages.refresh(service_id, began)
         while page and page.comes and time.monotonic() - began < TUNNEL_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
-            page = await self._pages.since(service_id, time.monotonic() - FRESH_SECONDS)
+            page = await self._pages.get(service_id, time.monotonic() - FRESH_SECONDS)
         return page
 
     def name(self, replica: Replica) -> str:
@@ -365,7 +365,7 @@ class Routes:
         for one in replicas:
             if planning.is_ready(one) and (why := self._unreachable(one)):
                 return why
-        states = Counter(rows.state_of(one) for one in replicas)
+        states = Counter(serializers.state_of(one) for one in replicas)
         if not states:
             return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
         said = f"; the last one died: {service.said}" if service.failures and service.said else ""

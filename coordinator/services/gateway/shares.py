@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from coordinator.server.bodies import Bodies
+from coordinator.server.bodies import BodyMemory
 from jobs import errors
 
 #: Bytes that never wait: many of them are less than what else a request takes.
@@ -19,8 +19,8 @@ class Shares:
     """Room for bytes of all tenants, and of each of them. For one event loop."""
 
     def __init__(self, together: int, each: int) -> None:
-        self._together, self._each = Bodies(together), each
-        self._tenants: dict[str, Bodies] = {}
+        self._together, self._each = BodyMemory(together), each
+        self._tenants: dict[str, BodyMemory] = {}
 
     @asynccontextmanager
     async def room(self, tenant: str, size: int, seconds: float) -> AsyncIterator[None]:
@@ -31,11 +31,11 @@ class Shares:
             yield
 
     async def _enter(self, held: AsyncExitStack, tenant: str, size: int, seconds: float) -> None:
-        own = self._tenants.setdefault(tenant, Bodies(self._each))
+        own = self._tenants.setdefault(tenant, BodyMemory(self._each))
         try:
             async with asyncio.timeout(seconds):
-                await held.enter_async_context(own.room(size))
-                await held.enter_async_context(self._together.room(size))
+                await held.enter_async_context(own.reserve(size))
+                await held.enter_async_context(self._together.reserve(size))
         except TimeoutError:
             detail = (
                 f"large requests and answers have all of the room that there is, {self._each >> 20} MiB for a tenant"

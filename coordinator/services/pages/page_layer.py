@@ -135,7 +135,7 @@ class PageLayer:
     async def _let_in(self, service_id: str, connection: HTTPConnection, given: str, use: Use) -> Admission:
         """Return who looks at a page. Unauthorized without a ticket where one is needed; NotFound; Unavailable."""
         credentials = self._cluster.credentials
-        if not given and credentials.needed:
+        if not given and credentials.is_token_required:
             raise errors.Unauthorized("this browser was not let in; make a link to it: cluster service open NAME")
         page = await self._gateway.routes.page(service_id)
         if page is None:
@@ -145,10 +145,10 @@ class PageLayer:
             why = f"no replica of {name} answers for its page now: {page.because}"
             raise errors.Unavailable(f"{why}; see: cluster service show {name}")
         principal = await tickets.holder(given, place(page, page.leader), use, credentials) if given else None
-        if principal is None and credentials.needed:
+        if principal is None and credentials.is_token_required:
             why = "it is too old, its token or login has ended, or another replica leads"
             raise errors.Unauthorized(f"what let this browser in counts no more ({why}): cluster service open {name}")
-        seen = principal or await credentials.principal("")
+        seen = principal or await credentials.principal_by_bearer("")
         seen.require(Right.READ)
         if seen.only_tenant not in (None, page.service.tenant):
             raise errors.NotFound("there is no such service; see: cluster services")

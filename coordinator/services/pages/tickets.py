@@ -55,15 +55,15 @@ async def holder(text: str, place: Place, use: Use, credentials: Credentials) ->
         return None
     for bootstrap in _bootstraps(parts["token"], credentials):
         if hmac.compare_digest(parts["signature"], _signature(place, use, parts["said"], bootstrap)):
-            principal = await credentials.bearer(parts["token"], bootstrap)
+            principal = await credentials.principal_by_token_id(parts["token"], bootstrap)
             principal = principal and replace(principal, session=parts["session"])
-            return principal if principal and await credentials.holds(principal) else None
+            return principal if principal and await credentials.is_valid(principal) else None
     return None
 
 
 def _bootstraps(token: str, credentials: Credentials) -> Iterable[str]:
     """Return digests of the CLUSTER_TOKENs of which one may have been shown; of an API token, no text."""
-    return credentials.bootstraps() if token == BOOTSTRAP else ("",)
+    return credentials.cluster_token_digests() if token == BOOTSTRAP else ("",)
 
 
 def _signature(place: Place, use: Use, said: str, bootstrap: str) -> str:

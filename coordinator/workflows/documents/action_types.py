@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts import catalog
 from coordinator.jobs import submissions
 from coordinator.server import patterns
@@ -132,7 +132,7 @@ def _is_open(complaint: Any, open_names: frozenset[str]) -> bool:
 
 def _complaint(complaint: Any) -> tuple[Path, str]:
     known = {"extra_forbidden": "is not known", "missing": "is needed"}
-    text = known.get(complaint["type"], patterns.stated(complaint["msg"].removeprefix("Value error, ")))
+    text = known.get(complaint["type"], patterns.explain(complaint["msg"].removeprefix("Value error, ")))
     given = "" if complaint["type"] in known or "got" in text else f"; got {short(complaint['input'])}"
     return tuple(complaint["loc"]), f"{text[0].lower()}{text[1:]}{given}"
 
@@ -197,7 +197,7 @@ def _gpus(value: Any) -> str:
 
 
 def _place(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
-    return _read_by(lambda value: places.read(value, devices, any_host=any_host))
+    return _read_by(lambda value: locations.parse(value, devices, any_host=any_host))
 
 
 def _source(*, pickled: bool, needed: bool) -> Callable[[Any], str]:

@@ -171,7 +171,7 @@ def _check_receiver(reading: Reading) -> None:
     if value is None:
         return
     try:
-        destinations.url(value if isinstance(value, str) else "")
+        destinations.normalize_url(value if isinstance(value, str) else "")
     except ValueError as error:
         reading.complain(place, str(error), field="notify")
 

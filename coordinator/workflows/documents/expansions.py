@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from coordinator import places
+from coordinator import locations
 from coordinator.artifacts.catalog import CHUNK
-from coordinator.places import Place
+from coordinator.locations import Location
 from coordinator.workflows.documents.document import Action, Document
 from jobs.kinds.program_arguments import literal
 
@@ -133,12 +133,12 @@ class _Steps:
         required = {"requirements": needs} if needs else {}
         return self.step(name, "command", {"retries": _RETRIES, **parameters, **required})
 
-    def brought(self, place: Place, artifact: str) -> Iterator[Action]:
+    def brought(self, place: Location, artifact: str) -> Iterator[Action]:
         """Yield the step in which a host gets an artifact; none for the cluster's store, where all of them lie."""
         if not place.is_store:
             yield self.program("bring", place.host, command=[*_PYTHON, literal(_READ)], files=artifact)
 
-    def fetched(self, folder: str, place: Place) -> Action:
+    def fetched(self, folder: str, place: Location) -> Action:
         """Return the step that downloads, on the host where it will lie."""
         source, sha = self.of("source", "source"), self.of("source", "sha256")
         command = [*_PYTHON, literal(fetching()), source, sha, folder]
@@ -182,7 +182,9 @@ def _data_create(steps: _Steps) -> Iterator[Action]:
     yield from _kept_chunk(steps, steps.of("fetch", "artifact"), _DATA, place, given.get("chunk_id"))
 
 
-def _kept_chunk(steps: _Steps, artifact: str, folder: str, place: Place, chunk: str | None = None) -> Iterator[Action]:
+def _kept_chunk(
+    steps: _Steps, artifact: str, folder: str, place: Location, chunk: str | None = None
+) -> Iterator[Action]:
     """Yield the steps in which a folder of an artifact becomes a chunk of data at a place."""
     chunk = chunk or new_chunk()
     yield steps.step("keep", "data.keep", {"chunk_id": chunk, "artifact": artifact, "folder": folder})
@@ -230,8 +232,8 @@ def _inference(steps: _Steps) -> Iterator[Action]:
     )
 
 
-def _place(text: str) -> Place:
-    return places.read(text, ("disk", "dram", "gpu"))
+def _place(text: str) -> Location:
+    return locations.parse(text, ("disk", "dram", "gpu"))
 
 
 EXPANSIONS: dict[str, Callable[[_Steps], Iterator[Action]]] = {

@@ -7,7 +7,7 @@ from jobs.store.webhooks import Delivery
 from threads_protocol.answers import webhooks as answers
 
 
-def delivery_row(delivery: Delivery) -> answers.Delivery:
+def serialize_delivery(delivery: Delivery) -> answers.Delivery:
     """Return a delivery, its URL without the path."""
     return {
         "id": delivery.delivery_id,
@@ -15,11 +15,11 @@ def delivery_row(delivery: Delivery) -> answers.Delivery:
         "job_id": delivery.job or None,
         "workflow_id": delivery.workflow or None,
         "type": delivery.type,
-        "url": destinations.shown(delivery.url),
+        "url": destinations.redact_path(delivery.url),
         "state": delivery.state,
-        "created": decoding.moment_ms(delivery.created),
-        "ended": decoding.optional_moment(delivery.ended),
+        "created": decoding.format_ms(delivery.created),
+        "ended": decoding.format_optional_ms(delivery.ended),
         "attempts": delivery.attempts,
-        "next_attempt": decoding.optional_moment(delivery.due),
+        "next_attempt": decoding.format_optional_ms(delivery.due),
         "last_outcome": delivery.said or None,
     }

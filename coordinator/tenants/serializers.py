@@ -7,7 +7,7 @@ from threads_protocol.answers import tenants as answers
 from threads_protocol.numbers import exact
 
 
-def shown(tenant: Tenant, use: Use) -> answers.Tenant:
+def serialize_tenant(tenant: Tenant, use: Use) -> answers.Tenant:
     """Return the row of a tenant."""
     return {
         "tenant": tenant.name,

@@ -8,12 +8,12 @@ from jobs.store.attachments import Chunk, Read
 from threads_protocol.answers import attachments as answers
 
 
-def chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
+def serialize_chunks(several: tuple[Chunk, ...]) -> list[list[str]]:
     """Return chunks as they travel: the stream of each and its bytes in base64."""
     return [[chunk.stream, base64.b64encode(chunk.data).decode()] for chunk in several]
 
 
-def output(found: Read, unit_state: str) -> answers.Output:
+def serialize_output(found: Read, unit_state: str) -> answers.Output:
     """Return the row of what a shell wrote."""
     return {
         "state": found.state,
@@ -22,5 +22,5 @@ def output(found: Read, unit_state: str) -> answers.Output:
         "worker": found.worker,
         "unit_state": unit_state,
         "upto": found.upto,
-        "chunks": chunks(found.chunks),
+        "chunks": serialize_chunks(found.chunks),
     }

@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 
 from coordinator import app
 from coordinator.access.principal import OWNER, Principal, Scope
-from coordinator.server import direct, http
-from coordinator.server.direct import Direct
-from coordinator.server.http import shown
+from coordinator.server import direct_dispatch, http
+from coordinator.server.direct_dispatch import DirectDispatch
+from coordinator.server.http import json_response
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.server import connection
@@ -82,20 +82,22 @@ class Known:
                 raise errors.Unauthorized("no token was sent")
             return Principal(tenant="default", token="t1", scopes=frozenset(scopes))
 
-        self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
+        self.credentials = type("Credentials", (), {"principal_by_bearer": staticmethod(known)})
 
 
 async def tried(
     request: Request,
     principal: http.PrincipalDep,
-    place: http.PlaceDep,
+    place: http.TraceContextDep,
     a_key: Annotated[str | None, Header(max_length=5)] = None,
     seconds: Annotated[float, Query(ge=0, le=30)] = 0,
     partial: bool = False,
 ) -> Response:
     """Answer with all that was given."""
     body = (await request.body()).decode()
-    return shown([principal.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202)
+    return json_response(
+        [principal.token, place, a_key, seconds, partial, body, request.path_params, request.url.path], 202
+    )
 
 
 def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plain: bool = False) -> FastAPI:
@@ -103,9 +105,9 @@ def application(answer: Callable[..., Awaitable[Response]], *scopes: Scope, plai
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
     api.state.coordinator = replace(api.state.coordinator, cluster=Known(scopes or (Scope.SUBMIT,)))
     router = http.router()
-    router.post("/tried", dependencies=[http.needs(Scope.SUBMIT)])(answer)
+    router.post("/tried", dependencies=[http.require_scope(Scope.SUBMIT)])(answer)
     api.router.routes.extend(router.routes)
-    layers = [layer for layer in api.user_middleware if vars(layer.cls) == vars(Direct)]
+    layers = [layer for layer in api.user_middleware if vars(layer.cls) == vars(DirectDispatch)]
     assert len(layers) == 1
     if plain:
         api.user_middleware.remove(layers[0])
@@ -137,9 +139,9 @@ def both(answer: Callable[..., Awaitable[Response]], *scopes: Scope, **more: Any
 
 
 @functools.cache
-def planned() -> dict[tuple[str, str], direct.Plan | None]:
+def planned() -> dict[tuple[str, str], direct_dispatch.Plan | None]:
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    return Direct(api, api.router.routes, api.exception_handlers).plans
+    return DirectDispatch(api, api.router.routes, api.exception_handlers).plans
 
 
 @pytest.mark.parametrize(
@@ -224,11 +226,11 @@ def test_a_dependency_is_called_once_and_before_the_route() -> None:
                 called.append("principal")
                 return OWNER
 
-            self.credentials = type("Credentials", (), {"principal": staticmethod(known)})
+            self.credentials = type("Credentials", (), {"principal_by_bearer": staticmethod(known)})
 
-    async def answer(_request: Request, principal: http.PrincipalDep, place: http.PlaceDep) -> Response:
+    async def answer(_request: Request, principal: http.PrincipalDep, place: http.TraceContextDep) -> Response:
         called.append("route")
-        return shown({})
+        return json_response({})
 
     api = application(answer)
     api.state.coordinator = replace(api.state.coordinator, cluster=Counting())
@@ -237,15 +239,15 @@ def test_a_dependency_is_called_once_and_before_the_route() -> None:
 
 
 async def in_the_background(_request: Request, tasks: BackgroundTasks) -> Response:
-    return shown({})
+    return json_response({})
 
 
 async def several(_request: Request, names: Annotated[list[str] | None, Query()] = None) -> Response:
-    return shown({})
+    return json_response({})
 
 
 async def with_a_body(_request: Request, body: dict[str, int]) -> Response:
-    return shown({})
+    return json_response({})
 
 
 async def a_row(_request: Request) -> dict[str, int]:
@@ -253,15 +255,15 @@ async def a_row(_request: Request) -> dict[str, int]:
 
 
 def in_a_thread(_request: Request) -> Response:
-    return shown({})
+    return json_response({})
 
 
 @pytest.mark.parametrize("answer", [in_the_background, several, with_a_body, a_row, in_a_thread])
 def test_what_needs_more_is_left_to_fastapi(answer: Callable[..., Any]) -> None:
     router = http.router()
-    router.post("/tried", dependencies=[http.needs(Scope.SUBMIT)], response_model=None)(answer)
+    router.post("/tried", dependencies=[http.require_scope(Scope.SUBMIT)], response_model=None)(answer)
     [route] = router.routes
-    assert isinstance(route, APIRoute) and direct.plan(route) is None
+    assert isinstance(route, APIRoute) and direct_dispatch.create_plan(route) is None
 
 
 def test_a_path_with_parameters_is_left_to_fastapi() -> None:

@@ -28,7 +28,7 @@ def sound(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> answers.Job:
+def serialize_job(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> answers.Job:
     """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     holders = int(row["holders"])
@@ -37,8 +37,8 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     rate = _rate(row, now * 1000) if computed else None
     started, ended = row.get("started"), row.get("ended")
     until = int(ended) / 1000 if ended else now
-    needed = decoding.parsed(row.get("requirements", "{}"))
-    parameters = decoding.parsed(row["parameters"])
+    needed = decoding.parse_json(row.get("requirements", "{}"))
+    parameters = decoding.parse_json(row["parameters"])
     answer: answers.Job = {
         "job_id": job_id,
         "tenant": row["tenant"],
@@ -49,10 +49,10 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
         "device": row["device"],
         "queue": row["queue"],
         "parameters": parameters,
-        "notes": decoding.parsed(row["notes"]),
-        "created": decoding.moment_ms(row["created"]),
-        "started": decoding.optional_moment(started),
-        "ended": decoding.optional_moment(ended),
+        "notes": decoding.parse_json(row["notes"]),
+        "created": decoding.format_ms(row["created"]),
+        "started": decoding.format_optional_ms(started),
+        "ended": decoding.format_optional_ms(ended),
         "seconds": round(max(0.0, until - int(started) / 1000), 3) if started else None,
         "progress": done / total,
         "done": exact(done),
@@ -78,7 +78,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     return answer
 
 
-def dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
+def serialize_dead(job: answers.Job, ranges: Sequence[DeadRange], count: int) -> answers.Dead:
     """Return the row of a job with these ranges that were given up, of `count` in all."""
     row: answers.Dead = {
         "job_id": job["job_id"],
@@ -113,15 +113,15 @@ def _add_limits(answer: answers.Job, row: dict[str, str]) -> None:
     if "timeout_ms" in row:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
     if "notify" in row:
-        answer["notify"] = destinations.shown(row["notify"])
-    if place := tracing.read(row.get("traceparent", "")):
+        answer["notify"] = destinations.redact_path(row["notify"])
+    if place := tracing.parse_traceparent(row.get("traceparent", "")):
         answer["trace_id"] = place.trace_id
 
 
 def _rate(row: Mapping[str, str], now: float) -> float | None:
     """Return committed units/s: the smoothed rate, or the average so far while there is none."""
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
-        return decoding.finite(row["rate"])
+        return decoding.parse_finite(row["rate"])
     if "rate" in row or "started" not in row or int(row["done"]) == 0:
         return None
     return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)

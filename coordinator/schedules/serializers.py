@@ -14,7 +14,7 @@ from threads_protocol.answers import schedules as answers
 NEXT_RUNS = 5
 
 
-def schedule_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
+def serialize_schedule(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
     """Return a schedule, with the state that its last workflow has now; None: it has none any more."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
@@ -28,7 +28,7 @@ def schedule_row(schedule: Schedule, workflow_state: str | None) -> answers.Sche
         "overlap": schedule.overlap,
         "catch_up": schedule.catch_up,
         "state": state,
-        "created": decoding.moment(schedule.created),
+        "created": decoding.format_seconds(schedule.created),
         "next_run": _moment(schedule.next),
         "last_run": _moment(schedule.last),
         "last_job_id": None if schedule.workflow else schedule.last_job or None,
@@ -42,12 +42,12 @@ def schedule_row(schedule: Schedule, workflow_state: str | None) -> answers.Sche
     }
 
 
-def whole_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
+def serialize_details(schedule: Schedule, workflow_state: str | None) -> answers.Schedule:
     """Return a schedule with what it submits and its next runs."""
     coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
     row: answers.Schedule = {
-        **schedule_row(schedule, workflow_state),
-        "next_runs": [decoding.moment(at) for at in coming],
+        **serialize_schedule(schedule, workflow_state),
+        "next_runs": [decoding.format_seconds(at) for at in coming],
     }
     if schedule.workflow:
         return {**row, "workflow": schedule.workflow}
@@ -55,4 +55,4 @@ def whole_row(schedule: Schedule, workflow_state: str | None) -> answers.Schedul
 
 
 def _moment(seconds: int) -> str | None:
-    return decoding.moment(seconds) if seconds else None
+    return decoding.format_seconds(seconds) if seconds else None

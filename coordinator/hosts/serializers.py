@@ -9,7 +9,7 @@ from threads_protocol.answers import fleet as fleet_answers
 from threads_protocol.answers import hosts as host_answers
 
 
-def host_row(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers.Host:
+def serialize_host(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers.Host:
     """Return the row of a host from those of its workers, of which there is at least one."""
     latest_first = sorted(workers, key=lambda row: (not row["live"], row["seen_seconds_ago"], row["id"]))
     live = [row for row in latest_first if row["live"]]
@@ -42,7 +42,7 @@ def host_row(name: str, workers: Sequence[fleet_answers.Worker]) -> host_answers
     }
 
 
-def detail_row(row: host_answers.Host, workers: Sequence[fleet_answers.Worker]) -> host_answers.HostDetail:
+def serialize_details(row: host_answers.Host, workers: Sequence[fleet_answers.Worker]) -> host_answers.HostDetail:
     """Return a host with the rows of its workers, those that live first."""
     by_id = {worker["id"]: worker for worker in workers}
     return {**row, "worker_rows": [by_id[name] for name in row["workers"]]}

@@ -37,7 +37,7 @@ class Stated(NamedTuple):
     seen: float
 
 
-def worker(stated: Stated, alive: bool, now: float) -> answers.Worker:
+def serialize_worker(stated: Stated, alive: bool, now: float) -> answers.Worker:
     """Return the row of a worker; `now` in seconds since 1970 of Redis' clock."""
     row = stated.row
     return {
@@ -64,8 +64,10 @@ def stated(name: str, row: Mapping[str, str]) -> Stated:
         "network": row.get("network", "0"),
         "draining": row.get("drain") == "1",
         "seen_seconds_ago": 0.0,
-        "cpu_ratio": decoding.finite(row.get("cpu_ratio", "0")),
-        "rates": {kind: decoding.finite(rate) for kind, rate in decoding.parsed(row.get("rates", "{}")).items()},
+        "cpu_ratio": decoding.parse_finite(row.get("cpu_ratio", "0")),
+        "rates": {
+            kind: decoding.parse_finite(rate) for kind, rate in decoding.parse_json(row.get("rates", "{}")).items()
+        },
     }
     return Stated(cast(answers.Worker, {**shown, **_known(row)}), seen)
 
@@ -74,9 +76,9 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     """Return what this worker knows of what others may not."""
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:
-        known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
-    known.update({name: decoding.finite(row[name]) for name in _NUMBERS if name in row})
-    known.update({name: decoding.parsed(row[name]) for name in _PARSED if name in row})
+        known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parse_json(row["gpus"])]
+    known.update({name: decoding.parse_finite(row[name]) for name in _NUMBERS if name in row})
+    known.update({name: decoding.parse_json(row[name]) for name in _PARSED if name in row})
     if (offset := _clock_offset(row)) is not None:
         known["clock_offset_seconds"] = offset
     known.update({name: row[name] for name in _TEXTS if row.get(name)})
@@ -85,7 +87,7 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     if row.get("reserved"):
         known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):
-        known["cpu_energy_joules_total"] = decoding.finite(joules)
+        known["cpu_energy_joules_total"] = decoding.parse_finite(joules)
     return known
 
 
@@ -93,10 +95,10 @@ def _clock_offset(row: Mapping[str, str]) -> float | None:
     """Return by how much a worker's clock is ahead of Redis'; None where that is not known well enough."""
     if "clock" not in row or "round_trip_seconds" not in row:
         return None
-    took = decoding.finite(row["round_trip_seconds"])
+    took = decoding.parse_finite(row["round_trip_seconds"])
     if not 0 <= took <= _LONGEST_ROUND_TRIP:
         return None
-    return round(decoding.finite(row["clock"]) + took / 2 - int(row["seen"]) / 1000, 3)
+    return round(decoding.parse_finite(row["clock"]) + took / 2 - int(row["seen"]) / 1000, 3)
 
 
 def by_name(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
@@ -104,7 +106,7 @@ def by_name(row: answers.Worker | answers.Gpu) -> Mapping[str, Any]:
     return row
 
 
-def gpus(workers: Sequence[answers.Worker]) -> list[answers.FleetGpu]:
+def serialize_gpus(workers: Sequence[answers.Worker]) -> list[answers.FleetGpu]:
     """Return every GPU that a worker reports, with the worker's name."""
     return [
         {

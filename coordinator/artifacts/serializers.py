@@ -7,7 +7,7 @@ from jobs.store.artifacts import Artifact
 from threads_protocol.answers import artifacts as answers
 
 
-def artifact_row(tenant: str, row: Artifact) -> answers.Artifact:
+def serialize_artifact(tenant: str, row: Artifact) -> answers.Artifact:
     """Return an artifact."""
     return {
         "artifact_id": row.id,
@@ -16,6 +16,6 @@ def artifact_row(tenant: str, row: Artifact) -> answers.Artifact:
         "files": row.files,
         "bytes": row.bytes,
         "manifest_bytes": row.manifest_bytes,
-        "created": decoding.moment_ms(row.created),
+        "created": decoding.format_ms(row.created),
         "held_by": [holder for holder in row.holders if holder != "kept"],
     }

@@ -1,4 +1,4 @@
-"""Dependents of a job that failed or was cancelled are skipped or released at once, before the next round."""
+"""DependencyTask of a job that failed or was cancelled are skipped or released at once, before the next round."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.background import dependents
-from coordinator.background.dependents import Dependents
+from coordinator.background import dependency_task
+from coordinator.background.dependency_task import DependencyTask
 from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.event import Event
 from jobs.store import Store
@@ -29,7 +29,11 @@ def store(any_redis_url: str) -> Iterator[Store]:
 def task(store: Store) -> Iterator[PeriodicTask]:
     """The task of a leader. During a test it runs only after events."""
     made = PeriodicTask(
-        "dependents", Dependents(store.fleet).round, failure="failed", interval=3600.0, wakes_on=dependents.has_failed
+        "dependents",
+        DependencyTask(store.fleet).run_once,
+        failure="failed",
+        interval=3600.0,
+        wakes_on=dependency_task.has_failed,
     )
     made.start()
     yield made
@@ -47,11 +51,11 @@ def test_dependents_of_a_cancelled_job_are_handled_at_once(store: Store, task: P
     store.jobs.submit([*parents, *after])
     store.jobs.cancel("root")
     assert store.client.hget("ct:job:any", "state") == b"blocked"
-    task.hear([ended("cancelled")])
+    task.notify([ended("cancelled")])
     until(lambda: store.client.hmget("ct:job:any", "state") == [b"queued"])
     assert store.client.hget("ct:job:ok", "state") == b"skipped"
 
 
 def test_dependents_of_a_done_job_need_no_task() -> None:
-    assert not dependents.has_failed([ended("done")])
-    assert dependents.has_failed([ended("done"), ended("failed")])
+    assert not dependency_task.has_failed([ended("done")])
+    assert dependency_task.has_failed([ended("done"), ended("failed")])

@@ -10,7 +10,7 @@ from threads_protocol.answers import usage as answers
 from threads_protocol.numbers import exact
 
 
-def shown(tenant: str, day: int, used: Used) -> answers.TenantUsage:
+def serialize_usage(tenant: str, day: int, used: Used) -> answers.TenantUsage:
     """Return the row of a tenant and a day, a number since 1970."""
     return {
         "tenant": tenant,

@@ -7,12 +7,12 @@ from jobs.store.tenancy.secrets import Secret
 from threads_protocol.answers import secrets as answers
 
 
-def secret_row(tenant: str, secret: Secret, *, readable: bool) -> answers.Secret:
+def serialize_secret(tenant: str, secret: Secret, *, readable: bool) -> answers.Secret:
     """Return a secret without its value."""
     return {
         "tenant": tenant,
         "name": secret.name,
-        "changed": decoding.moment_ms(secret.changed),
+        "changed": decoding.format_ms(secret.changed),
         "key": secret.key,
         "readable": readable,
     }

@@ -1,4 +1,4 @@
-"""Make the answers about tokens, and about who asks."""
+"""Serialize tokens and sessions."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from jobs.store.tenancy.tokens import Token
 from threads_protocol.answers import access as answers
 
 
-def token_row(token: Token) -> answers.Token:
-    """Return a token without its secret, which nobody has."""
+def serialize_token(token: Token) -> answers.Token:
+    """Return the response for a token. The secret is not stored, so it is not included."""
     return {
         "id": token.id,
         "name": token.name,
         "tenant": token.tenant,
         "scopes": sorted(token.scopes),
-        "created": decoding.moment_ms(token.created),
-        "expires": decoding.optional_moment(token.expires),
-        "used": decoding.optional_moment(token.used),
+        "created": decoding.format_ms(token.created),
+        "expires": decoding.format_optional_ms(token.expires),
+        "used": decoding.format_optional_ms(token.used),
         "labels": list(token.labels),
     }
 
 
-def session_row(principal: Principal, token: Token | None, needed: bool) -> answers.Session:
-    """Return who asks."""
+def serialize_session(principal: Principal, token: Token | None, is_token_required: bool) -> answers.Session:
+    """Return the response for a principal."""
     return {
         "tenant": principal.tenant,
         "token_id": principal.token or None,
         "token_name": token.name if token else None,
         "scopes": sorted(principal.scopes),
         "by_cookie": bool(principal.session),
-        "token_needed": needed,
+        "token_needed": is_token_required,
     }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from coordinator import decoding, places
+from coordinator import decoding, locations
 from coordinator.artifacts.catalog import Model
 from jobs.store.artifacts import Artifact
 from jobs.store.services import Service
 from threads_protocol.answers import models as answers
 
 
-def model_row(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> answers.Model:
+def serialize_model(model: Model, services: Sequence[Service], loaded: Collection[tuple[str, str]]) -> answers.Model:
     """Return a model; `services` are all of its tenant, `loaded` artifacts that replicas have on GPUs, and where."""
     artifact = model.artifact
     served = [one.name for one in services if not one.deleted and one.artifact == artifact.id]
@@ -26,14 +26,14 @@ def model_row(model: Model, services: Sequence[Service], loaded: Collection[tupl
         "weights": list(model.weights),
         "services": sorted(served),
         "artifact_id": artifact.id,
-        "created": decoding.moment_ms(artifact.created),
+        "created": decoding.format_ms(artifact.created),
     }
 
 
-def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
+def serialize_chunk(chunk_id: str, artifact: Artifact) -> answers.Chunk:
     """Return a chunk of data."""
-    there = places.held(artifact.holders)
-    others = [one for one in artifact.holders if one != "kept" and not one.startswith(places.HOLDER)]
+    there = locations.list_locations(artifact.holders)
+    others = [one for one in artifact.holders if one != "kept" and not one.startswith(locations.HOLDER_PREFIX)]
     return {
         "chunk_id": chunk_id,
         "device": there[0] if there else "disk",
@@ -42,5 +42,5 @@ def chunk_row(chunk_id: str, artifact: Artifact) -> answers.Chunk:
         "files": artifact.files,
         "references": len(others),
         "artifact_id": artifact.id,
-        "created": decoding.moment_ms(artifact.created),
+        "created": decoding.format_ms(artifact.created),
     }

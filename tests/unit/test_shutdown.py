@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.stopping import Stopping
+from coordinator.server.shutdown import ShutdownResponder
 
 
 async def answered(begins: bool) -> list[Any]:
@@ -25,7 +25,7 @@ async def answered(begins: bool) -> list[Any]:
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(Stopping(waits)({"type": "http"}, receive, send))
+    task = asyncio.create_task(ShutdownResponder(waits)({"type": "http"}, receive, send))
     await asyncio.sleep(0)
     task.cancel(msg="timeout graceful shutdown exceeded")
     await task

@@ -20,7 +20,7 @@ JOB_FIELDS = ("state", "started", "ended", "done", "total", "error")
 _ITEMS = 1000
 
 
-def workflow_row(stored: StoredWorkflow) -> answers.Workflow:
+def serialize_workflow(stored: StoredWorkflow) -> answers.Workflow:
     """Return a workflow without its actions, as the leader saw it last."""
     counts = dict(stored.counts) or {WAITING: stored.total}
     return {
@@ -30,17 +30,17 @@ def workflow_row(stored: StoredWorkflow) -> answers.Workflow:
         "description": stored.description,
         "state": stored.state,
         "attempt": stored.attempt,
-        "created": decoding.moment_ms(stored.created),
-        "ended": decoding.optional_moment(stored.ended),
+        "created": decoding.format_ms(stored.created),
+        "ended": decoding.format_optional_ms(stored.ended),
         "total": stored.total,
         "counts": counts,
         "waiting_because": stored.waits or None,
         "error": stored.error or None,
-        "notify": destinations.shown(stored.notify) if stored.notify else None,
+        "notify": destinations.redact_path(stored.notify) if stored.notify else None,
     }
 
 
-def action_row(
+def serialize_action(
     action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]
 ) -> answers.Action:
     """Return an action. fields: those of JOB_FIELDS of each job, by action."""
@@ -61,13 +61,13 @@ def action_row(
         "waiting_because": None,
         "error": said or None,
         "started": _moment(started),
-        "ended": _moment(ended) or (decoding.optional_moment(record.ended if record else None)),
+        "ended": _moment(ended) or (decoding.format_optional_ms(record.ended if record else None)),
         "progress": _progress(done, total),
         "items": items,
     }
 
 
-def item_rows(action: Action, known: Known) -> list[answers.Item]:
+def serialize_items(action: Action, known: Known) -> list[answers.Item]:
     """Return the jobs of a foreach's first items."""
     record = known.records.get(action.id)
     rows: list[answers.Item] = []
@@ -80,13 +80,13 @@ def item_rows(action: Action, known: Known) -> list[answers.Item]:
     return rows
 
 
-def complaint_row(complaint: Complaint) -> answers.Complaint:
+def serialize_complaint(complaint: Complaint) -> answers.Complaint:
     """Return what is wrong with a text."""
     return cast(answers.Complaint, document.as_row(complaint))
 
 
 def _moment(ms: bytes | None) -> str | None:
-    return decoding.optional_moment(ms.decode()) if ms and ms != b"0" else None
+    return decoding.format_optional_ms(ms.decode()) if ms and ms != b"0" else None
 
 
 def _progress(done: bytes | None, total: bytes | None) -> float | None:

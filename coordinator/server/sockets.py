@@ -1,4 +1,4 @@
-"""Sockets on which a coordinator listens: its own, or those that its starter holds and hands over."""
+"""Open the sockets on which a coordinator listens, or receive them from the process that started it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from dataclasses import dataclass, field
 from jobs import metrics_server
 from jobs.settings import Settings
 
-#: Limits of the number of sockets that are handed over, and of the bytes of their names.
-_MOST, _BYTES = 16, 256
+#: Maximum number of sockets to receive, and bytes of their names.
+_MAX_SOCKETS, _MAX_BYTES = 16, 256
 
 
 class CannotListen(Exception):
-    """A port is taken or may not be used; the message says which and what to do."""
+    """A port is in use or not permitted. The message names the port and a solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Sockets of one process."""
+    """Listening sockets of one process."""
 
-    #: Sockets of the API; if empty, the server opens them.
+    #: Sockets of the API. If empty, the server opens them.
     api: list[socket.socket] = field(default_factory=list)
-    #: Socket of the metrics; None if they are not served.
+    #: Socket of the metrics, or None if they are not served.
     metrics: socket.socket | None = None
 
 
 def listen(settings: Settings, handed_over_at: str) -> Listeners:
-    """Return the sockets that are handed over at a path. If the path is empty, open them. Raises CannotListen."""
+    """Return the sockets received from the Unix socket at `handed_over_at`, or open them if the path is empty.
+
+    Raise CannotListen if that fails.
+    """
     if handed_over_at:
         return _receive(handed_over_at)
     if not settings.metrics_port:
@@ -36,20 +39,20 @@ def listen(settings: Settings, handed_over_at: str) -> Listeners:
     try:
         return Listeners(metrics=metrics_server.listen(settings))
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        why = "another program uses it" if taken else error.strerror or str(error)
+        is_in_use = error.errno == errno.EADDRINUSE
+        why = "another program uses it" if is_in_use else error.strerror or str(error)
         raise CannotListen(
             f"the metrics cannot be served on port {settings.metrics_port} of {settings.bind}: {why}."
-            " Set METRICS_PORT to a free port, or to 0 for no metrics"
+            " Set METRICS_PORT to a free port, or to 0 to disable metrics"
         ) from None
 
 
 def _receive(path: str) -> Listeners:
-    """Request the sockets from the process that started this one, at a socket that only the same user can open."""
+    """Receive the sockets from the process that started this one. Only the same user can open that socket."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(path)
-            names, descriptors, _, _ = socket.recv_fds(link, _BYTES, _MOST)
+            names, descriptors, _, _ = socket.recv_fds(link, _MAX_BYTES, _MAX_SOCKETS)
         except OSError as error:
             raise CannotListen(f"{path} did not hand over sockets: {error.strerror or error}") from None
     if not descriptors:

@@ -12,7 +12,7 @@ from threads_protocol.answers import logs as answers
 _STREAMS: dict[str, Literal["stdout", "stderr"]] = {"o": "stdout", "e": "stderr"}
 
 
-def output(lines: Lines, chunk: Chunk) -> answers.Output:
+def serialize_output(lines: Lines, chunk: Chunk) -> answers.Output:
     """Return the row of what a unit wrote."""
     return {
         "unit": lines.unit,

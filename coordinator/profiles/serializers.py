@@ -10,9 +10,9 @@ from jobs.store.profiles import SILENT_MS, KnownRecording, Profile
 from threads_protocol.answers import profiles as answers
 
 
-def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> answers.Profile:
+def serialize_profile(profile: Profile, recordings: Sequence[KnownRecording], now: int) -> answers.Profile:
     """Return a profile with what was recorded; `now` is in milliseconds of Redis' clock."""
-    rows = [recording_row(one, now) for one in recordings]
+    rows = [serialize_recording(one, now) for one in recordings]
     return {
         "name": profile.name,
         "id": profile.profile_id,
@@ -21,9 +21,9 @@ def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int
         "hz": profile.hz,
         "hosts": list(profile.hosts),
         "job_id": profile.job or None,
-        "created": decoding.moment(profile.created / 1000),
-        "ends": decoding.moment(profile.until / 1000),
-        "ended": decoding.moment(profile.ended / 1000) if profile.ended else None,
+        "created": decoding.format_seconds(profile.created / 1000),
+        "ends": decoding.format_seconds(profile.until / 1000),
+        "ended": decoding.format_seconds(profile.ended / 1000) if profile.ended else None,
         "artifact_id": profile.artifact or None,
         "trouble": profile.trouble or None,
         "samples": sum(row["samples"] for row in rows),
@@ -33,7 +33,7 @@ def profile_row(profile: Profile, recordings: Sequence[KnownRecording], now: int
     }
 
 
-def recording_row(one: KnownRecording, now: int) -> answers.Recording:
+def serialize_recording(one: KnownRecording, now: int) -> answers.Recording:
     """Return a recording. What a worker says of it counts as far as it is of the right type."""
     row = one.row
     devices = row.get("devices")

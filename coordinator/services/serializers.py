@@ -16,7 +16,7 @@ from threads_protocol.states import TERMINAL
 STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
 
 
-def service_row(
+def serialize_service(
     service: Service,
     replicas: Sequence[Replica],
     waits: Mapping[str, str],
@@ -29,7 +29,7 @@ def service_row(
     `waits` says why jobs of replicas wait, `unreached` why the coordinator does not reach some that are ready; `now` is
     Redis' time in milliseconds.
     """
-    rows = [_replica_row(one, waits, unreached) for one in replicas]
+    rows = [_serialize_replica(one, waits, unreached) for one in replicas]
     states = [row["state"] for row in rows]
     state = min(states, key=STATES.index) if states else "waiting"
     if service.stopped:
@@ -45,9 +45,9 @@ def service_row(
         "replicas": scaling.wanted(service, now),
         "ready": sum(map(planning.is_ready, replicas)),
         "requests": service.demand,
-        "created": decoding.moment_ms(service.created),
+        "created": decoding.format_ms(service.created),
         "failures": service.failures,
-        "next_start": decoding.moment_ms(service.retry_at) if service.retry_at > now else None,
+        "next_start": decoding.format_ms(service.retry_at) if service.retry_at > now else None,
         "last_failure": service.said or None,
         "running": rows,
         "last_minute": figures.row(lately),
@@ -55,7 +55,7 @@ def service_row(
     }
 
 
-def whole_row(
+def serialize_details(
     service: Service,
     replicas: Sequence[Replica],
     waits: Mapping[str, str],
@@ -64,11 +64,13 @@ def whole_row(
     unreached: Mapping[str, str],
 ) -> answers.Service:
     """Return the same with what was asked for."""
-    row = service_row(service, replicas, waits, lately, now, unreached)
+    row = serialize_service(service, replicas, waits, lately, now, unreached)
     return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
 
 
-def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[str, str]) -> answers.ServiceReplica:
+def _serialize_replica(
+    replica: Replica, waits: Mapping[str, str], unreached: Mapping[str, str]
+) -> answers.ServiceReplica:
     report, state = replica.report, state_of(replica)
     because = waits.get(replica.job_id) if state == "waiting" else report.why if report else None
     if state == "ready" and (why := unreached.get(replica.job_id)):
@@ -80,7 +82,7 @@ def _replica_row(replica: Replica, waits: Mapping[str, str], unreached: Mapping[
         "worker": report.worker if report else None,
         "host": report.host if report else None,
         "generation": replica.generation,
-        "since": decoding.moment_ms(replica.since),
+        "since": decoding.format_ms(replica.since),
         "requests": replica.busy,
         "devices": list(report.devices) if report and report.devices is not None else None,
         "memory_bytes": report.memory_bytes if report else None,
