@@ -1,1 +1,1 @@
-"""The coordinator: HTTP in, leases in Redis, events out. Stateless; any number of replicas."""
+"""The coordinator: a stateless HTTP server over Redis. Any number of replicas can run."""

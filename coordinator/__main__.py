@@ -1,4 +1,4 @@
-"""Run one coordinator: `python -m coordinator`, with `--sockets PATH` on sockets that it gets at PATH."""
+"""Run one coordinator: `python -m coordinator`. With `--sockets PATH`, it receives its sockets at that path."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from jobs.settings import load
 
 log = logging.getLogger("coordinator")
 
-#: Open files of a coordinator at most; a connection that has not spoken yet takes 20 KiB.
-_MOST_FILES = 16384
-#: Settings of glibc's malloc (mallopt(3)) and their bytes: larger blocks are mapped, and free memory beyond goes back.
-#: Set, they stay: otherwise malloc keeps up to 64 MiB after the first large body.
+#: Maximum number of open files. An idle connection needs 20 KiB.
+_MAX_FILES = 16384
+#: Options of glibc's malloc (mallopt(3)) with their values in bytes. Larger blocks are mapped, and more free memory is
+#: returned to the system. Setting them disables their dynamic adjustment, with which malloc keeps up to 64 MiB after
+#: the first large body.
 _M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 << 20
 _M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 1 << 20
 
 
 def main(handed_over_at: str = "") -> int:
-    """Serve until a signal; return the exit code. `handed_over_at`: see `sockets.listen`."""
+    """Serve until a signal arrives, and return the exit code. For `handed_over_at`, see `sockets.listen`."""
     settings = load()
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
@@ -61,9 +62,9 @@ def main(handed_over_at: str = "") -> int:
         log.error("%s", error)
         return exposure.REFUSED
     settings = extras.drop_unusable(settings)
-    _take_files()
-    _give_back_memory()
-    logging.getLogger("uvicorn.error").addFilter(is_event)
+    _raise_file_limit()
+    _configure_malloc()
+    logging.getLogger("uvicorn.error").addFilter(is_relevant)
     config = uvicorn.Config(
         app.create(settings, metrics=listeners.metrics),
         host=settings.bind,
@@ -73,12 +74,12 @@ def main(handed_over_at: str = "") -> int:
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
         http=BoundedProtocol,
-        # Tunnels of runners: the one at the other end says every five seconds that it is there.
+        # WebSockets carry the tunnels of runners, which send their own keep-alive every five seconds.
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
         ws_per_message_deflate=False,
         ws_ping_interval=None,
-        # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
+        # uvicorn would trust every local process. client_address.py trusts only TRUSTED_PROXIES.
         proxy_headers=False,
         ssl_context_factory=(lambda *_: certificates.create_reloading_context(settings))
         if settings.tls_certificate
@@ -91,28 +92,28 @@ def main(handed_over_at: str = "") -> int:
     return 0 if server.started else 1
 
 
-def is_event(record: logging.LogRecord) -> bool:
-    """Return False for what is no news.
+def is_relevant(record: logging.LogRecord) -> bool:
+    """Return False for two frequent messages of uvicorn that contain no news.
 
-    A tunnel that is accepted: runners with a replica look for new coordinators all the time. An answer without an end:
-    whoever left it so has said why.
+    Runners with a replica connect tunnels to new coordinators all the time. The cause of an incomplete response is
+    logged where it occurs.
     """
-    said = str(record.msg)
-    is_accepted = record.levelno <= logging.INFO and "[accepted]" in said
-    return not (is_accepted or said == "ASGI callable returned without completing response.")
+    message = str(record.msg)
+    is_accepted = record.levelno <= logging.INFO and "[accepted]" in message
+    return not (is_accepted or message == "ASGI callable returned without completing response.")
 
 
-def _take_files() -> None:
-    """Allow as many open files as this process may have: connections that never speak would take the first 1024."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files. Idle connections could otherwise use up the default of 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
+    limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def _give_back_memory() -> None:
-    """Let malloc give the memory of large bodies back. Other C libraries than glibc have no such setting."""
+def _configure_malloc() -> None:
+    """Make malloc return the memory of large bodies. Only glibc has these options."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)

@@ -1,4 +1,4 @@
-"""Wiring of one coordinator: settings, Redis, routes, errors, figures."""
+"""Create the application of one coordinator: its routes, middleware and error handlers."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from threads_protocol.numbers import short
 
 log = structlog.get_logger("coordinator")
 
-#: Beginnings of routes with bytes of files.
-_CARRY_FILES = ("/api/file", "/api/artifacts", "/api/worker/jobs/")
-#: Ends of the routes by which people type into shells and read them.
-_OFTEN = ("/attachments/{attachment}/input", "/attachments/{attachment}/output")
-#: nginx' status for it; no standard has one.
+#: Prefixes of routes that transfer files.
+_FILE_ROUTES = ("/api/file", "/api/artifacts", "/api/worker/jobs/")
+#: Suffixes of the routes that transfer the input and output of shells.
+_SHELL_ROUTES = ("/attachments/{attachment}/input", "/attachments/{attachment}/output")
+#: nginx' status code for a client that closed its connection. No standard defines one.
 CLIENT_CLOSED_REQUEST = 499
 
 
 def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastAPI:
-    """Return one replica's application, which starts work in its lifespan. It needs no Redis until then.
+    """Return one replica's application. It starts work, and needs Redis, once its lifespan begins.
 
-    `metrics` is the socket on which metrics are served. If it is missing, they get a new socket.
+    Metrics are served on the socket `metrics`, or on a new socket if it is None.
     """
     replica = composition.compose(settings, metrics)
     state = replica.state
@@ -65,12 +65,12 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
         redirect_slashes=False,
         openapi_url=None,
         description="Submit divisible computations; every CPU and GPU works on each.",
-        # FastAPI's own spans, beside ours: it would ask for each request whether somebody wants them.
+        # FastAPI's telemetry would add overhead to each request. This project has its own spans and metrics.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
     )
     app.state.coordinator = state
     for router in (health.routes, docs.routes, *domains.routers()):
-        # Not include_router, by which each request would be matched against every route before its own three times.
+        # include_router would match each request three times against every route before its own.
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
@@ -88,7 +88,7 @@ def create(settings: Settings, *, metrics: socket.socket | None = None) -> FastA
 
 def _serve_pages(app: FastAPI, folder: Path) -> None:
     if not (folder / "index.html").is_file():
-        log.warning("PAGES_DIR holds no index.html; build the pages there: cd web && npm run build", folder=str(folder))
+        log.warning("PAGES_DIR has no index.html; build the pages: cd web && npm run build", folder=str(folder))
     app.router.routes.append(Pages(folder))
 
 
@@ -100,43 +100,44 @@ def _advice(error: Exception) -> str:
 
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
-    async def ours(request: Request, error: errors.ClusterError) -> Response:
+    async def handle_cluster_error(request: Request, error: errors.ClusterError) -> Response:
         return error_forms.refused(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
+    async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
+        field = ".".join(str(part) for part in first["loc"][1:])
         text = patterns.explain(first["msg"])
-        detail = f"{where}: {text[0].lower()}{text[1:]}; got {short(first.get('input'))}"
-        return await ours(request, errors.InvalidRequest(detail, field=where))
+        detail = f"{field}: {text[0].lower()}{text[1:]}; got {short(first.get('input'))}"
+        return await handle_cluster_error(request, errors.InvalidRequest(detail, field=field))
 
     @app.exception_handler(HTTPException)
-    async def unrouted(request: Request, error: HTTPException) -> Response:
+    async def handle_http_error(request: Request, error: HTTPException) -> Response:
         return paths.respond_unmatched(app, request, error)
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
-        # Nobody hears it; it is what the log says of a client that left before its request was read.
+    async def handle_disconnect(_request: Request, _error: ClientDisconnect) -> Response:
+        # The client is gone. Only the log and the metrics use this status.
         return Response(None, CLIENT_CLOSED_REQUEST)
 
-    async def unreachable(request: Request, error: Exception) -> Response:
-        return await ours(request, errors.Unavailable(f"{connection.reason(error)}{_advice(error)}"))
+    async def handle_unreachable(request: Request, error: Exception) -> Response:
+        detail = f"{connection.reason(error)}{_advice(error)}"
+        return await handle_cluster_error(request, errors.Unavailable(detail))
 
     for kind in connection.Unreachable:
-        app.add_exception_handler(kind, unreachable)
+        app.add_exception_handler(kind, handle_unreachable)
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
+    async def handle_unexpected(request: Request, error: Exception) -> Response:
         name = type(error).__name__
         detail = f"this is a fault of the server: an unexpected {name}. Its log has the traceback of this request"
-        answer = await ours(request, errors.ClusterError(detail))
-        answer.headers.update(request_ids.headers(request.scope))  # no other layer sees this answer
-        return answer
+        response = await handle_cluster_error(request, errors.ClusterError(detail))
+        response.headers.update(request_ids.headers(request.scope))  # this response bypasses the other middleware
+        return response
 
 
 class RequestMetrics:
-    """ASGI layer that counts, times and logs every request; streams pass untouched."""
+    """ASGI middleware that counts, times and logs every request."""
 
     def __init__(self, app: ASGIApp, exporter: Exporter, denials: Denials) -> None:
         self._app = app
@@ -149,30 +150,30 @@ class RequestMetrics:
             return
         started, status = time.perf_counter(), 500
 
-        async def watched(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_and_note)
         finally:
-            # Once the answer is on its way: what was written leaves the process when this turn of the loop ends.
+            # Count after this iteration of the event loop, because the response is sent at its end.
             seconds = time.perf_counter() - started
             asyncio.get_running_loop().call_soon(lambda: self._count(scope, status, seconds))
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        matched = scope.get("route")
-        route = "pages" if isinstance(matched, Mount) else getattr(matched, "path_format", "unknown")
+        matched_route = scope.get("route")
+        route = "pages" if isinstance(matched_route, Mount) else getattr(matched_route, "path_format", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
-        # A stream lasts, a wait was asked for, and bytes take as long as their sender's network: none is slowness.
+        # Skip routes whose duration does not show how fast this server is: streams, waits, and transfers of files.
         if (
             not route.endswith(("/events", "/worker/next", "/follow"))
             and not route.startswith(openai.PREFIX)
-            and matched is not PAGE_ROUTE
-            and not route.startswith(_CARRY_FILES)
+            and matched_route is not PAGE_ROUTE
+            and not route.startswith(_FILE_ROUTES)
             and b"wait_seconds=" not in scope.get("query_string", b"")
         ):
             self._exporter.seconds.labels(method, route).observe(seconds)
@@ -180,13 +181,13 @@ class RequestMetrics:
             actor = scope.get("state", {}).get("actor", Actor("", ""))
             self._denials.count(status, scope["client"][0] if scope.get("client") else "", actor)
         parameters: dict[str, Any] = scope.get("path_params") or {}
-        # Those of workers and of who types come many times a second.
-        often = scope["path"].startswith("/api/worker/") or route.endswith(_OFTEN)
-        if status < http.FIRST_ERROR and often:
-            note: Callable[..., None] = log.debug
+        # Requests of workers and shells come many times a second.
+        is_frequent = scope["path"].startswith("/api/worker/") or route.endswith(_SHELL_ROUTES)
+        if status < http.FIRST_ERROR and is_frequent:
+            write: Callable[..., None] = log.debug
         else:
-            note = partial(logs.info, "coordinator")
-        note(
+            write = partial(logs.info, "coordinator")
+        write(
             "request",
             method=method,
             path=scope["path"],

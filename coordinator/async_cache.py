@@ -1,4 +1,4 @@
-"""Values by key that are as fresh as whoever asks needs them, and are read anew when they are older."""
+"""Cache of values by key for one event loop. Each lookup says how old the value may be."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-#: Who misses something in what was read has it read again at most this often.
+#: Minimum seconds between two reads of a key by `refresh`.
 REFRESH_SECONDS = 0.1
-#: Values that are entry, and seconds for which one is entry after it was read.
+#: Maximum number of entries, and seconds after which an entry expires.
 MAX_ENTRIES, KEEP_SECONDS = 10_000, 60.0
 
 Value = TypeVar("Value")
@@ -19,9 +19,9 @@ Value = TypeVar("Value")
 
 @dataclass(kw_only=True, eq=False)
 class _Entry(Generic[Value]):
-    #: When the last read that went well began, and what it found.
+    #: Start time and value of the last successful read.
     last: tuple[float, Value] | None = None
-    #: When the last read began.
+    #: Start time of the last read.
     begun: float = 0.0
     reading: asyncio.Task[None] | None = None
 
@@ -30,22 +30,25 @@ class _Entry(Generic[Value]):
 
 
 class AsyncCache(Generic[Value]):
-    """Values by key, each read when somebody asks for it and it is too old, one read of a key at a time.
+    """Values by key. A lookup reads the value if the cached one is too old. At most one read per key runs at a time.
 
-    For one event loop. Moments are seconds of the monotonic clock.
+    Times are seconds of the monotonic clock.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[Value]]) -> None:
         self._read = read
-        #: What was read last is at the end.
+        #: Ordered by the start of the last read.
         self.entries: OrderedDict[str, _Entry[Value]] = OrderedDict()
 
     async def get(self, key: str, not_before: float) -> Value:
-        """Return the value, read at this not_before or later; those who wait for the same read share its error."""
+        """Return the value read at `not_before` or later. Concurrent callers share one read and its error."""
         return await self._get(key, self.entries.get(key) or _Entry(), not_before)
 
     async def refresh(self, key: str, not_before: float) -> Value:
-        """Return the value read at this time or later, at least REFRESH_SECONDS after the previous read."""
+        """Return the value read at `not_before` or later, but wait REFRESH_SECONDS after the previous read.
+
+        Use this if the cached value lacks an expected item.
+        """
         entry = self.entries.get(key) or _Entry()
         if entry.last and entry.is_older(not_before):
             await asyncio.sleep(entry.last[0] + REFRESH_SECONDS - not_before)
@@ -71,12 +74,12 @@ class AsyncCache(Generic[Value]):
         entry.last = began, await self._read(key)
 
     def _evict(self, now: float) -> None:
-        """Forget what nobody has asked for; a read that somebody waits for goes on."""
+        """Remove the oldest entries. A running read continues for its callers."""
         while len(self.entries) > MAX_ENTRIES or next(iter(self.entries.values())).begun < now - KEEP_SECONDS:
             self.entries.popitem(last=False)
 
 
 def _retrieve_error(reading: asyncio.Task[None]) -> None:
-    """Look at the error of a read: nobody may be left who waits for it."""
+    """Retrieve a read's error, so that asyncio does not log it if all callers are gone."""
     if not reading.cancelled():
         reading.exception()

@@ -1,4 +1,4 @@
-"""One coordinator replica: what its routes share, and what they do besides reading."""
+"""Operations of the API that change jobs, and the objects that the routes of one replica share."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from jobs.store.work.jobs import NewJob, Over, over
 from jobs.worker import execution
 from threads_protocol.answers import jobs as answers
 
-#: Prepared traces and the like that are kept, up to some tens of MB each.
-_PACKERS = 4
-#: Returns the bytes that a request asks for; takes the request's choices.
+#: Maximum number of cached packers. Each needs up to some tens of MB.
+_MAX_PACKERS = 4
+#: Function that returns a binary result for the options of a request.
 Packer = Callable[[Mapping[str, str]], bytes]
 
 
 class Cluster:
-    """One replica: its connection, its hub, its queries, and what its routes do with them."""
+    """Store, event hub, queries and caches of one replica, and the operations of its routes."""
 
     def __init__(self, store: Store, hub: Hub, settings: Settings) -> None:
         self.store = store
@@ -51,58 +51,57 @@ class Cluster:
         self.models = Catalog(store.artifacts, self.artifacts)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         self.tracing = Tracing.from_settings(settings)
-        #: By job and name of the binary: windows of one trace are asked for in a row.
+        #: Packers by job and name of the binary. Clients usually request many windows of one trace in a row.
         self.packers: dict[tuple[str, str], Packer] = {}
         self._packing = asyncio.Lock()
-        #: Whether Redis has been asked, and can say what is on its disk.
-        self._disk_checked = False
+        #: True once Redis is known to support SUBMIT_DURABLE.
+        self._is_disk_checked = False
 
     def submit(
         self, bodies: Sequence[Any], principal: Principal, trace: TraceContext | None = None
     ) -> list[answers.Submitted | errors.ClusterError]:
-        """Validate each body alone and write the good ones; return one answer or error each, in order.
-
-        `trace`: where in a trace they are submitted.
-        """
+        """Validate each body and submit the valid ones. Return one response or error for each body, in order."""
         fleet = self.queries.fleet_cache.get()
         references = References(principal, self.artifacts, self.secrets)
-        accepted = [self._accept(body, principal, fleet, references) for body in bodies]
-        good = [one for one in accepted if isinstance(one, submissions.Accepted)]
-        jobs = [self._traced(one.job, trace) for one in good]
-        written = iter(zip(good, self._write(jobs), strict=True) if good else [])
-        return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
+        results = [self._accept(body, principal, fleet, references) for body in bodies]
+        accepted = [result for result in results if isinstance(result, submissions.Accepted)]
+        jobs = [self._add_trace(each.job, trace) for each in accepted]
+        written = iter(zip(accepted, self._write(jobs), strict=True) if accepted else [])
+        return [
+            result if isinstance(result, errors.ClusterError) else self._answer(*next(written)) for result in results
+        ]
 
     async def submit_one(
         self, body: Any, principal: Principal, trace: TraceContext | None, *, short: bool
     ) -> answers.Submitted | errors.ClusterError:
-        """Do the same for one body, within the loop where that takes no longer than to ask a thread.
+        """Submit one body. If it is small, do so in the event loop, because that is faster than using a thread.
 
-        `short`: its text is, so that what is made of it is.
+        `short` tells whether the text of the body is short.
         """
         fleet = self.queries.fleet_cache.fresh()
         if fleet is None or not short or self.settings.submit_durable == "true" or not submissions.is_quick(body):
             [answer] = await run_in_threadpool(self.submit, [body], principal, trace)
             return answer
-        one = self._accept(body, principal, fleet, References(principal, self.artifacts, self.secrets))
-        if isinstance(one, errors.ClusterError):
-            return one
-        job = self._traced(one.job, trace)
+        accepted = self._accept(body, principal, fleet, References(principal, self.artifacts, self.secrets))
+        if isinstance(accepted, errors.ClusterError):
+            return accepted
+        job = self._add_trace(accepted.job, trace)
         written = await self.store.jobs.submit_by(self.store.wire, job, self.settings.max_queued)
         if written is None:
             [written] = await run_in_threadpool(self._write, [job])
         if not isinstance(written, Over) and written[0] == "new" and not (job.after or job.after_any):
-            return one.answer(written[1])
-        return await run_in_threadpool(self._answer, one, written)
+            return accepted.answer(written[1])
+        return await run_in_threadpool(self._answer, accepted, written)
 
-    def _traced(self, job: NewJob, trace: TraceContext | None) -> NewJob:
+    def _add_trace(self, job: NewJob, trace: TraceContext | None) -> NewJob:
         return job if trace is None else self.tracing.add_context(job, trace)
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
-        """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""
+        """Write jobs to Redis. With SUBMIT_DURABLE, wait until they are on its disk."""
         disk = self.settings.submit_durable == "true"
-        if disk and not self._disk_checked:
+        if disk and not self._is_disk_checked:
             self.store.jobs.require_disk()
-            self._disk_checked = True
+            self._is_disk_checked = True
         return self.store.jobs.submit(jobs, self.settings.max_queued, disk=disk)
 
     def _accept(
@@ -114,99 +113,104 @@ class Cluster:
             return error
 
     def _answer(
-        self, one: submissions.Accepted, written: tuple[str, str] | Over
+        self, accepted: submissions.Accepted, written: tuple[str, str] | Over
     ) -> answers.Submitted | errors.ClusterError:
-        if refused := submissions.refusal(one.job, written):
-            return refused
-        how, job_id = cast(tuple[str, str], written)
-        waits = bool(one.job.after or one.job.after_any)
-        state = "queued" if how == "new" and not waits else self.queries.jobs.states([job_id])[0] or "queued"
-        return one.answer(job_id, state)
+        if error := submissions.refusal(accepted.job, written):
+            return error
+        outcome, job_id = cast(tuple[str, str], written)
+        has_parents = bool(accepted.job.after or accepted.job.after_any)
+        is_queued = outcome == "new" and not has_parents
+        state = "queued" if is_queued else self.queries.jobs.states([job_id])[0] or "queued"
+        return accepted.answer(job_id, state)
 
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
-        """Return the kind of a job and its binary of this name. NotFound naming those there are."""
+        """Return the job's kind and its binary with this name. Raise NotFound that lists the kind's binaries."""
         kind = self.queries.jobs.result(job_id)[0]["type"]
         binaries = registry.definition(kind).binaries
         if name not in binaries:
-            have = ", ".join(binaries) or "none"
-            raise errors.NotFound(f"{kind} has no binary {name}; it has {have}", field="binary")
+            known = ", ".join(binaries) or "none"
+            raise errors.NotFound(f"{kind} has no binary {name}; it has {known}", field="binary")
         return kind, binaries[name]
 
     def packer(self, source: str, name: str) -> Packer | None:
-        """Return the packer of a binary made of the result of the job `source`; None unless it was prepared here."""
+        """Return the cached packer for a binary of the job `source`, or None if this replica has not prepared it."""
         return self.packers.get((source, name))
 
     async def prepare(self, kind: str, name: str, source: str, stored: ResultText) -> Packer:
-        """Make the packer of a binary from the stored result of the job `source`, and cache it for later requests.
+        """Create and cache the packer for a binary from the stored result of the job `source`.
 
-        Runs one at a time, because each takes up to a few seconds of CPU time and tens of MB.
+        One packer is created at a time, because each needs up to a few seconds of CPU time and tens of MB.
         """
         definition = registry.definition(kind)
         async with self._packing:
-            if made := self.packer(source, name):  # by an earlier request
-                return made
-            made = await run_in_threadpool(lambda: definition.binary(name, JsonReader(stored.pieces())))
-            while len(self.packers) >= _PACKERS:
+            if packer := self.packer(source, name):  # created by a concurrent request
+                return packer
+            packer = await run_in_threadpool(lambda: definition.binary(name, JsonReader(stored.pieces())))
+            while len(self.packers) >= _MAX_PACKERS:
                 del self.packers[next(iter(self.packers))]
-            self.packers[(source, name)] = made
-        return made
+            self.packers[(source, name)] = packer
+        return packer
 
     def ask(self, job_id: str, name: str, choice: Mapping[str, str], principal: Principal) -> str:
-        """Submit a question about a job and return the id of the job that answers it.
+        """Submit a question about a job, and return the id of the job that answers it.
 
-        NotFound naming the questions that its kind answers; Unavailable when no live worker could.
+        Raise NotFound that lists the kind's questions, or Unavailable if no live worker can answer.
         """
         job = self.queries.jobs.job(job_id)
         kind = registry.definition(job["type"])
         if name not in kind.questions:
-            have = ", ".join(kind.questions) or "none"
-            raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
-        asked = submissions.question(
+            known = ", ".join(kind.questions) or "none"
+            raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {known}", field="question")
+        question = submissions.question(
             job["type"], kind.question(name, job["parameters"], choice), principal, self.queries.fleet_cache.get()
         )
-        if asked.estimated_wait_seconds is None:
-            raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
-        [written] = self.store.jobs.submit([asked.job])
+        if question.estimated_wait_seconds is None:
+            raise errors.Unavailable(f"no live worker serves the queue {question.job.queue}; see GET /api/workers")
+        [written] = self.store.jobs.submit([question.job])
         if isinstance(written, Over):
             raise submissions.over(written, principal.tenant)
         return written[1]
 
     def steer(self, job_id: str, verb: str, principal: Principal, *, hold: bool = False) -> None:
-        """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state.
+        """Cancel, pause, resume, retry or delete a job.
 
-        OverLimit where a cap of its tenant refuses to resume or retry it, unless `hold`.
+        Raise NotFound, Conflict with the job's state, or OverLimit if a cap of the tenant prevents a resume or retry.
+        With `hold`, the job waits until the cap permits it.
         """
-        self._check(job_id, verb, self._steered(job_id, verb, principal, hold))
+        self._check(job_id, verb, self._apply(job_id, verb, principal, hold))
 
     def retry_dead(self, job_id: str, first: int, principal: Principal, *, hold: bool = False) -> None:
-        """Let one range be computed again that was given up; NotFound when there is none. Else as `steer`."""
+        """Retry one range that was given up. Raise NotFound if it does not exist, or the errors of `steer`."""
         version = registry.definition(self.queries.jobs.job(job_id)["type"]).model_version
         answer = self.store.jobs.retry_dead(job_id, first, version, principal.actor, hold=hold)
         if answer == ["none"]:
-            raise errors.NotFound(f"no range of job {job_id} that begins at {first} was given up", field="first")
+            raise errors.NotFound(
+                f"job {job_id} has no failed range that begins at {first}; GET /api/jobs/{job_id}/dead lists them",
+                field="first",
+            )
         self._check(job_id, "retry", answer)
 
     def _check(self, job_id: str, verb: str, answer: Sequence[str]) -> None:
-        """Raise what the answer of a function of Redis to a call about a job means."""
-        how, *rest = answer
-        if how == "over":
-            raise submissions.over(over(rest), self.queries.jobs.job(job_id)["tenant"])
-        if how == "missing":
+        """Raise the error that a Redis function reported for a job, if any."""
+        outcome, *details = answer
+        if outcome == "over":
+            raise submissions.over(over(details), self.queries.jobs.job(job_id)["tenant"])
+        if outcome == "missing":
             raise errors.missing("job", job_id, "job_id")
-        if how == "version":
-            detail = f"the job's partial results come from version {rest[0]} of its kind; submit it anew"
+        if outcome == "version":
+            detail = f"the job's partial results come from version {details[0]} of its kind; submit a new job"
             raise errors.Conflict(detail, field="state")
-        if how == "waited":
-            those = "a job waits for it" if rest[0] == "1" else f"{rest[0]} jobs wait for it"
-            detail = f"{those}: cancel or delete those first; GET /api/jobs/{job_id}/relations names them"
+        if outcome == "waited":
+            dependents = "a job waits for it" if details[0] == "1" else f"{details[0]} jobs wait for it"
+            detail = f"{dependents}: cancel or delete those first; GET /api/jobs/{job_id}/relations lists them"
             raise errors.Conflict(detail, field="state")
-        if how == "skipped":
-            raise errors.Conflict(_root(job_id, *rest), field="state")
-        if how == "conflict":
-            first = "; cancel it first" if verb == "delete" else ""
-            raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}{first}", field="state")
+        if outcome == "skipped":
+            raise errors.Conflict(_explain_skip(job_id, *details), field="state")
+        if outcome == "conflict":
+            advice = "; cancel it first" if verb == "delete" else ""
+            raise errors.Conflict(f"cannot {verb} a job that is {details[0]}{advice}", field="state")
 
-    def _steered(self, job_id: str, verb: str, principal: Principal, hold: bool) -> list[str]:
+    def _apply(self, job_id: str, verb: str, principal: Principal, hold: bool) -> list[str]:
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
             return self.store.jobs.retry(job_id, registry.definition(kind).model_version, principal.actor, hold=hold)
@@ -216,7 +220,7 @@ class Cluster:
         return answer
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """Return the result over the units committed up to now; None when the job has ended or gone meanwhile."""
+        """Return the result of the units committed so far, or None if the job has ended or does not exist."""
         gathered = self.store.results.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
             return None
@@ -225,23 +229,24 @@ class Cluster:
     @staticmethod
     @lru_cache
     def kinds() -> list[answers.Kind]:
-        """Return every kind as /api/job-types shows it."""
-        return [_kind(name) for name in registry.names() if not registry.definition(name).is_for_leader]
+        """Return the kinds of jobs for /api/job-types."""
+        return [_serialize_kind(name) for name in registry.names() if not registry.definition(name).is_for_leader]
 
 
-def _root(job_id: str, root: str, state: str) -> str:
-    """Return why a job cannot be retried before the job because of which it was skipped, or would be."""
+def _explain_skip(job_id: str, root: str, state: str) -> str:
+    """Return why a skipped job cannot be retried before the job that caused the skip."""
     if state == "gone":
-        return f"{job_id} comes after job {root}, which is gone: submit it again without that"
-    what = "was cancelled" if state == "cancelled" else "failed"
+        return f"{job_id} depends on job {root}, which was deleted: submit it again without that dependency"
+    outcome = "was cancelled" if state == "cancelled" else "failed"
     return (
-        f"{job_id} comes after job {root}, which {what}: cluster retry {root}, which also brings back what it skipped"
+        f"{job_id} depends on job {root}, which {outcome}: run `cluster retry {root}`, which also restores the jobs"
+        " that it skipped"
     )
 
 
-def _kind(name: str) -> answers.Kind:
+def _serialize_kind(name: str) -> answers.Kind:
     definition = registry.definition(name)
-    row: answers.Kind = {
+    kind: answers.Kind = {
         "type": name,
         "summary": definition.summary,
         "model_version": definition.model_version,
@@ -252,5 +257,5 @@ def _kind(name: str) -> answers.Kind:
         "binaries": {each: binary.summary for each, binary in definition.binaries.items()},
     }
     if definition.result_schema is not None:
-        row["result_schema"] = dict(definition.result_schema)
-    return row
+        kind["result_schema"] = dict(definition.result_schema)
+    return kind

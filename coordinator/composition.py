@@ -1,4 +1,4 @@
-"""Composition of one coordinator replica: its parts, and the order in which they start and stop."""
+"""Build one coordinator replica, and start and stop its parts in order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from coordinator.artifacts import collector
-from coordinator.artifacts.collector import Collector
+from coordinator.artifacts import cleanup_task
+from coordinator.artifacts.cleanup_task import ArtifactCleanupTask
 from coordinator.artifacts.trees import Trees
 from coordinator.attachments.wakes import Wakes
 from coordinator.audit.denials import Denials
@@ -66,7 +66,7 @@ from jobs.store.server import connection
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """One coordinator process. `run` is its lifespan."""
+    """Parts of one coordinator process. `run` is its lifespan."""
 
     settings: Settings
     state: State
@@ -74,19 +74,18 @@ class Replica:
     denials: Denials
     tally: Tally
     live_rows: LiveRows
-    #: Each is a thread.
     tasks: Sequence[PeriodicTask]
     spans: SpanSender | None
-    #: Socket on which metrics are served; None: a new one.
+    #: Socket on which metrics are served, or None to open one.
     metrics: socket.socket | None = None
 
     def add_span(self, span: TraceSpan) -> None:
-        """Send the span of a request soon, if spans are exported."""
+        """Queue the span of a request for export, if spans are exported."""
         if self.spans is not None:
             self.spans.add(span)
 
     def notify(self, events: Sequence[Event]) -> None:
-        """Wake the tasks that these events concern."""
+        """Pass events to the tasks, which run at once if the events concern them."""
         for task in self.tasks:
             task.notify(events)
         if self.spans is not None:
@@ -94,7 +93,7 @@ class Replica:
 
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start every part, and stop them in the reverse order. If one fails to start, stop those that have started."""
+        """Start all parts, and stop them in reverse order. If a part fails to start, stop those that have started."""
         loop, cluster, hub = asyncio.get_running_loop(), self.state.cluster, self.state.cluster.hub
         async with AsyncExitStack() as started:
             started.callback(self.exporter.serve(self.settings, self.metrics))
@@ -121,12 +120,12 @@ class Replica:
 
 
 def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica:
-    """Build a replica. It needs no Redis until it runs. `metrics` is the socket on which metrics are served, if any."""
+    """Build a replica. It needs Redis once it runs. Metrics are served on the socket `metrics`, or on a new one."""
     main = Store(connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait)
     hub = Hub(_store(settings, timeout=10).events)
     cluster = Cluster(main, hub, settings)
     background = _Background(settings, cluster)
-    exporter = Exporter(cluster.queries, background.leads)
+    exporter = Exporter(cluster.queries, background.is_leading)
     exporter.registry.register(Census(_store(settings, retries=0, timeout=1)))
     tally = Tally(main.services, exporter)
     return Replica(
@@ -143,7 +142,7 @@ def compose(settings: Settings, metrics: socket.socket | None = None) -> Replica
 
 
 def _store(settings: Settings, *, retries: int = 1, timeout: float = 3) -> Store:
-    """Return a store with its own connections, for reads that wait or that must not wait for others."""
+    """Return a store with its own connections, for blocking reads and for reads that others must not delay."""
     return Store(connection.connect(settings.redis_url, retries=retries, timeout=timeout))
 
 
@@ -172,7 +171,7 @@ def _state(settings: Settings, cluster: Cluster, engine: Engine, tally: Tally) -
 
 
 class _Background:
-    """Periodic work of a replica, over connections that no request waits for."""
+    """Periodic tasks of a replica. They have their own connections, so that they do not delay requests."""
 
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self._settings = settings
@@ -194,26 +193,24 @@ class _Background:
             self._on_behalf,
             lambda maker, workflow: PoolHost(cluster, maker, workflow),
         )
-        self.spans = _span_sender(self._store, settings, self.leads)
+        self.spans = _span_sender(self._store, settings, self.is_leading)
 
-    def leads(self) -> bool:
+    def is_leading(self) -> bool:
         return self.leader.is_leading
 
     def tasks(self) -> list[PeriodicTask]:
-        """Return the tasks; the first one is the last to stop."""
-        always = [PeriodicTask("leader", self.leader.run_once, failure="the leader's checks failed"), self._audit()]
+        """Return the tasks. The first one stops last."""
+        tasks = [PeriodicTask("leader", self.leader.run_once, failure="the leader's checks failed"), self._audit()]
         if self.spans is not None:
-            always.append(
-                PeriodicTask("traces", self.spans.run_once, failure="spans are lost", at_end=self.spans.close)
-            )
-        return always + self._while_leading()
+            tasks.append(PeriodicTask("traces", self.spans.run_once, failure="spans are lost", at_end=self.spans.close))
+        return tasks + self._leader_tasks()
 
     def _audit(self) -> PeriodicTask:
-        work = AuditExportTask(self._store.audit_log, self.denials, self.leads, self._settings.audit_file)
+        work = AuditExportTask(self._store.audit_log, self.denials, self.is_leading, self._settings.audit_file)
         return PeriodicTask("audit", work.run_once, failure="the audit log was not kept", at_end=work.write_denials)
 
-    def _while_leading(self) -> list[PeriodicTask]:
-        store, leading = self._store, partial(PeriodicTask, condition=self.leads)
+    def _leader_tasks(self) -> list[PeriodicTask]:
+        store, leading = self._store, partial(PeriodicTask, condition=self.is_leading)
         runs = Runs(store.schedules, store.workflows, self._settings, self._on_behalf, self._queries.jobs.states)
         tasks = [
             leading(
@@ -238,17 +235,17 @@ class _Background:
             leading("profiles", Collection(store, self._trees).run_once, failure="profiles were not collected"),
         ]
         if self._trees.is_on:
-            collect = Collector(store, self._trees).run_once
+            collect = ArtifactCleanupTask(store, self._trees).run_once
             tasks.append(
                 leading(
-                    "artifacts", collect, failure="artifacts were not collected", interval=collector.INTERVAL_SECONDS
+                    "artifacts", collect, failure="artifacts were not collected", interval=cleanup_task.INTERVAL_SECONDS
                 )
             )
         return tasks
 
 
 def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
-    """Return the object that submits jobs on behalf of users through one store."""
+    """Return an object that submits jobs on behalf of users through this store."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 
@@ -256,7 +253,7 @@ def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Tree
 async def serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitable[None]]:
     """Start the gRPC server if the settings enable it, and return the function that stops it."""
     if settings.grpc_port:
-        from coordinator.rpc import server  # needs packages that others do without
+        from coordinator.rpc import server  # needs optional packages
 
         return await server.serve(app, settings)
 
@@ -269,6 +266,6 @@ async def serve_calls(app: FastAPI, settings: Settings) -> Callable[[], Awaitabl
 def _span_sender(store: Store, settings: Settings, leads: Callable[[], bool]) -> SpanSender | None:
     if not settings.otel_exporter_otlp_endpoint:
         return None
-    from coordinator.telemetry.otlp import Exporter as SpanExporter  # needs packages that others do without
+    from coordinator.telemetry.otlp import Exporter as SpanExporter  # needs optional packages
 
     return SpanSender(store, SpanExporter(settings), leads)

@@ -1,4 +1,4 @@
-"""Reading what Redis holds as text: moments, numbers, JSON, names."""
+"""Convert text from Redis: timestamps, numbers, JSON and names."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from typing import Any
 
 
 def format_seconds(seconds: float) -> str:
-    """Return seconds since 1970 as the API writes them."""
+    """Return seconds since 1970 as a timestamp of the API, such as 2026-01-31T12:00:00.000Z."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def format_ms(ms: int | str) -> str:
-    """Return milliseconds since 1970 as the API writes them. ValueError for what is no moment."""
+    """Return milliseconds since 1970 as a timestamp of the API. Raise ValueError if the time is out of range."""
     try:
         return format_seconds(int(ms) / 1000)
-    except OSError as error:  # what some platforms raise for a year that is out of their range
-        raise ValueError(f"{ms} is no moment") from error
+    except OSError as error:  # raised on some platforms if the year is out of range
+        raise ValueError(f"{ms} ms is not a valid timestamp") from error
 
 
 def format_optional_ms(ms: int | str | None) -> str | None:
-    """Return milliseconds since 1970 as the API writes them; None for none, or 0."""
+    """Return milliseconds since 1970 as a timestamp of the API, or None if they are missing or 0."""
     return format_ms(ms) if ms and ms != "0" else None
 
 
 def parse_finite(text: str) -> float:
-    """Return the number. ValueError for infinities and NaN too."""
+    """Return the number. Raise ValueError if it is not finite."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a finite number")
     return number
 
 
-#: Made once: json.loads makes one for each text where it is given an option.
+#: Shared decoder. json.loads would create one for each text, because an option is set.
 _DECODER = json.JSONDecoder(parse_constant=parse_finite)
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. ValueError for NaN and the like, which are no JSON."""
+    """Return the value of a JSON text. Raise ValueError if it is invalid, or contains NaN or an infinity."""
     return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
 
 
 def decode_names(members: Iterable[bytes]) -> list[str]:
-    """Return names as text; what is no text names nothing that exists."""
+    """Return names as text. Invalid UTF-8 is replaced, because no stored object has such a name."""
     return [member.decode(errors="replace") for member in members]
 
 
 def decode_fields(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Return a hash as text."""
+    """Return the fields of a Redis hash as text."""
     return {key.decode(): value.decode() for key, value in mapping.items()}

@@ -1,4 +1,4 @@
-"""Where the coordinators may be sent by others: the form of URLs, and the addresses that they may reach."""
+"""Validate URLs to which users make coordinators connect, and the addresses that those may resolve to."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from jobs.settings import Settings
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Characters of a URL at most.
+#: Maximum number of characters of a URL.
 MAX_URL = 2048
-#: Characters that a URL consists of; what else there is must be written with %.
-_WRITTEN = re.compile(r"[!#-;=?-\[\]_a-z~]*")
+#: Characters allowed in a URL. All others must be percent-encoded.
+_CHARACTERS = re.compile(r"[!#-;=?-\[\]_a-z~]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
-#: IPv6 networks whose addresses contain IPv4 addresses, so that they lead wherever those do: mapped (which is_global
-#: judges differently in different versions of Python), compatible, translated, NAT64, Teredo, 6to4.
-_CONTAINING = tuple(
+#: IPv6 networks whose addresses embed IPv4 addresses: mapped, compatible, translated, NAT64, Teredo, 6to4. For mapped
+#: addresses, `is_global` depends on the version of Python.
+_EMBEDDING_IPV4 = tuple(
     map(
         ipaddress.IPv6Network,
         ("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16"),
     )
 )
-#: Networks that are not for everybody and that is_global lets pass in some versions of Python.
+#: Special networks that `is_global` accepts in some versions of Python.
 _SPECIAL = tuple(
     map(
         ipaddress.ip_network,
@@ -44,8 +44,8 @@ _SPECIAL = tuple(
     )
 )
 
-#: Addresses at which clouds tell machines their credentials and settings: AWS, Google, Azure, Oracle, Alibaba, Tencent,
-#: Scaleway, OpenStack. Allowing a network around one does not allow it.
+#: Addresses of metadata services of clouds, which serve credentials: AWS, Google, Azure, Oracle, Alibaba, Tencent,
+#: Scaleway, OpenStack. They stay forbidden if a network that contains them is allowed.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,
@@ -72,28 +72,31 @@ _METADATA = frozenset(
 
 
 class ForbiddenAddress(Exception):
-    """An address may not be reached; the message names it and says why."""
+    """Connections to an address are forbidden. The message contains the address and the reason."""
 
 
 def normalize_url(text: str) -> str:
-    """Return a URL of http or https with its scheme and host in small letters. ValueError says what is wrong."""
+    """Return an http or https URL with its scheme and host in lower case. Raise ValueError if it is not valid."""
     if len(text) > MAX_URL:
         raise ValueError(f"has {len(text)} characters; at most {MAX_URL}")
-    if not _WRITTEN.fullmatch(text.lower()):
-        raise ValueError("has characters that no URL has; write them with %, and other hosts' names as xn--...")
+    if not _CHARACTERS.fullmatch(text.lower()):
+        raise ValueError(
+            "has characters that are not allowed in URLs; percent-encode them, and write international host names as"
+            " xn--..."
+        )
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ValueError(f"is no URL: {error}") from None
+        raise ValueError(f"is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError("must be a URL that begins with https://HOST or http://HOST")
     if "@" in parts.netloc:
-        raise ValueError("must not contain a user or password: whoever may read the job would see them")
+        raise ValueError("must not contain a user or password: everyone who can read the job would see them")
     if "#" in text:
-        raise ValueError("must not contain a #: no request carries what follows it")
+        raise ValueError("must not contain a #: the part after it is never sent")
     if port == 0 or parts.netloc.endswith(":"):
-        raise ValueError("has no valid port behind its host; ports are 1..65535")
+        raise ValueError("must have a port from 1 to 65535, or none")
     _check_host(host, bracketed="[" in parts.netloc)
     return f"{parts.scheme}://{parts.netloc.lower()}{text[text.index('://') + 3 + len(parts.netloc) :]}"
 
@@ -105,13 +108,13 @@ def _check_host(host: str, *, bracketed: bool) -> None:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError("has no IPv6 address in its brackets") from None
+            raise ValueError("must have a valid IPv6 address in its brackets") from None
     elif len(host) > 253 or not _HOST.fullmatch(host):
-        raise ValueError("has a host that is no name and no address")
+        raise ValueError("has a host that is neither a name nor an address")
 
 
 def is_address(host: str) -> bool:
-    """Return True for a host that is an address, and no name."""
+    """Return True if the host is an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -120,9 +123,9 @@ def is_address(host: str) -> bool:
 
 
 def redact_path(text: str) -> str:
-    """Return a URL without its path, which may hold a key."""
-    origin, rest = _split_origin(text)
-    return f"{origin}/..." if rest not in ("", "/") else text
+    """Return a URL without its path, which may contain a key."""
+    origin, path = _split_origin(text)
+    return f"{origin}/..." if path not in ("", "/") else text
 
 
 def origin(text: str) -> str:
@@ -131,27 +134,27 @@ def origin(text: str) -> str:
 
 
 def _split_origin(text: str) -> tuple[str, str]:
-    found = re.match(r"[a-z]+://[^/?#]*", text)
-    place = found[0] if found else ""
-    return place, text[len(place) :]
+    match = re.match(r"[a-z]+://[^/?#]*", text)
+    origin = match[0] if match else ""
+    return origin, text[len(origin) :]
 
 
 class UnusableNetworks(Exception):
-    """WEBHOOK_ALLOW cannot be used; the message says which part of it."""
+    """WEBHOOK_ALLOW is not valid. The message names the invalid part."""
 
 
 class Guard:
-    """Lets public addresses be reached, and those of the networks that are allowed besides."""
+    """Allows connections to public addresses and to explicitly allowed networks."""
 
     def __init__(self, allowed: str = "") -> None:
-        """`allowed`: networks, with commas or white space between them. UnusableNetworks names one that is none."""
+        """Parse the allowed networks, separated by commas or white space. Raise UnusableNetworks if one is invalid."""
         try:
             self._allowed = tuple(map(ipaddress.ip_network, filter(None, re.split(r"[\s,]+", allowed))))
         except ValueError as error:
-            raise UnusableNetworks(f"WEBHOOK_ALLOW: {error}; give addresses and networks, as 10.0.0.0/8") from None
+            raise UnusableNetworks(f"WEBHOOK_ALLOW: {error}; list addresses and networks, such as 10.0.0.0/8") from None
 
     def check(self, addresses: Sequence[str]) -> None:
-        """Raise ForbiddenAddress unless every one of the addresses of a name may be reached."""
+        """Raise ForbiddenAddress unless all addresses are allowed."""
         for text in addresses:
             self._check(text)
 
@@ -165,60 +168,60 @@ class Guard:
         address = ipaddress.ip_address(text.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             address = address.ipv4_mapped
-        around = [each for each in self._allowed if address.version == each.version and address in each]
+        allowed = [each for each in self._allowed if address.version == each.version and address in each]
         if _is_metadata(address):
-            around = [each for each in around if each.num_addresses == 1]
-        if around:
+            allowed = [each for each in allowed if each.num_addresses == 1]
+        if allowed:
             return
-        if why := _refusal_reason(address):
-            raise ForbiddenAddress(f"{text} is {why}; the operator may allow its network with WEBHOOK_ALLOW")
+        if reason := _refusal_reason(address):
+            raise ForbiddenAddress(f"{text} is {reason}; the operator can allow its network with WEBHOOK_ALLOW")
 
 
 def parse_receiver(text: str, settings: Settings) -> str:
-    """Return the URL that is told of an end, as `url` does. InvalidRequest, also without SECRETS_KEY."""
+    """Return the normalized URL of a webhook. Raise InvalidRequest if it is not allowed or SECRETS_KEY is not set."""
     if not settings.secrets_keys():
-        why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
-        raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
+        why = "webhooks are signed with a key derived from SECRETS_KEY, which is not set; set SECRETS_KEY for every"
+        raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or omit notify", field="notify")
     try:
-        told = normalize_url(text)
-        Guard(settings.webhook_allow).check_host(told)
+        url = normalize_url(text)
+        Guard(settings.webhook_allow).check_host(url)
     except (ValueError, ForbiddenAddress) as error:
         raise errors.InvalidRequest(f"notify: {error}", field="notify") from None
-    return told
+    return url
 
 
 def check(settings: Settings) -> None:
-    """Raise UnusableNetworks when WEBHOOK_ALLOW names something else than networks."""
+    """Raise UnusableNetworks unless WEBHOOK_ALLOW is a list of networks."""
     Guard(settings.webhook_allow)
 
 
 def _is_metadata(address: Address) -> bool:
-    """Return True for an address of a cloud's metadata, also within one that stands for an IPv4 address."""
-    same: list[Address | None] = [address]
+    """Return True if the address, or an IPv4 address embedded in it, belongs to a cloud's metadata service."""
+    candidates: list[Address | None] = [address]
     if isinstance(address, ipaddress.IPv6Address):
-        same += [address.sixtofour, address.teredo[1] if address.teredo else None]
-        same += [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)] if _contains(address) else []
-    return any(each in _METADATA for each in same)
+        candidates += [address.sixtofour, address.teredo[1] if address.teredo else None]
+        candidates += [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)] if _embeds_ipv4(address) else []
+    return any(each in _METADATA for each in candidates)
 
 
-def _contains(address: ipaddress.IPv6Address) -> bool:
-    return any(address in network for network in _CONTAINING)
+def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
+    return any(address in network for network in _EMBEDDING_IPV4)
 
 
 def _refusal_reason(address: Address) -> str:
-    """Return why an address is not reached; empty for one that anybody may reach."""
+    """Return the reason why an address is forbidden, or an empty string if it is public."""
     if _is_metadata(address):
         return "an address of a cloud's metadata"
-    named = (
+    reasons = (
         ("is_unspecified", "the unspecified address"),
         ("is_loopback", "a loopback address"),
         ("is_link_local", "a link-local address"),
         ("is_multicast", "a multicast address"),
     )
-    for name, words in named:
-        if getattr(address, name):
-            return words
-    if isinstance(address, ipaddress.IPv6Address) and _contains(address):
+    for attribute, reason in reasons:
+        if getattr(address, attribute):
+            return reason
+    if isinstance(address, ipaddress.IPv6Address) and _embeds_ipv4(address):
         return "an IPv6 address that stands for an IPv4 address"
     if any(address.version == network.version and address in network for network in _SPECIAL):
         return "an address for special uses"

@@ -1,6 +1,6 @@
-"""The domains of the API: each folder of the coordinator, with its routes.py, and more modules named *_routes.py.
+"""Find the domains of the API: the folders of the coordinator that have a routes.py.
 
-In any order: no route depends on it.
+Other modules of a domain with routes are named *_routes.py. The order of routes does not matter.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ import coordinator
 
 
 def names() -> list[str]:
-    """Return the names of the folders. One without routes, such as rpc, is no domain."""
+    """Return the names of the domains. A folder without routes.py, such as rpc, is not a domain."""
     top = Path(coordinator.__path__[0])
     folders = (entry.name for entry in pkgutil.iter_modules([str(top)]) if entry.ispkg)
     return [name for name in folders if (top / name / "routes.py").is_file()]
 
 
 def routers() -> list[APIRouter]:
-    """Return the routers of every module of routes."""
-    modules = (importlib.import_module(f"coordinator.{name}.{module}") for name in names() for module in _of(name))
+    """Return the routers of all domains."""
+    modules = (
+        importlib.import_module(f"coordinator.{name}.{module}") for name in names() for module in _route_modules(name)
+    )
     return [router for module in modules for router in vars(module).values() if isinstance(router, APIRouter)]
 
 
-def _of(domain: str) -> list[str]:
+def _route_modules(domain: str) -> list[str]:
     folder = importlib.import_module(f"coordinator.{domain}").__path__
     return [entry.name for entry in pkgutil.iter_modules(folder) if entry.name.endswith("routes")]

@@ -1,4 +1,4 @@
-"""Packages that only some settings need, and that are installed beside the others."""
+"""Check the optional packages that some settings require."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TRACING = ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "opentelemetry.exporter.otl
 
 
 class MissingPackages(Exception):
-    """A setting asks for packages that are missing or broken; the message says what to do."""
+    """A setting requires packages that are missing or broken. The message contains the command that installs them."""
 
 
 def check(settings: Settings) -> None:
-    """Raise MissingPackages if GRPC_PORT is set and the packages of gRPC are not installed."""
+    """Raise MissingPackages if GRPC_PORT is set and the gRPC packages are not installed."""
     if settings.grpc_port:
         _require(*_GRPC)
 
 
 def drop_unusable(settings: Settings) -> Settings:
-    """Return the settings. If spans cannot be exported, disable the export and log what to install.
+    """Disable the export of spans if its packages are missing, log a warning, and return the settings.
 
-    The variable may be meant for other programs on the machine, and no job needs spans.
+    This is not an error, because the environment variable may be meant for other programs, and no job needs spans.
     """
     try:
         if settings.otel_exporter_otlp_endpoint:
@@ -45,9 +45,9 @@ def _require(setting: str, group: str, module: str) -> None:
             f"{setting} is set, and {error.name} is not installed: "
             f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
         ) from error
-    except Exception as error:  # versions of packages that do not fit together raise all kinds
-        why = next(iter(str(error).splitlines()), "")
+    except Exception as error:  # incompatible versions of packages raise various errors
+        reason = next(iter(str(error).splitlines()), "")
         raise MissingPackages(
-            f"{setting} is set, and {module} cannot be imported ({type(error).__name__}: {why}): "
+            f"{setting} is set, and {module} cannot be imported ({type(error).__name__}: {reason}): "
             f"pip install --require-hashes -r requirements/{group}.txt, or unset it"
         ) from error

@@ -1,4 +1,4 @@
-"""Health of this replica and of Redis behind it, for probes, which have no token."""
+"""Health checks of this replica and of Redis, for probes without a token."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ routes = http.open_router()
 @routes.head("/health", include_in_schema=False)
 @routes.get("/health", tags=["health"], **http.describe_response(schemas.Health))
 async def health() -> Response:
-    """Answer while the process works; says nothing of Redis."""
+    """Check that this process is running. Does not check Redis."""
     return json_response({"status": "ok", "version": VERSION})
 
 
 @routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", tags=["health"], **http.describe_response(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
-    """Answer while Redis does too, and has or can be given the functions. 503 otherwise."""
+    """Check that Redis is reachable and has the functions, or that they can be loaded. Return 503 otherwise."""
     cluster.store.libraries.check()
     return json_response({"status": "ready"})

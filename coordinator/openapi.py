@@ -1,4 +1,4 @@
-"""Print the description of the API: `python -m coordinator.openapi > web/openapi.json`, or `make openapi`."""
+"""Print the OpenAPI description: `python -m coordinator.openapi > web/openapi.json`, or `make openapi`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.settings import Settings
 
 
 def text() -> str:
-    """Return the description for web/openapi.json, from which the pages' types are made. Needs no Redis."""
+    """Return the OpenAPI description, from which the types of the web pages are generated. Needs no Redis."""
     return json.dumps(app.create(Settings()).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Queries of a replica: one object a domain."""
+"""Read queries of all domains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jobs.store import Store
 
 
 class Queries:
-    """Queries of every domain over one connection; they share one copy of the fleet.
+    """Queries of every domain over one connection. They share one cache of the fleet.
 
-    `table` is that of other queries of the same Redis, which then share it, too.
+    Pass `table` to share the worker table with other queries of the same Redis.
     """
 
     def __init__(self, store: Store, settings: Settings, table: WorkerTable | None = None) -> None:

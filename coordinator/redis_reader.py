@@ -1,4 +1,4 @@
-"""Threads that read from Redis for the event loop of a replica."""
+"""Thread that reads from Redis for an event loop."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 
-#: Rest after a read that failed.
+#: Seconds to wait after a failed read.
 _RETRY_SECONDS = 0.5
 
 
 class RedisReader(threading.Thread):
-    """Calls `read` repeatedly until it is stopped, whatever fails: all live updates of this replica depend on it.
+    """Calls `read` repeatedly until stopped. No error ends it, because live updates of this replica depend on it.
 
-    One read waits in Redis for at most about a second.
+    A read must block in Redis for at most about one second.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,15 +29,15 @@ class RedisReader(threading.Thread):
         self._loop = loop
         self._changed = threading.Condition()
         self._ended = False
-        #: When Redis last answered, or nothing was to be read, by time.monotonic.
+        #: Time of the last successful read, by time.monotonic.
         self.answered = time.monotonic()
 
     def read(self) -> None:
-        """Read once, and hand over what came. `failed` hears of an error."""
+        """Read once, and pass the data to the event loop with `call_in_loop`."""
         raise NotImplementedError
 
-    def failed(self, error: Exception) -> None:
-        """Do what is to be done after a read that failed."""
+    def handle_error(self, error: Exception) -> None:
+        """Handle a failed read. The default does nothing."""
 
     def run(self) -> None:
         """Read until stopped."""
@@ -53,16 +53,16 @@ class RedisReader(threading.Thread):
                 self._rest(error)
 
     def _rest(self, error: Exception) -> None:
-        self.failed(error)
+        self.handle_error(error)
         time.sleep(_RETRY_SECONDS)
 
-    def hand_over(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Have the loop call a function soon."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+    def call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Schedule a call of the function in the event loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
-        """End the thread, within the time of a read."""
+        """Stop the thread after the current read."""
         self._ended = True
         with self._changed:
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Base of the answers to workers and probes, for the API's description. Those to clients are in threads_protocol."""
+"""Models of responses to workers and probes, for OpenAPI. Responses to clients are declared in threads_protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Answer(BaseModel):
 
 
 def required(text: str) -> Any:
-    """Describe a field that is always there."""
+    """Return a required field with this description."""
     return Field(description=text)
 
 

@@ -1,4 +1,4 @@
-"""State of one coordinator process that its routes share."""
+"""State that all routes of one coordinator share."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # domains import this module
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Parts of the coordinator that routes use."""
+    """Objects that routes use."""
 
     cluster: Cluster
-    #: Memory for bodies of requests: of most routes, of files, of workflows, and of workers.
+    #: Memory budgets for request bodies.
     body_memory: BodyMemory
     file_body_memory: BodyMemory
     workflow_body_memory: BodyMemory
@@ -42,7 +42,7 @@ class State:
     gateway: Gateway
     tunnels: Tunnels
     page_names: PageNames
-    #: Logs, attachments, workers that wait for work, files of jobs.
+    #: Logs, attachments, polls of workers, and input files of jobs.
     texts: Texts
     live: Live
     wakes: Wakes
@@ -51,5 +51,5 @@ class State:
 
 
 def shared_state(connection: HTTPConnection) -> State:
-    """Return the state of the coordinator that answers this request or WebSocket."""
+    """Return the state of the coordinator that serves this request or WebSocket."""
     return cast("State", connection.app.state.coordinator)

@@ -120,14 +120,14 @@ class _Reader(RedisReader):
         """Wake who waits for what came, or everybody where something may have been missed."""
         if not self._place:
             self._place = self._store.attachments.newest_wake()
-            self.hand_over(self._tell, None)
+            self.call_in_loop(self._tell, None)
         self._place, woken = self._store.attachments.woken(self._place, block_ms=_BLOCK_MS)
         if woken:
-            self.hand_over(self._tell, woken)
+            self.call_in_loop(self._tell, woken)
         if not self._keeps_on():
             self._place = ""
 
-    def failed(self, error: Exception) -> None:
+    def handle_error(self, error: Exception) -> None:
         """Begin anew."""
         self._place = ""
 

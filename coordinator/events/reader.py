@@ -38,10 +38,10 @@ class Reader(RedisReader):
         """Read on from the last event that was read."""
         if self._place is None:
             self._place = self._events.newest()
-            self.hand_over(self._take, self._place, [])
+            self.call_in_loop(self._take, self._place, [])
         self._place = self.look(self._place)
 
-    def failed(self, error: Exception) -> None:
+    def handle_error(self, error: Exception) -> None:
         """Note a stream that a function puts aside, since it is none."""
         if isinstance(error, RedisError) and not isinstance(error, Unreachable):
             skipped.SKIPS.note("event", keys.EVENTS, error)
@@ -52,8 +52,8 @@ class Reader(RedisReader):
         if not following.known:  # begun anew, trimmed, or of a Redis that lacks the last writes of the one before
             log.warning("the stream of events lost the last one that was read; listeners must look again")
             place = self._events.newest()
-            self.hand_over(self._begin_anew, place)
+            self.call_in_loop(self._begin_anew, place)
         elif following.entries:
             place = following.entries[-1][0].decode()
-            self.hand_over(self._take, place, readable(following.entries))
+            self.call_in_loop(self._take, place, readable(following.entries))
         return place

@@ -278,7 +278,7 @@ class _Reader(RedisReader):
         for job, several in self._store.live_output.wait(places, block_ms=_BLOCK_MS).items():
             if several:
                 self._note(job, several[-1].id)
-                self.hand_over(self._take, job, several)
+                self.call_in_loop(self._take, job, several)
 
     def _note(self, job: str, place: str) -> None:
         with self._changed:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from coordinator import app
-from coordinator.artifacts.collector import Collector
+from coordinator.artifacts.cleanup_task import ArtifactCleanupTask
 from coordinator.artifacts.trees import Trees
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
@@ -114,7 +114,7 @@ class Bench:
 
     def collect(self) -> None:
         """Do a round of the leader's."""
-        Collector(self.store, Trees(self.store, self.settings)).run_once()
+        ArtifactCleanupTask(self.store, Trees(self.store, self.settings)).run_once()
 
     def objects(self, tenant: str = "default") -> int:
         """Objects of a tenant that are on the disk."""

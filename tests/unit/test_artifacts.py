@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from coordinator.artifacts.blobs import Blobs, WrongStore
-from coordinator.artifacts.collector import Collector
+from coordinator.artifacts.cleanup_task import ArtifactCleanupTask
 from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import ANONYMOUS
@@ -850,7 +850,7 @@ def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
     trees = Trees(bench.store, bench.settings)
     trees.transfers_once_open = bench.trees.transfers
     with pytest.raises(errors.Unavailable):
-        Collector(bench.store, trees).run_once()
+        ArtifactCleanupTask(bench.store, trees).run_once()
     shutil.rmtree(bench.folder)
     away.rename(bench.folder)
     assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}/manifest").status_code == 200

@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from coordinator import app
-from coordinator.__main__ import is_event
+from coordinator.__main__ import is_relevant
 from coordinator.services.gateway import routing
 from coordinator.services.pages import page_layer, tickets
 from jobs.store.services import Service
@@ -374,7 +374,7 @@ def test_a_page_that_breaks_off_ends_with_its_connection_and_a_line_that_says_wh
             writer.close()
         assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n<p>tasks</p>")
         assert b"content-length: 112\r\n" in answer.lower(), "the browser sees that it lacks some"
-        worst = [record for record in caplog.records if record.levelno >= logging.WARNING and is_event(record)]
+        worst = [record for record in caplog.records if record.levelno >= logging.WARNING and is_relevant(record)]
         assert [record.name for record in worst] == ["coordinator.services.pages.page_layer"]
         assert worst[0].getMessage().startswith("a page broke off: ") and worst[0].exc_info is None
         assert not [record for record in caplog.records if record.exc_info]

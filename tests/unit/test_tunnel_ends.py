@@ -13,7 +13,7 @@ import pytest
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from coordinator.__main__ import is_event
+from coordinator.__main__ import is_relevant
 from coordinator.access.principal import Principal, Scope
 from coordinator.services.gateway.tunnels import Tunnels as Coordinators
 from coordinator.work import tunnel_routes
@@ -90,7 +90,7 @@ def test_each_look_for_new_coordinators_is_as_many_connections_as_the_first(monk
 
 def test_a_coordinator_logs_faults_of_its_server_and_not_each_tunnel_that_it_accepts() -> None:
     def told(level: int, text: str) -> bool:
-        return is_event(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
+        return is_relevant(logging.LogRecord("uvicorn.error", level, "", 1, text, (), None))
 
     assert not told(logging.INFO, '%s - "WebSocket %s" [accepted]')
     assert told(logging.INFO, "Uvicorn running on %s") and told(logging.ERROR, "a fault [accepted]")

@@ -15,7 +15,7 @@ _ARTIFACTS, _REPEATS = 100, 20
 _TROUBLES = 10
 
 
-class Collector:
+class ArtifactCleanupTask:
     """Collects artifacts. Runs in its own thread because a slow store must not delay the leader's checks."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
