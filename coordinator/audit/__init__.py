@@ -1,1 +1,1 @@
-"""The audit log: who changed what, and what was denied; its export to a file."""
+"""Audit log: changes by principals, counts of denied requests, and the export to a file."""

@@ -1,4 +1,4 @@
-"""Denied calls of this replica, counted by who called and why, so that a flood becomes few entries."""
+"""Count the denied requests of this replica by caller and reason, so that a flood of them makes few audit entries."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Sequence
 from jobs.models import Actor
 from jobs.store.tenancy.audit_log import Denied
 
-#: Reasons by the status of the answer.
+#: Reasons by status of the response.
 REASONS = {401: "unauthorized", 403: "forbidden", 429: "limited"}
 SECONDS = 60.0
-#: Callers that are told apart in a minute; the others are one.
+#: Maximum number of callers counted separately in one minute. All other callers are counted together.
 CALLERS = 256
 OTHERS = "others"
 
 
 class Denials:
-    """Counts of this minute. Thread-safe, and bounded whatever comes."""
+    """Thread-safe counts of the current minute, with limited memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[Actor, str, str]] = Counter()
 
     def count(self, status: int, source: str, actor: Actor) -> None:
-        """Count an answer of one of REASONS to a caller at the network address `source`."""
+        """Count a response with one of the REASONS to a caller at the network address `source`."""
         self._add((actor, source, REASONS[status]), 1)
 
     def _add(self, key: tuple[Actor, str, str], times: int) -> None:
@@ -35,7 +35,7 @@ class Denials:
             self._counts[key] += times
 
     def write(self, write: Callable[[Sequence[Denied]], None]) -> None:
-        """Give the counts to `write`, and count anew. When it raises, they are kept for the next time."""
+        """Pass the counts to `write` and reset them. If it raises an error, keep them for the next call."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
         if not counts:

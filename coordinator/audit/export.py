@@ -1,7 +1,7 @@
-"""Export of the audit log from Redis to AUDIT_FILE. Only the leader exports; two at once do no harm.
+"""Export the audit log from Redis to AUDIT_FILE. Only the leader exports, but concurrent exports are safe.
 
-An entry is dropped from Redis only after the file holds it. When Redis has lost its last writes and the file has not,
-the file is right about the past: the log goes on from the file's end, with an entry that names what is void.
+Redis drops an entry only after it is in the file. If Redis has lost its last writes, the file is authoritative: the
+log continues at the file's end, with an entry that names the void entries.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from coordinator.audit.file import AuditFile, opened
+from coordinator.audit.file import AuditFile, open_locked
 from jobs.store.tenancy.audit_log import AuditLog, Log, Position
 
 log = logging.getLogger(__name__)
 
-#: Entries that Redis keeps: of those in the file, for quick answers, and without a file. Without one, they are dropped
-#: by the thousand, so that entries that say so stay few.
+#: Entries that Redis keeps: with AUDIT_FILE, for fast reads, and without it. Without AUDIT_FILE, they are dropped in
+#: batches of SLACK, because each batch adds an entry.
 KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
-#: Entries written at once, and how often a round writes at most.
+#: Entries per write, and maximum number of writes per export.
 BATCH, BATCHES = 1000, 50
 
 _GAP = (
-    "AUDIT_FILE lacks entries of the audit log that redis no longer keeps; if another coordinator has another"
-    " AUDIT_FILE, they are there: give all of them the same"
+    "AUDIT_FILE lacks entries of the audit log that redis no longer has; if another coordinator has a different"
+    " AUDIT_FILE, they may be there. Set the same AUDIT_FILE for all coordinators"
 )
 
 
 def export(audit_log: AuditLog, path: Path) -> int:
-    """Append new entries to the file and return how many. OSError or BrokenFile when the file cannot be written."""
+    """Append new entries to the file and return their number. Raise OSError or BrokenFile if that is not possible."""
     written = 0
-    with opened(path) as file:
+    with open_locked(path) as file:
         for _ in range(BATCHES if file else 0):
             assert file
             count = _append(audit_log, file)
@@ -40,7 +40,7 @@ def export(audit_log: AuditLog, path: Path) -> int:
 
 
 def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
-    """Append at most BATCH entries; None: the log first had to go on from the file's end."""
+    """Append at most BATCH entries. Return None if the log was first reset to the file's end."""
     end = file.end().position
     new = audit_log.read(end.seq, BATCH)
     if _has_forgotten(new, end) and (void := _first_void(audit_log, file, new, end)):
@@ -54,21 +54,21 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
         file.append(new.dropped if gap else None, new.entries)
         end = Position(new.entries[-1].seq, new.entries[-1].hash)
     elif new.exported != end.seq:
-        file.keep()  # whoever wrote the last lines may have been killed before they were on disk
+        file.sync()  # the process that wrote the last lines may have been killed before they were on disk
     if new.entries or new.exported != end.seq:
         audit_log.trim(KEPT_EXPORTED, exported=end.seq)
     return len(new.entries)
 
 
 def _has_forgotten(new: Log, end: Position) -> bool:
-    """Return True when the log does not go on from the end of the file."""
+    """Return True if the log does not continue at the end of the file."""
     if new.head.seq <= end.seq:
         return new.head != end
     return new.dropped.seq <= end.seq and bool(new.entries) and not new.entries[0].follows(end)
 
 
 def _first_void(audit_log: AuditLog, file: AuditFile, new: Log, end: Position) -> int | None:
-    """Return the first entry of the file that Redis does not have, or has another one for; None: it has them all."""
+    """Return the number of the file's first entry that Redis lacks or has differently, or None if there is none."""
     kept = audit_log.up_to(end.seq).entries
     hashes = file.hashes(kept[0].seq) if kept else {}
     differing = (entry.seq for entry in kept if hashes.get(entry.seq) != entry.hash)

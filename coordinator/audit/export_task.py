@@ -1,4 +1,4 @@
-"""Periodic work on the audit log: record denied calls, and export or trim the log."""
+"""Periodic task that records denied requests, and exports or trims the audit log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHER_FILE = (
 
 
 class AuditExportTask:
-    """Records denied calls once a minute on every coordinator; exports or trims the log on the leading one."""
+    """Records denied requests once a minute on every coordinator. On the leader, also exports or trims the log."""
 
     def __init__(self, audit_log: AuditLog, denials: Denials, leads: Callable[[], bool], file: str) -> None:
         self._audit_log = audit_log
@@ -34,9 +34,9 @@ class AuditExportTask:
         self._has_checked_exports = False
 
     def run_once(self) -> None:
-        """Record the denied calls of the minutes that have ended; export or trim if leading.
+        """Record the denied requests of past minutes. If this is the leader, export or trim the log.
 
-        Raises Unavailable if AUDIT_FILE cannot be written.
+        Raise Unavailable if AUDIT_FILE cannot be written.
         """
         if time.monotonic() >= self._minute_ends:
             self._minute_ends = time.monotonic() + SECONDS
@@ -59,7 +59,7 @@ class AuditExportTask:
             raise errors.Unavailable(f"AUDIT_FILE cannot be written, Redis keeps the entries: {error}") from error
 
     def _check_exports(self) -> None:
-        """Warn once if another coordinator exports, because its file will lack the entries that this one trims."""
+        """Log a warning once if another coordinator exports. Its file will lack the entries that this one trims."""
         if self._has_checked_exports:
             return
         if exported := self._audit_log.read(0, 1).exported:
@@ -67,5 +67,5 @@ class AuditExportTask:
         self._has_checked_exports = True
 
     def write_denials(self) -> None:
-        """Record the calls denied since the last time."""
+        """Record the requests denied since the last call."""
         self._denials.write(self._audit_log.deny)

@@ -1,8 +1,8 @@
-"""AUDIT_FILE: the audit log as lines of JSON, of which none is ever changed.
+"""AUDIT_FILE: the audit log as lines of JSON, to which lines are only appended.
 
-A line is an entry's line with the SHA-256 of the line before and of its own text:
-`{"seq":N,...,"hash":"H","sha256":"S"}`. Where the entries before are not in the file, a line
-`{"after":N,"hash":"H","sha256":"S"}` names the last of them.
+A line is `{"seq":N,...,"hash":"H","sha256":"S"}`. S is the SHA-256 of the previous line's S and of this line's text
+before `"sha256"`. If previous entries are not in the file, a line `{"after":N,"hash":"H","sha256":"S"}` names the last
+of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from jobs.store.tenancy.audit_log import START, Entry, Position
 
 _ROOT = "0" * 64
 _LINE = re.compile(rb'\{"(?:seq|after)":(\d+),(?:.*,)?"hash":"([0-9a-f]{40})","sha256":"([0-9a-f]{64})"\}')
-#: Bytes that are read at once.
+#: Bytes per read.
 _BLOCK = 1 << 16
 
 
 class BrokenFile(Exception):
-    """Raised when what a file ends with is no line of an audit log."""
+    """The file does not end with a line of an audit log."""
 
 
 class End(NamedTuple):
@@ -36,7 +36,7 @@ class End(NamedTuple):
 
 
 class AuditFile:
-    """Open file that this process alone writes. Begins where the last writer ended: a line that is not whole goes."""
+    """Open audit file that only this process writes. Opening it removes an incomplete last line."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -44,7 +44,7 @@ class AuditFile:
         self._cut_torn_line()
 
     def end(self) -> End:
-        """Return the last line. BrokenFile when it is none."""
+        """Return the last line. Raise BrokenFile if it is not valid."""
         return next(self._lines(), End(START, _ROOT))
 
     def hashes(self, first: int) -> dict[int, str]:
@@ -57,7 +57,7 @@ class AuditFile:
         return by_number
 
     def append(self, after: Position | None, entries: Sequence[Entry]) -> None:
-        """Write entries, after a line that names the entry before them where it is not there; return when on disk."""
+        """Append entries, and wait until they are on disk. `after` is the previous entry if the file lacks it."""
         texts = [] if after is None else [b'{"after":%d,"hash":"%b"}' % (after.seq, after.hash.encode())]
         digest, lines = self.end().sha256, []
         for text in (*texts, *(entry.line for entry in entries)):
@@ -67,7 +67,7 @@ class AuditFile:
         try:
             self._write(b"".join(lines))
         except OSError:
-            # Lines that never reached the disk can be read until the cache forgets them: they would count as kept.
+            # Remove the lines. They may be in the page cache only, but would be read as if they were on disk.
             os.ftruncate(self._descriptor, size)
             raise
 
@@ -75,10 +75,10 @@ class AuditFile:
         left = memoryview(text)
         while left:
             left = left[os.write(self._descriptor, left) :]
-        self.keep()
+        self.sync()
 
-    def keep(self) -> None:
-        """Return when everything that can be read here is on disk."""
+    def sync(self) -> None:
+        """Wait until the file is on disk."""
         os.fsync(self._descriptor)
 
     def _cut_torn_line(self) -> None:
@@ -92,7 +92,7 @@ class AuditFile:
         os.ftruncate(self._descriptor, size - len(torn))
 
     def _broken(self) -> BrokenFile:
-        return BrokenFile(f"{self._path} holds a line that is none of an audit log; move the file away")
+        return BrokenFile(f"{self._path} contains a line that is not from an audit log; move the file away")
 
     def _lines(self) -> Iterator[End]:
         """Yield the lines, the last one first."""
@@ -114,14 +114,14 @@ class AuditFile:
 
 
 def _is_beginning(text: bytes) -> bool:
-    """Return True for a line that was not written to its end; a disk that lost power may have zeros in its place."""
+    """Return True if the text is the beginning of a line. After a power failure, it may end with zeros."""
     written = text.rstrip(b"\0")
     return any(name.startswith(written[: len(name)]) for name in (b'{"seq":', b'{"after":'))
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[AuditFile | None]:
-    """Give the file, made when it is not there; None while another process has it."""
+def open_locked(path: Path) -> Iterator[AuditFile | None]:
+    """Open the file, create it if necessary, and lock it. Yield None if another process has the lock."""
     is_new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -131,13 +131,13 @@ def opened(path: Path) -> Iterator[AuditFile | None]:
             yield None
             return
         if is_new:
-            _keep_name(path.parent)
+            _sync_folder(path.parent)
         yield AuditFile(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def _keep_name(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

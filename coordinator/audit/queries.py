@@ -1,4 +1,4 @@
-"""Parts of the audit log, read from Redis. Reads only."""
+"""Read the audit log from Redis."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from threads_protocol.answers import audit as answers
 
 
 class AuditQueries:
-    """Parts of the audit log."""
+    """Queries of the audit log."""
 
     def __init__(self, audit_log: AuditLog, file: str) -> None:
         self._audit_log = audit_log
         self._file = file
 
     def unexported_seconds(self) -> float:
-        """Return the age of the oldest entry that AUDIT_FILE lacks; 0 without such a file."""
+        """Return the age of the oldest entry that is not yet in AUDIT_FILE, or 0 without such a file."""
         return self._audit_log.unexported_seconds() if self._file else 0.0
 
     def part(self, after: int | None, limit: int) -> answers.AuditPart:
-        """Return at most `limit` entries with numbers above `after`; without `after`, the last ones."""
+        """Return at most `limit` entries with numbers above `after`, or the newest entries if it is None."""
         if after is None:
             log = self._audit_log.newest(limit)
             after = log.entries[0].seq - 1 if log.entries else log.head.seq
@@ -28,7 +28,7 @@ class AuditQueries:
         return serializers.serialize_part(log, self._before(after, log))
 
     def _before(self, after: int, log: Log) -> Position:
-        """Return the entry that the first of these follows."""
+        """Return the position of the entry before the first one in `log`."""
         if after <= log.dropped.seq:
             return log.dropped
         known = self._audit_log.hash_of(after)

@@ -1,4 +1,4 @@
-"""The audit log."""
+"""Route for the audit log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ routes = http.router(tag="access")
 def audit(
     cluster: http.ClusterDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most entries.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 100,
 ) -> Response:
-    """Who changed what, and which calls were denied: the entries after a number, else the last ones."""
+    """List changes and denied requests: the entries after a number, or the newest entries."""
     return json_response(cluster.queries.audit.part(after, limit))

@@ -1,4 +1,4 @@
-"""Make the answers about the audit log."""
+"""Serialize the audit log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from jobs.store.tenancy.audit_log import Log, Position
 from threads_protocol.answers import audit as answers
 
 
-def serialize_position(place: Position) -> answers.AuditPosition:
-    """Return a place in the chain."""
-    return {"seq": place.seq, "hash": place.hash}
+def serialize_position(position: Position) -> answers.AuditPosition:
+    """Return a position in the hash chain."""
+    return {"seq": position.seq, "hash": position.hash}
 
 
 def serialize_part(log: Log, before: Position) -> answers.AuditPart:
-    """Return entries that follow `before`, with a first line that says so unless the log begins there."""
+    """Return entries. Unless they begin with the first one, a line before them names the previous entry `before`."""
     anchor = [f'{{"after":{before.seq},"hash":"{before.hash}"}}'] if before.seq else []
     return {
         "lines": anchor + [entry.line.decode(errors="replace") for entry in log.entries],

@@ -1,1 +1,1 @@
-"""Secrets of tenants for their programs: set, listed and deleted over the API, never answered by it."""
+"""Secrets of tenants for their programs. The API sets, lists and deletes them, but never returns their values."""

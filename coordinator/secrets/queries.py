@@ -1,4 +1,4 @@
-"""Secrets as rows, without their values. Reads only."""
+"""Read secrets, without their values, for the API."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from coordinator.secrets.vault import Vault
 from threads_protocol.answers import secrets as answers
 
 
-def secret_list(secrets: Vault, tenant: str) -> list[answers.Secret]:
-    """Return a tenant's secrets by name."""
+def list_secrets(secrets: Vault, tenant: str) -> list[answers.Secret]:
+    """Return a tenant's secrets without their values, ordered by name."""
     return [
         serializers.serialize_secret(tenant, secret, readable=secrets.keys.has(secret.key))
         for secret in secrets.all(tenant)
     ]
 
 
-def one(secrets: Vault, tenant: str, name: str) -> answers.Secret:
-    """Return one secret. NotFound when there is none."""
-    for row in secret_list(secrets, tenant):
-        if row["name"] == name:
-            return row
+def get_secret(secrets: Vault, tenant: str, name: str) -> answers.Secret:
+    """Return one secret without its value. Raise NotFound if it does not exist."""
+    for secret in list_secrets(secrets, tenant):
+        if secret["name"] == name:
+            return secret
     raise vault.missing(tenant, [name])

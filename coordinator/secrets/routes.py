@@ -1,4 +1,4 @@
-"""Routes of secrets. No answer, error or log has a value."""
+"""Routes for secrets. No response, error or log message contains a value."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ routes = http.router(tag="access")
 
 _RUN = [http.require_scope(Scope.RUN)]
 _ADMIN = [http.require_scope(Scope.ADMIN)]
-Name = Annotated[str, Path(pattern=NAME, description="A secret's name, that of the environment variable.")]
+Name = Annotated[str, Path(pattern=NAME, description="Name of the secret and of its environment variable.")]
 
 
 class NewSecret(BaseModel):
-    """The body of PUT /api/secrets/{name}."""
+    """Body of PUT /api/secrets/{name}."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
@@ -33,31 +33,31 @@ class NewSecret(BaseModel):
 
 @routes.get("/secrets", dependencies=_RUN, **http.describe_response(answers.SecretList))
 def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """List a tenant's secrets without their values, which no route answers."""
+    """List a tenant's secrets without their values. No route returns values."""
     secrets = cluster.secrets
-    return json_response({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
+    return json_response({"secrets": queries.list_secrets(secrets, tenant), "key": secrets.keys.current})
 
 
 @routes.put("/secrets/{name}", dependencies=_RUN, **http.describe_response(answers.Secret, body=NewSecret))
 async def put_secret(
     request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """Set a secret's value, for programs that ask for it; it is stored encrypted and never shown again."""
+    """Set the value of a secret for programs. It is stored encrypted, and no route returns it."""
     value = value_of(await _body(request))
     await run_in_threadpool(cluster.secrets.put, tenant, name, value, principal.actor)
-    return json_response(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
+    return json_response(await run_in_threadpool(queries.get_secret, cluster.secrets, tenant, name))
 
 
 @routes.delete("/secrets/{name}", status_code=204, dependencies=_RUN)
 def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete a secret; programs that have begun keep its value."""
+    """Delete a secret. Running programs keep its value."""
     cluster.secrets.remove(tenant, name, principal.actor)
     return Response(status_code=204)
 
 
 @routes.post("/rotate-secrets", dependencies=_ADMIN, **http.describe_response(answers.Rotated))
 def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
+    """Encrypt the secrets of all tenants with the first key of SECRETS_KEY. Then you can remove the other keys."""
     owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
     outcome = cluster.secrets.rotate(owners, principal.actor)
     return json_response(
@@ -66,27 +66,27 @@ def rotate_secrets(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Re
 
 
 async def _body(request: Request) -> Any:
-    """Return the parsed body. Errors as bodies.read_json, but without the part of the body that those show."""
+    """Return the parsed body. Raise the same errors as bodies.read_json, but without parts of the body in them."""
     try:
-        # Commas of a value count as values.
+        # Each comma within the secret counts as a JSON value.
         async with bodies.open_json(request, bodies.MAX_BODY, 2 * MAX_BYTES) as value:
             return value
     except errors.MalformedBody:
-        raise errors.MalformedBody('the body is not JSON, as {"value": TEXT}', field="body") from None
+        raise errors.MalformedBody('the body is not JSON; send {"value": TEXT}', field="body") from None
 
 
 def value_of(body: Any) -> str:
-    """Return the value in a body. InvalidRequest names the field and the bound, and repeats nothing of the body."""
+    """Return the value in a body. Raise InvalidRequest, whose message contains no part of the body."""
     if not isinstance(body, dict) or set(body) != {"value"}:
-        raise errors.InvalidRequest('the body must be {"value": TEXT} and have nothing else', field="body")
+        raise errors.InvalidRequest('the body must be {"value": TEXT} without other fields', field="body")
     value = body["value"]
     if not isinstance(value, str) or not value or "\0" in value:
-        detail = "value: must be a text that is not empty and has no NUL, as no environment variable has one"
+        detail = "value: must be a non-empty text without NUL, which environment variables cannot contain"
         raise errors.InvalidRequest(detail, field="value")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise errors.InvalidRequest("value: has half of a surrogate pair, which is no text", field="value") from None
+        raise errors.InvalidRequest("value: must not contain half of a surrogate pair", field="value") from None
     if size > MAX_BYTES:
         raise errors.InvalidRequest(f"value: has {size} bytes in UTF-8; at most {MAX_BYTES}", field="value")
     return value

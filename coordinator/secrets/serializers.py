@@ -1,4 +1,4 @@
-"""Make the answers about secrets."""
+"""Serialize secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of tenants: encrypted before they reach Redis, and opened here alone."""
+"""Encrypt secrets before they are stored in Redis, and decrypt them for programs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from jobs.store.tenancy.secrets import Secret, Secrets
 
 @dataclass(frozen=True, kw_only=True)
 class Rotation:
-    """Outcome of putting secrets under the first key."""
+    """Result of encrypting secrets with the first key."""
 
     rotated: int
-    #: Secrets whose key is missing, or that were changed in Redis, as tenant/name.
+    #: Secrets, as tenant/name, whose key is missing or that were changed in Redis.
     unreadable: list[str]
 
 
 class Vault:
-    """Secrets over one store. No route answers with what `values` returns: it is for runs of programs."""
+    """Secrets in one store. No route may return the result of `values`, which is for running programs."""
 
     def __init__(self, store: Secrets, keys: Keys) -> None:
         self._store = store
         self.keys = keys
 
     def put(self, tenant: str, name: str, value: str, actor: Actor) -> None:
-        """Set a secret, unless it has this value.
+        """Set a secret, unless it already has this value.
 
-        Conflict beyond MAX_SECRETS; UnknownTenant; MissingSetting without a key.
+        Raise Conflict if the tenant has MAX_SECRETS secrets, UnknownTenant, or MissingSetting without a key.
         """
         sealed = self.keys.seal(tenant, name, value)
         if self._is_set(tenant, name, value):
@@ -40,11 +40,11 @@ class Vault:
         if how == "missing":
             raise errors.UnknownTenant(tenant)
         if how == "full":
-            most = f"tenant {tenant} has {secrets.MAX_SECRETS} secrets, as many as it may have"
-            raise errors.Conflict(f"{most}; delete one first", field="name")
+            detail = f"tenant {tenant} has {secrets.MAX_SECRETS} secrets, the maximum; delete one first"
+            raise errors.Conflict(detail, field="name")
 
     def _is_set(self, tenant: str, name: str, value: str) -> bool:
-        """Return True when the secret has this value, under the first key. A call that is repeated changes nothing."""
+        """Return True if the secret already has this value, encrypted with the first key."""
         stored = self._store.sealed(tenant, [name]).get(name)
         if stored is None or stored.key != self.keys.current:
             return False
@@ -54,23 +54,23 @@ class Vault:
             return False
 
     def remove(self, tenant: str, name: str, actor: Actor) -> None:
-        """Delete a secret. NotFound when there is none."""
+        """Delete a secret. Raise NotFound if it does not exist."""
         if not self._store.remove(tenant, name, actor):
             raise missing(tenant, [name])
 
     def all(self, tenant: str) -> list[Secret]:
-        """Return a tenant's secrets by name, without their values."""
+        """Return a tenant's secrets without their values, ordered by name."""
         return self._store.all(tenant)
 
     def values(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of a tenant's secrets. NotFound names those that are missing; else errors as Keys.open."""
+        """Return the values of a tenant's secrets. Raise NotFound that names missing ones, or errors of `Keys.open`."""
         stored = self._store.sealed(tenant, names)
-        if lacking := [name for name in names if name not in stored]:
-            raise missing(tenant, lacking)
+        if absent := [name for name in names if name not in stored]:
+            raise missing(tenant, absent)
         return {name: self.keys.open(tenant, name, sealed) for name, sealed in stored.items()}
 
     def rotate(self, tenants: Sequence[str], actor: Actor) -> Rotation:
-        """Encrypt every secret of these tenants with the first key. MissingSetting without a key."""
+        """Encrypt all secrets of these tenants with the first key. Raise MissingSetting without a key."""
         self.keys.require()
         rotated, unreadable = 0, []
         for tenant in tenants:
@@ -92,5 +92,5 @@ class Vault:
 
 
 def missing(tenant: str, names: Sequence[str]) -> errors.NotFound:
-    """Return the error for secrets that are not there."""
+    """Return the error for secrets that do not exist."""
     return errors.NotFound(f"tenant {tenant} has no secret {', '.join(names)}; list them with GET /api/secrets")

@@ -1,1 +1,1 @@
-"""Tenants: the API's domain of who shares the cluster."""
+"""Tenants, which share the cluster by weights and caps."""

@@ -1,4 +1,4 @@
-"""Rows of tenants, read from Redis and shaped. Reads only."""
+"""Read tenants from Redis."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from threads_protocol.answers import tenants as answers
 
 
 class TenantQueries:
-    """Tenants, as far as the principal sees them: an admin all, everybody else their own."""
+    """Tenants that a principal may read: all for an admin, otherwise its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def all(self, principal: Principal) -> list[answers.Tenant]:
-        """Return the tenants by name; `default` and the principal's own whether they are registered or not."""
+        """Return the tenants ordered by name. They include `default` and the principal's, even if not registered."""
         names = {*self._store.tenants.names(), DEFAULT_TENANT} if principal.has(Scope.ADMIN) else set()
-        return self._rows(sorted({principal.tenant, *names}))
+        return self._read(sorted({principal.tenant, *names}))
 
-    def one(self, principal: Principal, name: str) -> answers.Tenant:
-        """Return one tenant. NotFound for one that is not registered, or that the principal does not see."""
+    def get(self, principal: Principal, name: str) -> answers.Tenant:
+        """Return one tenant. Raise NotFound if it is not registered or the principal may not read it."""
         if principal.tenant != name:
-            registered = principal.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
-            if not registered:
+            is_known = principal.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
+            if not is_known:
                 raise errors.missing("tenant", name, "tenant")
-        return self._rows([name])[0]
+        return self._read([name])[0]
 
-    def _rows(self, names: list[str]) -> list[answers.Tenant]:
+    def _read(self, names: list[str]) -> list[answers.Tenant]:
         return [serializers.serialize_tenant(tenant, use) for tenant, use in self._store.tenants.read(names)]

@@ -1,4 +1,4 @@
-"""Routes of tenants: who shares the cluster, by which weight and within which caps."""
+"""Routes for tenants, their weights and caps."""
 
 from __future__ import annotations
 
@@ -22,96 +22,101 @@ routes = http.router(tag="tenants")
 
 _ADMIN = [http.require_scope(Scope.ADMIN)]
 Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
-#: Why a tenant is not deleted, by the store's answer.
-_KEPT = {
-    "default": "the tenant default cannot be deleted: it owns the jobs of everybody without another tenant",
-    "busy": "jobs of tenant {tenant} wait or run; cancel them first",
+#: Messages for tenants that cannot be deleted, by the result of the store.
+_CONFLICTS = {
+    "default": "the tenant default cannot be deleted: it owns the jobs of all principals without another tenant",
+    "busy": "jobs of tenant {tenant} are waiting or running; cancel them first",
     "workflows": "tenant {tenant} has workflows; delete them first: cluster workflow list",
-    "tokens": "tokens of tenant {tenant} count, and would have no caps without it; revoke them first:"
+    "tokens": "tenant {tenant} has valid tokens, which would have no caps without it; revoke them first:"
     " cluster token list",
     "artifacts": "tenant {tenant} has artifacts; delete them first with a token of it: cluster artifact list",
 }
 
 
 class Shares(BaseModel):
-    """Weight and caps of a tenant; what is left out has its default."""
+    """Weight and caps of a tenant. Omitted fields have their defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    weight: int = Field(1, ge=1, le=MAX_WEIGHT, description="Its share of the lanes, relative to other tenants'.")
+    weight: int = Field(1, ge=1, le=MAX_WEIGHT, description="Share of the lanes, relative to other tenants.")
     max_lanes: int | None = Field(
-        None, ge=1, le=MAX_CAP, description="Most lanes that compute its jobs at once; null: any number."
+        None, ge=1, le=MAX_CAP, description="Maximum lanes that compute its jobs at the same time; null: no limit."
     )
     max_jobs: int | None = Field(
-        None, ge=1, le=MAX_CAP, description="Most of its jobs that wait or run at once; null: any number."
+        None, ge=1, le=MAX_CAP, description="Maximum waiting and running jobs; null: no limit."
     )
     max_units: dict[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(
         default_factory=dict,
         max_length=64,
-        description="Most units that are computed for it on one day (UTC), by kind; of other kinds any number.",
+        description="Maximum units per day (UTC), by kind; other kinds have no limit.",
     )
     max_gpu_seconds: int | None = Field(
-        None, ge=1, le=MAX_GPU_SECONDS, description="Most seconds of GPUs that it uses on one day; null: any number."
+        None, ge=1, le=MAX_GPU_SECONDS, description="Maximum GPU seconds per day; null: no limit."
     )
     max_stored_bytes: int | None = Field(
         None,
         ge=1,
         le=MAX_BYTES,
-        description="Most bytes that are stored of its jobs, artifacts and workflows; null: any number.",
+        description="Maximum stored bytes of its jobs, artifacts and workflows; null: no limit.",
     )
     requires: list[Annotated[str, Field(pattern=labels.PATTERN)]] | None = Field(
         None,
         max_length=labels.MOST,
-        description="Labels that a host must have, all of them, to compute its jobs; empty: any host may. null, or left"
-        " out: as it was, so that who knows nothing of labels takes none away.",
+        description="Labels that a host must have to compute its jobs; empty: any host. null or omitted: unchanged, so"
+        " that older clients do not remove labels.",
     )
 
 
 @routes.get("/tenants", **http.describe_response(answers.Tenants))
 def list_tenants(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
+    """List tenants with their weights, caps and usage. Without the scope admin, only your own tenant is listed."""
     return json_response({"tenants": cluster.queries.tenants.all(principal)})
 
 
 @routes.get("/tenants/{tenant}", **http.describe_response(answers.Tenant))
 def get_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """One tenant; 404 for another's, unless one is an admin."""
-    return json_response(cluster.queries.tenants.one(principal, tenant))
+    """Return one tenant. Without the scope admin, other tenants return 404."""
+    return json_response(cluster.queries.tenants.get(principal, tenant))
 
 
 @routes.put("/tenants/{tenant}", dependencies=_ADMIN, **http.describe_response(answers.Tenant, body=Shares))
 async def put_tenant(
     request: Request, tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep
 ) -> Response:
-    """Register a tenant, or change its weight, caps and required labels. What is admitted already stays."""
-    asked: Shares = http.parse(Shares, await bodies.read_json(request, empty={}))
-    for kind in asked.max_units:
+    """Register a tenant, or change its weight, caps and required labels. Admitted jobs are not affected."""
+    shares: Shares = http.parse(Shares, await bodies.read_json(request, empty={}))
+    for kind in shares.max_units:
         _require_kind(kind)
-    shares = Tenant(
+    new = Tenant(
         name=tenant,
-        weight=asked.weight,
-        max_lanes=asked.max_lanes or 0,
-        max_jobs=asked.max_jobs or 0,
-        max_units=asked.max_units,
-        max_gpu_seconds=asked.max_gpu_seconds or 0,
-        max_stored_bytes=asked.max_stored_bytes or 0,
-        requires=None if asked.requires is None else frozenset(asked.requires),
+        weight=shares.weight,
+        max_lanes=shares.max_lanes or 0,
+        max_jobs=shares.max_jobs or 0,
+        max_units=shares.max_units,
+        max_gpu_seconds=shares.max_gpu_seconds or 0,
+        max_stored_bytes=shares.max_stored_bytes or 0,
+        requires=None if shares.requires is None else frozenset(shares.requires),
     )
-    await run_in_threadpool(cluster.store.tenants.put, shares, principal.actor)
-    return json_response(await run_in_threadpool(cluster.queries.tenants.one, principal, tenant))
+    await run_in_threadpool(cluster.store.tenants.put, new, principal.actor)
+    return json_response(await run_in_threadpool(cluster.queries.tenants.get, principal, tenant))
 
 
 def _require_kind(kind: str) -> None:
     if kind not in registry.names():
-        have = ", ".join(registry.names())
-        raise errors.InvalidRequest(f"max_units: no kind {short(kind)}; there are {have}", field="max_units")
+        known = ", ".join(registry.names())
+        raise errors.InvalidRequest(
+            f"max_units: the kind {short(kind)} does not exist; the kinds are {known}", field="max_units"
+        )
 
 
 @routes.delete("/tenants/{tenant}", status_code=204, dependencies=_ADMIN)
 def delete_tenant(tenant: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Forget a tenant; 409 while jobs of it wait or run, tokens of it count, or it has artifacts. `default` stays."""
+    """Delete a tenant. It must have no waiting or running jobs, workflows, valid tokens or artifacts (409).
+
+    The tenant `default` cannot be deleted.
+    """
     answer = cluster.store.tenants.remove(tenant, principal.actor)
     if answer == "missing":
         raise errors.missing("tenant", tenant, "tenant")
-    if answer in _KEPT:
-        raise errors.Conflict(_KEPT[answer].format(tenant=tenant), field="tenant")
+    if answer in _CONFLICTS:
+        raise errors.Conflict(_CONFLICTS[answer].format(tenant=tenant), field="tenant")
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Make the answers about tenants."""
+"""Serialize tenants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.numbers import exact
 
 
 def serialize_tenant(tenant: Tenant, use: Use) -> answers.Tenant:
-    """Return the row of a tenant."""
+    """Return the response for a tenant."""
     return {
         "tenant": tenant.name,
         "weight": tenant.weight,

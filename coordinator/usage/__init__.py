@@ -1,1 +1,1 @@
-"""Usage of tenants, by day."""
+"""Daily usage of tenants."""

@@ -1,4 +1,4 @@
-"""Rows of usage, read from Redis and shaped. Reads only."""
+"""Read the usage of tenants from Redis."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from threads_protocol.answers import usage as answers
 
 
 class UsageQueries:
-    """Usage as far as the principal sees it: an admin all tenants', everybody else their own."""
+    """Usage that a principal may read: of all tenants for an admin, otherwise of its own tenant."""
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
 
     def days(self, principal: Principal, tenant: str | None, days: int) -> list[answers.TenantUsage]:
-        """Return the last days, newest first. Forbidden for another tenant's, unless one is an admin."""
+        """Return the usage of the last days, newest first. Raise Forbidden for another tenant without scope admin."""
         if tenant is not None and tenant != principal.tenant:
             principal.require(Scope.ADMIN)
-        everybody = tenant is None and principal.has(Scope.ADMIN)
-        tenants = self._usage.tenants() if everybody else [tenant or principal.tenant]
+        is_for_all = tenant is None and principal.has(Scope.ADMIN)
+        tenants = self._usage.tenants() if is_for_all else [tenant or principal.tenant]
         used = self._usage.by_day(tenants, self._usage.today() - days + 1)
-        order = sorted(used, key=lambda place: (-place[1], place[0]))
-        return [serializers.serialize_usage(*place, used[place]) for place in order]
+        order = sorted(used, key=lambda key: (-key[1], key[0]))
+        return [serializers.serialize_usage(*key, used[key]) for key in order]

@@ -1,4 +1,4 @@
-"""Routes of tenants' usage."""
+"""Route for the usage of tenants."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ routes = http.router(tag="tenants")
 def usage(
     cluster: http.ClusterDep,
     principal: http.PrincipalDep,
-    tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant's.")] = None,
+    tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant.")] = None,
     days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
 ) -> Response:
-    """Answer with usage by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
+    """List usage by tenant and day, newest first. Without the scope admin, only your own tenant is listed."""
     return json_response({"usage": cluster.queries.usage.days(principal, tenant, days)})

@@ -1,4 +1,4 @@
-"""Make the answers about usage."""
+"""Serialize usage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threads_protocol.numbers import exact
 
 
 def serialize_usage(tenant: str, day: int, used: Used) -> answers.TenantUsage:
-    """Return the row of a tenant and a day, a number since 1970."""
+    """Return the usage of a tenant on one day. `day` is the number of days since 1970."""
     return {
         "tenant": tenant,
         "day": datetime.fromtimestamp(day * 86400, UTC).date().isoformat(),

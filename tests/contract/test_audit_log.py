@@ -235,7 +235,7 @@ def test_a_line_without_its_sha256_after_those_that_have_one_is_noticed(bench: B
 def test_a_file_that_another_process_writes_is_left_alone(bench: Bench, tmp_path: Path) -> None:
     log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
     note(log, "a")
-    with file.opened(path):
+    with file.open_locked(path):
         assert export.export(log, path) == 0
     assert export.export(log, path) == 1
 
@@ -324,7 +324,7 @@ def test_lines_of_a_writer_that_died_are_on_disk_before_redis_drops_them(
     log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
     note(log, "a")
     done: list[str] = []
-    with file.opened(path) as dying:
+    with file.open_locked(path) as dying:
         assert dying
         monkeypatch.setattr(dying, "keep", lambda: None)
         dying.append(None, log.read(0, 1).entries)
@@ -373,7 +373,7 @@ def test_no_order_of_faults_breaks_the_chain(bench: Bench, tmp_path: Path, seed:
         elif what == "export":
             export.export(log, path)
         elif what == "dying":
-            with file.opened(path) as opened:
+            with file.open_locked(path) as opened:
                 assert opened
                 end = opened.end().position
                 new = log.read(end.seq, 3)

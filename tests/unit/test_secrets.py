@@ -117,16 +117,16 @@ def test_the_audit_log_names_secrets_and_a_repeated_call_writes_nothing(api: Api
 
 def test_a_wrong_body_is_refused_by_field_and_bound_and_not_repeated(api: Api) -> None:
     wrong: list[tuple[Any, str, str]] = [
-        ({"value": ""}, "value", "not empty"),
+        ({"value": ""}, "value", "non-empty"),
         ({"value": f"{VALUE}\0"}, "value", "NUL"),
         ({"value": [VALUE]}, "value", "text"),
         ({"value": 7}, "value", "text"),
         ({"value": None}, "value", "text"),
         ({"value": "é" * (MAX_BYTES // 2 + 1)}, "value", f"{MAX_BYTES + 2} bytes in UTF-8; at most {MAX_BYTES}"),
-        ({VALUE: "a"}, "body", "nothing else"),
-        ({"value": "a", VALUE: VALUE}, "body", "nothing else"),
-        ([VALUE], "body", "nothing else"),
-        (VALUE, "body", "nothing else"),
+        ({VALUE: "a"}, "body", "without other fields"),
+        ({"value": "a", VALUE: VALUE}, "body", "without other fields"),
+        ([VALUE], "body", "without other fields"),
+        (VALUE, "body", "without other fields"),
         (b'{"value": "' + VALUE.encode(), "body", "not JSON"),
         (b"", "body", "not JSON"),
         (b'{"value": "\\ud800"}', "", ""),
@@ -183,7 +183,7 @@ def test_a_later_tenant_of_the_same_name_has_neither_secrets_nor_tokens_of_the_f
     api.put("KEY?tenant=red")
     token = api.token("run", tenant="red")
     refused = api.ask("DELETE", "/api/tenants/red")
-    assert refused.status_code == 409 and "tokens of tenant red" in refused.json()["detail"]
+    assert refused.status_code == 409 and "tenant red has valid tokens" in refused.json()["detail"]
     assert [row["name"] for row in api.listed(token=token)] == ["KEY"]
     assert api.ask("DELETE", f"/api/tokens/{token.split('_')[1]}").status_code == 204
     assert api.ask("DELETE", "/api/tenants/red").status_code == 204
@@ -238,7 +238,7 @@ def test_a_value_is_bound_to_its_tenant_and_name(api: Api) -> None:
     store.put("default", "OTHER", sealed)
     for broken in ("", "x", "\ufffd", sealed.text[:-4], sealed.text[:50] + "A" + sealed.text[51:]):
         store.put("default", "BROKEN", type(sealed)(key=sealed.key, text=broken))
-        with pytest.raises(errors.Broken, match="what is stored of secret BROKEN was changed"):
+        with pytest.raises(errors.Broken, match="the stored value of secret BROKEN was changed"):
             api.values("default", "BROKEN")
     with pytest.raises(errors.Broken, match="set it again"):
         api.values("default", "OTHER")
