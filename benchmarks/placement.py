@@ -1,7 +1,7 @@
 """The decision which job a worker gets next: NEXT over many devices, by one client on a unix socket.
 
 Redis has jobs that wait, and workers of which each holds a job of its own. Times are of the client; those of an empty
-script, called in turns with NEXT, are what the socket and the client take of them.
+function, called in turns with NEXT, are what the socket and the client take of them.
 """
 
 from __future__ import annotations

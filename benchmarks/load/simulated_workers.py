@@ -122,7 +122,7 @@ class SimulatedWorker:
         self._lease: tuple[str, str, int] | None = None
         self._queue = ""
 
-    def _script(self, name: str, *arguments: str | bytes | int) -> asyncio.Future[Any]:
+    def _call(self, name: str, *arguments: str | bytes | int) -> asyncio.Future[Any]:
         self._fleet.did["functions"] += 1
         return self._redis.call("FCALL", self._fleet.functions[name], 0, *arguments)
 
@@ -148,9 +148,9 @@ class SimulatedWorker:
         while True:
             with contextlib.suppress(hiredis.ReplyError):
                 if self._lease:
-                    await self._script("beat", *self._lease, LEASE_TTL_MS)
+                    await self._call("beat", *self._lease, LEASE_TTL_MS)
                 if self._job:
-                    await self._script("hold", self.name, SLOT_TTL_MS)
+                    await self._call("hold", self.name, SLOT_TTL_MS)
                 await self._heartbeat()
             await self._fleet.sleep(BEAT_SECONDS)
 
@@ -174,14 +174,14 @@ class SimulatedWorker:
             "network_transmit_bytes_total": 0,
         }
         words: list[str | int] = [word for pair in row.items() for word in pair]
-        await self._script("worker", self.name, "0000000000001-simulate", WORKER_TTL_MS, *words)
+        await self._call("worker", self.name, "0000000000001-simulate", WORKER_TTL_MS, *words)
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
     async def _turn(self) -> None:
         self._job = ""
         words = (self.name, "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), "", 0, self._versions)
-        how, *more = await self._script("next", *words)
+        how, *more = await self._call("next", *words)
         if how != b"hold":
             await self._fleet.sleep(_IDLE_SECONDS)
             return
@@ -199,7 +199,7 @@ class SimulatedWorker:
         higher = json.dumps(queues.higher(self._queue, _LISTENED))
         rate = f"{want / self._fleet.lease_seconds:.6g}"
         lane = f"{self.name}/0"
-        how, *more = await self._script("lease", job, token, want, 1, LEASE_TTL_MS, self.name, lane, rate, higher)
+        how, *more = await self._call("lease", job, token, want, 1, LEASE_TTL_MS, self.name, lane, rate, higher)
         if how == b"wait":
             await self._fleet.sleep(LINGER_SECONDS)
         elif how == b"finishing":
@@ -215,7 +215,7 @@ class SimulatedWorker:
 
     async def _commit(self, token: str, upto: int, seconds: float) -> bool:
         words = (_PARTIAL, round(seconds * 1000), self.name, Device.CPU.value, "1", 0, "", 0, "")
-        code, parts = await self._script("commit", self._job, token, upto, *words)
+        code, parts = await self._call("commit", self._job, token, upto, *words)
         self._fleet.did["commits" if code else "stale"] += 1
         if code == 2:
             await self._finish()
@@ -227,19 +227,19 @@ class SimulatedWorker:
 
     async def _gather(self) -> Gathered:
         read = [("GET", keys.job_accumulator(self._job)), ("LRANGE", keys.job_parts(self._job), "0", str(GATHERED - 1))]
-        accumulator, parts = await self._script("read", json.dumps(read))
+        accumulator, parts = await self._call("read", json.dumps(read))
         return Gathered(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
 
     async def _fold(self) -> None:
         gathered = await self._gather()
         if gathered.parts:
-            await self._script("fold", self._job, gathered.digest, len(gathered.parts), _PARTIAL)
+            await self._call("fold", self._job, gathered.digest, len(gathered.parts), _PARTIAL)
 
     async def _finish(self) -> None:
         """Fold, and end the job; the result is no one's."""
         await self._fold()
         digest = Gathered(accumulator=_PARTIAL, parts=(), done=0, spec=None).digest
-        if await self._script("finish", self._job, digest, b"{}", "[]"):
+        if await self._call("finish", self._job, digest, b"{}", "[]"):
             self._fleet.did["jobs"] += 1
 
 
