@@ -46,28 +46,35 @@ class Pulse:
 class Heard:
     """The answer to a pulse."""
 
-    #: What `LeaseCalls.beat` answers for each lease, in order.
-    leases: tuple[int, ...]
-    #: What `FleetCalls.heartbeat` answers.
-    word: str
-    #: Jobs of these leases of which somebody follows a unit; said to runners alone.
-    follow: tuple[str, ...] = ()
-    #: Job, unit and id of each shell that somebody wants beside a unit of these leases; said to runners alone.
-    attach: tuple[tuple[str, int, str], ...] = ()
-    #: Profiles that live; None: what answers knows of none, or cannot tell.
-    profiles: tuple[Order, ...] | None = None
+    leases: Annotated[tuple[int, ...], Field(description="The answer of BEAT for each lease, in order.")]
+    word: Annotated[str, Field(description="The answer of HEARTBEAT.")]
+    follow: Annotated[
+        tuple[str, ...],
+        Field(description="Jobs of these leases whose output is followed; for runners."),
+    ] = ()
+    attach: Annotated[
+        tuple[tuple[str, int, str], ...],
+        Field(description="Job, unit and ID of each shell that is requested in a unit of these leases; for runners."),
+    ] = ()
+    profiles: Annotated[
+        tuple[Order, ...] | None,
+        Field(description="Profiles in progress; null: unknown."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
     """The answer to a claim of GPUs."""
 
-    #: All of them are this worker's; else none was taken.
-    held: bool
-    #: To a GPU worker: the highest priority of programs that wait for one of them; empty for none.
-    wanted: str = ""
-    #: Why not: worker or program has one of them; wanted: programs wait for one, and go first.
-    by: str = ""
+    held: Annotated[bool, Field(description="All of them are this worker's; else none was taken.")]
+    wanted: Annotated[
+        str,
+        Field(description="For GPU workers: highest priority of programs that wait for one of them."),
+    ] = ""
+    by: Annotated[
+        str,
+        Field(description="Why not: worker or program has one of them; wanted: programs go first."),
+    ] = ""
 
 
 class FleetCalls(Protocol):

@@ -6,8 +6,9 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from jobs.hosts.labels import as_argument
 from jobs.store.server.functions import LEASE_TTL_MS, Part
@@ -24,8 +25,7 @@ class Grant:
     token: str
     lo: int
     hi: int
-    #: Times that unit lo failed: this is attempt errors + 1 at it.
-    errors: int = 0
+    errors: Annotated[int, Field(description="Times that unit lo failed: this is attempt errors + 1 at it.")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,9 @@ class Finished:
 class Merge:
     """COMMIT: what became of a partial."""
 
-    #: False: the token was stale; drop the work.
-    merged: bool
-    #: The last unit of the job is in; derive the result.
-    finishing: bool = False
-    #: Parts waiting to be folded.
-    parts: int = 0
+    merged: Annotated[bool, Field(description="False: the token was stale; drop the work.")]
+    finishing: Annotated[bool, Field(description="The last unit of the job is in; derive the result.")] = False
+    parts: Annotated[int, Field(description="Parts waiting to be folded.")] = 0
 
 
 class Leases(Part):

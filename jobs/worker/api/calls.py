@@ -43,21 +43,20 @@ KeptLease = Annotated[tuple[JobId, LeaseToken, Units], Strict(False)]
 class Registered:
     """Answer to a registration."""
 
-    #: The worker's name: that of its token.
-    worker: str
-    #: Tells this process from others of its name; by Redis' clock.
-    born: str
+    worker: Annotated[str, Field(description="The worker's name: that of its token.")]
+    born: Annotated[str, Field(description="Tells this process from others of its name; by Redis' clock.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """Answer to a request for work: a slot at a job, small jobs with their leases, or none."""
 
-    #: hold: this worker has a slot for the job; take: small jobs, each wholly leased; none; draining.
-    how: str
+    how: Annotated[
+        str,
+        Field(description="hold: a slot at the job; take: small jobs, each wholly leased; none; draining."),
+    ]
     jobs: tuple[Facts, ...] = ()
-    #: take: the token of each job's lease.
-    leases: tuple[str, ...] = ()
+    leases: Annotated[tuple[str, ...], Field(description="take: the token of each job's lease.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +65,9 @@ class Parts:
 
     accumulator: Octets | None
     parts: tuple[Octets, ...]
-    #: Units that all of them cover.
-    done: int
-    #: None: there is no such job, or this worker does not hold it.
-    spec: Octets | None
-    #: Others follow: ask for those by `start`.
-    more: bool
+    done: Annotated[int, Field(description="Units that all of them cover.")]
+    spec: Annotated[Octets | None, Field(description="None: there is no such job, or this worker does not hold it.")]
+    more: Annotated[bool, Field(description="Others follow: ask for those by `start`.")]
 
 
 class ApiCalls(Protocol):
