@@ -1,4 +1,4 @@
-"""Every row of docs/coming-from.md: what it says to type here is typed here, on a real cluster."""
+"""Every command of the right column of docs/coming-from/*.md works on a real cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tests.integration.live import TOP, Live
 from tests.integration.test_cli import run
 from threads_cluster import Cluster
 
-PAGE = (TOP / "docs/coming-from.md").read_text()
+#: In the order of docs/coming-from.md, which links to every page.
+PAGES = re.findall(r"\(coming-from/([\w-]+)\.md\)", (TOP / "docs/coming-from.md").read_text())
+PAGE = "".join((TOP / f"docs/coming-from/{name}.md").read_text() for name in PAGES)
 _LINES = [line for line in PAGE.splitlines() if line.startswith("|")]
-ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| there "))]
+ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| In "))]
 HERE = [typed for row in ROWS for typed in re.findall(r"`([^`]+)`", row[-2])]
 #: What needs a runner; test_run.py types it.
 _NEEDS = re.compile("cluster (run|map|logs|units|submit command|.*--fetch) ")
@@ -40,6 +42,10 @@ PYTHON_PROGRAMS = [typed for typed in _PYTHON if "files=" in typed]
 #: What a program reads.
 VARIABLES = ["$CLUSTER_UNIT"]
 LONG = {"mode": "verify", "start_number": "1180591620717411303424", "number_count": 10**14}
+
+
+def test_the_index_links_to_every_page() -> None:
+    assert sorted(PAGES) == sorted(path.stem for path in (TOP / "docs/coming-from").glob("*.md"))
 
 
 def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
