@@ -1,4 +1,4 @@
-"""The only module that reads the environment. A test compares it with docs/settings.md."""
+"""The only module that reads the environment. docs/settings.md is generated from the comments above fields."""
 
 from __future__ import annotations
 
@@ -48,162 +48,183 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
+    #: Expected number of workers, shown in the status. An alert fires if there are fewer. 0: not set.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
-    #: A file with that number, which is read anew whenever it is shown. Empty, or no number in it: CLUSTER_SIZE.
+    #: File with the expected number of workers, which may change at run time; without a number: `CLUSTER_SIZE`.
     cluster_size_file: str = ""
-    #: Minimum number of CPU workers that autoscaling requests.
+    #: Minimum number of CPU workers (docs/operations.md#workers-by-need).
     autoscale_min: int = Field(default=1, ge=0, le=10_000)
-    #: Maximum number of CPU workers that autoscaling requests.
+    #: Maximum number of CPU workers.
     autoscale_max: int = Field(default=10, ge=0, le=10_000)
-    #: Minimum number of GPU workers that autoscaling requests.
+    #: Minimum number of GPU workers.
     autoscale_gpu_min: int = Field(default=0, ge=0, le=10_000)
-    #: Maximum number of GPU workers that autoscaling requests.
+    #: Maximum number of GPU workers, one per GPU.
     autoscale_gpu_max: int = Field(default=0, ge=0, le=10_000)
-    #: Seconds in which the desired workers do the work that waits and runs.
+    #: Seconds in which the workers should complete all queued and running work.
     autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
-    #: Seconds for which fewer workers must do before fewer are desired.
+    #: Seconds for which fewer workers must suffice before the number is reduced.
     autoscale_calm_seconds: float = Field(default=300, ge=0, le=86400, allow_inf_nan=False)
-    #: auto: a GPU worker uses a GPU when there is one; true: fails without; false: never.
+    #: GPU workers: `auto` uses a GPU if there is one, `true` fails without one, `false` uses none.
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
-    #: The API's port.
+    #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: Where a coordinator answers over gRPC, 50051 by custom. 0: nowhere.
+    #: gRPC port of a coordinator, such as 50051; 0: no gRPC (docs/grpc.md).
     grpc_port: int = Field(default=0, ge=0, le=65535)
-    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: see exposure.py.
+    #: Address of the API and the metrics. Any address except loopback requires `CLUSTER_TOKEN` or `AUTH=required`, and
+    #: for metrics `METRICS_TOKEN`, `METRICS_PUBLISHED` or `METRICS_PORT=0`
+    #: (docs/decisions/0012-nothing-listens-for-strangers.md).
     bind: str = "127.0.0.1"
-    #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
+    #: In a container: address at which the API is published, or `loopback`; empty: `BIND`.
     published: str = ""
-    #: true: an API that listens beyond loopback, and is not published elsewhere, is announced by mDNS.
+    #: `true`: announce the API by mDNS for `cluster discover`, if `BIND` is not loopback; requires the package
+    #: `zeroconf` (docs/hosts.md#find-a-cluster).
     discoverable: Literal["true", "false"] = "true"
-    #: Where Prometheus reads a coordinator. 0: nowhere.
+    #: Port of the metrics of a coordinator or worker; 0: no metrics.
     metrics_port: int = Field(default=9090, ge=0, le=65535)
-    #: The same as PUBLISHED for the metrics, or internal: on a network of the cluster's own. Empty: PUBLISHED.
+    #: Same as `PUBLISHED` for the metrics; `internal`: only a private network reaches them; empty: `PUBLISHED`.
     metrics_published: str = ""
-    #: When set, reading metrics needs it as a bearer token.
+    #: If set, bearer token that is needed to read metrics.
     metrics_token: str = ""
-    #: Host names beside loopback's under which a cluster without a token is reached, with commas between.
+    #: Host names, separated by commas, that requests may use if the cluster has no token, and for metrics on loopback.
+    #: Names of loopback are always allowed.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
-    #: A domain whose names, of one label more, are pages of services. Empty: only names below localhost are.
+    #: Domain whose subdomains are web pages of services (docs/services.md#pages-of-services), such as Dask's dashboard;
+    #: empty: only subdomains of `localhost`.
     services_domain: str = Field(default="", max_length=180, pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$")
-    #: What an image runs: coordinator, cpu-worker, gpu-worker or runner.
+    #: Role of a container image: coordinator, cpu-worker, gpu-worker or runner.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
-    #: Stable name of a worker, shown everywhere. Default: the machine's name and the process number.
+    #: Stable name of a worker. Empty: host name and process ID.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
-    #: Name of the machine on which a worker runs; all workers of the machine have the same name. Default: the machine's
-    #: name with a digest of its machine-id; in a container, the container's name.
+    #: Name of the host, the same for all its workers. Empty: host name with a digest of the machine ID; in a container,
+    #: the container's name (docs/decisions/0013-what-a-host-is.md).
     host_id: str = Field(default="", pattern=_NAME)
-    #: required: every API call needs a token. auto: unless the API is published on loopback without CLUSTER_TOKEN.
+    #: `required`: every API call needs a token. `auto`: the same, unless the API is published on loopback and
+    #: `CLUSTER_TOKEN` is not set (docs/access.md).
     auth: Literal["auto", "required"] = "auto"
-    #: When set, every API call needs a token, and this one has every scope; two, while one replaces the other.
+    #: If set, every API call needs a token, and this token permits everything. Separate two by a comma while you
+    #: replace one.
     cluster_token: str = ""
-    #: Encrypts tenants' secrets; of several, the first encrypts and all decrypt. Empty: no secret can be stored.
+    #: Key that encrypts secrets and signs webhooks; the same for all coordinators. Separate several by commas while you
+    #: replace one. Empty: secrets cannot be stored (docs/secrets.md).
     secrets_key: str = Field(default="", repr=False)
-    #: Networks beside public addresses that webhooks may reach, with commas between.
+    #: Private networks, separated by commas, that webhooks may reach in addition to public addresses
+    #: (docs/webhooks.md#where-they-may-go).
     webhook_allow: str = ""
-    #: Addresses and networks whose X-Forwarded-For is believed, with commas between; empty: nobody's.
+    #: Addresses and networks, separated by commas, of proxies whose `X-Forwarded-For` header is trusted; empty: none
+    #: (docs/access.md#behind-a-proxy).
     trusted_proxies: str = ""
-    #: Instructions that kernels of a CPU worker use at most. Empty: those of its CPU.
+    #: Highest CPU instructions that kernels of a CPU worker use: `v2`, `avx2` or `avx512`
+    #: (docs/benchmarks.md#levels-of-cpus). Empty: detected. Only x86-64 was tested.
     cpu_level: Literal["", "v2", "avx2", "avx512"] = ""
-    #: Lanes of a CPU worker. 0: the cores it may use.
+    #: Lanes of a CPU worker; 0: one per available core.
     worker_threads: int = Field(default=0, ge=0, le=1024)
-    #: Most units a GPU launch takes. 0: the device decides.
+    #: GPU workers: maximum number of units per launch; 0: chosen by the device.
     gpu_batch_size: int = Field(default=0, ge=0)
-    #: Most memory of its GPU that a worker takes, in MiB. 0: what is free.
+    #: GPU workers: maximum GPU memory of a worker in MiB; 0: all free memory.
     gpu_memory_limit: int = Field(default=0, ge=0)
-    #: GPUs that a worker may claim, by number or UUID, with commas between; empty: all of its host.
+    #: GPU workers: GPUs that a worker may claim, by number or UUID, separated by commas; empty: all.
     cuda_visible_devices: str = ""
-    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/network/redis_address.py
+    #: Address of Redis: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
+    #: (docs/high-availability.md).
     redis_url: str = "redis://127.0.0.1:6379/0"
-    #: https://HOST of a coordinator or the proxy before it: a worker takes its work there, and not at REDIS_URL.
+    #: `https://HOST` of a coordinator or of the proxy before it. The worker gets its work there instead of from
+    #: `REDIS_URL` (docs/remote-workers.md).
     worker_api: str = ""
-    #: The token with which it does; its name is the worker's.
+    #: Token of the worker for `WORKER_API`, from `cluster token create NAME --scopes worker`; NAME is the worker's
+    #: name.
     worker_token: str = Field(default="", repr=False)
-    #: A file with the certificate of the one authority that may sign that of WORKER_API. Empty: those of the system.
+    #: File with the certificate authority that signed the certificate of `WORKER_API`; empty: the system's authorities.
     worker_api_ca: str = ""
-    #: File with the certificate of the API. Empty: the API is served over HTTP, not over HTTPS.
+    #: Certificate file with which a coordinator serves HTTPS; it is read again after a renewal. Empty: HTTP, as behind
+    #: nginx.
     tls_certificate: str = ""
-    #: File with the private key of TLS_CERTIFICATE.
+    #: Key file of `TLS_CERTIFICATE`.
     tls_key: str = ""
-    #: Programs that a runner runs at once. 0: the cores it may use.
+    #: Programs that a runner runs at the same time; 0: one per available core.
     runner_slots: int = Field(default=0, ge=0, le=1024)
-    #: A folder for a runner's work, cache, workspaces and environments. Empty: a new one, removed at its end.
+    #: Folder for a runner's work, cache, workspaces and environments; empty: a new folder that is removed at the end.
     runner_dir: str = ""
-    #: Bytes of files of jobs that a runner keeps for later ones.
+    #: Bytes of job files that a runner caches; the same again for Python environments. A single job may use more.
     cache_bytes: int = Field(default=10 << 30, ge=0)
-    #: What a runner has that jobs may require, with commas between.
+    #: Labels of a runner, separated by commas, that jobs can require.
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: Labels of the hosts of workers at REDIS_URL, which tenants may require, with commas between; of coordinators: of
-    #: those that the number of desired workers starts.
+    #: Labels of the host, separated by commas, that tenants can require (docs/tenants.md#hosts-that-a-tenant-requires).
+    #: On coordinators: labels of workers that autoscaling starts. They also apply to the runner's token that the
+    #: cluster creates.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
-    #: first-last: users as which a runner that is root runs programs: one for each slot, and one for each replica of a
-    #: service. Empty: all as itself.
+    #: `first-last`: user IDs under which a runner with root rights runs programs, one per slot and per replica of a
+    #: service (docs/services.md#room-on-runners); empty: the runner's own user.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
-    #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
+    #: 0: forbid shells in the programs of this runner (docs/attach.md).
     runner_attach: int = Field(default=1, ge=0, le=1)
-    #: Address at which replicas of services on a runner listen, and at which coordinators reach them. TUNNEL: through
-    #: tunnels that the runner opens; empty: so, or on loopback where WORKER_API is on this host.
+    #: Address at which coordinators reach replicas of services (docs/services.md#where-replicas-are-reached) on this
+    #: host. Empty: through tunnels that the runner opens, or loopback if `WORKER_API` is on this host.
     service_address: str = Field(default="", max_length=64)
-    #: Memory that a runner offers to programs, in MiB. 0: the machine's or the container's.
+    #: Memory for programs in MiB; 0: all memory of the machine or container.
     runner_memory_mib: int = Field(default=0, ge=0)
-    #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
+    #: Redis replicas that must have a change before it is acknowledged; 0: only the master (docs/high-availability.md).
     redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)
-    #: Seconds that finished jobs and their results are kept.
+    #: Seconds for which finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
-    #: Jobs that may be queued at once; more are refused with 429. 0: any number.
+    #: Maximum number of queued jobs; more are rejected with 429. 0: unlimited.
     max_queued: int = Field(default=0, ge=0)
-    #: Seconds of waiting after which a job gets one turn in eight beside higher priorities.
+    #: Seconds of waiting after which a job gets one slot in eight, despite higher priorities and other tenants.
     age_seconds: float = Field(default=300, ge=1, le=366 * 86400, allow_inf_nan=False)
-    #: Seconds for which a program waits for room on a runner before one is kept for it. 0: none is ever kept.
+    #: Seconds that a program waits for capacity before a runner is reserved for it (docs/programs.md#large-programs);
+    #: 0: never.
     reserve_seconds: float = Field(default=60, ge=0, le=366 * 86400, allow_inf_nan=False)
-    #: true: submits are acknowledged only when Redis has them on its disk: Redis 7.2 or later with its log on.
+    #: true: acknowledge a submit only after Redis has written it to disk; requires Redis 7.2 or later
+    #: (docs/durability.md).
     submit_durable: Literal["true", "false"] = "false"
-    #: A folder whose files the coordinator serves at /. Empty: another server has the pages.
+    #: Folder that the coordinator serves at `/`, such as `web/dist`; empty: another server serves the pages.
     pages_dir: str = ""
-    #: A file to which the leading coordinator exports the audit log. Empty: Redis alone keeps its last entries.
+    #: File to which the leading coordinator appends the audit log; empty: Redis keeps the last 100,000 entries
+    #: (docs/audit.md).
     audit_file: str = ""
-    #: Where coordinators keep the bytes of artifacts: a folder that all of them share, s3:// or another of fsspec's.
-    #: Empty: there are no artifacts.
+    #: Storage of artifacts: a folder that all coordinators share, `s3://` or another fsspec store. Empty: no artifacts.
+    #: A local cluster uses `.cluster/artifacts`, Compose `file:///data/artifacts` (docs/artifacts.md).
     artifact_url: str = ""
-    #: Where spans of jobs are sent by OTLP over HTTP, as http://collector:4318; empty: nowhere.
+    #: Address to which coordinators send spans by OTLP over HTTP, such as `http://collector:4318`; empty: no tracing
+    #: (docs/tracing.md).
     otel_exporter_otlp_endpoint: str = Field(default="", pattern=r"^(https?://[^\s]+)?$")
-    #: Share of the submissions without a traceparent of their own that begin a trace.
+    #: Share of submissions without a `traceparent` that start a trace.
     otel_traces_sampler_arg: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
-    #: A folder in which workers keep what they record for profiles until the cluster has it. Empty: a temporary one.
+    #: Folder in which workers keep profiles (docs/profiles.md) until they are uploaded; empty: a temporary folder.
     profile_dir: str = ""
-    #: Logs are JSON lines on stderr. debug, info, warning or error.
+    #: debug, info, warning or error. Logs are JSON lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
+    #: File that a worker touches at each heartbeat, for health checks.
     heartbeat_file: str = ""
 
     # Thresholds of alerts: the coordinators', and those of prometheus/rules/thresholds.yml.
-    #: Seconds that the oldest job of a queue may wait; low may wait for ever.
+    #: Alert: seconds that the oldest job of a queue may wait. Queues of low priority raise no alert.
     alert_queue_wait_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: The same of a question's queue.
+    #: Alert: the same for the queue of questions.
     alert_interactive_wait_seconds: float = Field(default=10, gt=0, allow_inf_nan=False)
-    #: Seconds for which a lost worker is news.
+    #: Alert: seconds for which a lost worker is reported.
     alert_worker_lost_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Seconds that a live worker may be silent.
+    #: Alert: maximum seconds between heartbeats of a live worker.
     alert_heartbeat_seconds: float = Field(default=3, gt=0, allow_inf_nan=False)
-    #: Share of a kind's jobs that may fail in half an hour.
+    #: Alert: share of a kind's jobs that may fail in half an hour.
     alert_job_failures_ratio: float = Field(default=0.1, gt=0, le=1, allow_inf_nan=False)
-    #: Share of leases that may die with their lane or worker in a quarter of an hour.
+    #: Alert: share of leases that may be lost with their lane or worker in a quarter of an hour.
     alert_leases_lost_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
-    #: Seconds for which a workflow that goes on may have no job that waits or runs, or nobody may look at workflows.
+    #: Alert: seconds for which an active workflow may have no waiting or running job, or for which workflows may not be
+    #: processed.
     alert_workflow_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
-    #: Share of its memory that Redis may use.
+    #: Alert: share of its memory that Redis may use.
     alert_redis_memory_ratio: float = Field(default=0.85, gt=0, le=1, allow_inf_nan=False)
-    #: Share of its memory that a host may use.
+    #: Alert: share of its memory that a host may use.
     alert_host_memory_ratio: float = Field(default=0.92, gt=0, le=1, allow_inf_nan=False)
-    #: Share of the API's answers that may be 5xx.
+    #: Alert: share of API responses that may be 5xx.
     alert_api_errors_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
-    #: Seconds within which 19 of 20 answers of the API come.
+    #: Alert: seconds within which 95 % of API responses must be sent.
     alert_api_seconds: float = Field(default=1, gt=0, allow_inf_nan=False)
-    #: Temperature that a GPU may have, in degrees Celsius.
+    #: Alert: maximum temperature of a GPU in degrees Celsius.
     alert_gpu_celsius: float = Field(default=85, gt=0, allow_inf_nan=False)
-    #: Share of its memory that a GPU may use.
+    #: Alert: share of its memory that a GPU may use.
     alert_gpu_memory_ratio: float = Field(default=0.95, gt=0, le=1, allow_inf_nan=False)
-    #: Share of ten minutes in which heat or power may slow a GPU down.
+    #: Alert: share of ten minutes for which heat or power may slow a GPU.
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
 
     @model_validator(mode="after")

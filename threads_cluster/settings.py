@@ -26,13 +26,14 @@ class Settings(BaseSettings):
         secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
     )
 
-    #: Where clients find the API.
+    #: Address of the API for clients. Empty: the local cluster of this checkout.
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
-    #: The API's port on this machine, where no address is stated.
+    #: Port of the API.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: When set, sent as a bearer token with every call; else that of a login is.
+    #: If set, every API call needs a token, and this token permits everything. Separate two by a comma while you
+    #: replace one.
     cluster_token: str = ""
-    #: The user's folder of configuration; empty: ~/.config.
+    #: Folder in which `cluster login` stores tokens, in `threads-cluster`; empty: `~/.config`.
     xdg_config_home: str = ""
 
     def logins_file(self) -> Path | None:

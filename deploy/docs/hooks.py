@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Pages outside docs/ that belong to the site.
 _READMES = ("engines/*/README.md", "jobs/kinds/*/README.md", "nginx/README.md", "web/README.md", "tests/*/README.md")
 _HTTP = "reference/http"
+#: In docs/settings.md: where the tables of settings are inserted.
+_SETTINGS = "<!-- generated: settings -->"
 #: Bytes from which a file is compressed.
 _COMPRESSED_FROM = 1000
 #: The servers have an error page, and no address is known under which search engines could index the site.
@@ -40,7 +42,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite links to files of the checkout."""
+    """Insert the tables of settings, and rewrite links to files of the checkout."""
+    # The page in the checkout is an introduction, and links to it are valid there.
+    markdown = markdown.replace(_SETTINGS, setting_reference.render(ROOT)) if _SETTINGS in markdown else markdown
     return links.rewrite(markdown, _in_checkout(page.file), ROOT, {_in_checkout(each) for each in files})
 
 
@@ -62,7 +66,6 @@ def references() -> dict[str, str]:
     """Return the generated pages by their path in the site."""
     return {
         "reference/cluster.md": command_reference.render(),
-        "reference/settings.md": setting_reference.render(ROOT),
         "reference/metrics.md": metric_reference.render(),
         **{f"{_HTTP}/{name}.md": text for name, text in http_reference.render(ROOT).items()},
     }

@@ -12,16 +12,6 @@ from deploy.docs.markdown import code, prose, table
 from jobs.settings import Settings
 from threads_cluster import settings as client
 
-_HEAD = """\
-# Settings
-
-Each process reads its settings from environment variables. With Docker Compose, write them to `.env`. Start from
-`.env.example`, which lists all of them. An empty variable means the default.
-
-`REDIS_URL`, `CLUSTER_TOKEN`, `METRICS_TOKEN` and `SECRETS_KEY` can also be files in `/run/secrets`, named `redis_url`,
-`cluster_token`, `metrics_token` and `secrets_key`. A variable has precedence over a file.
-
-"""
 _COMPOSE = """\
 
 ## Docker Compose
@@ -31,36 +21,40 @@ Only Docker Compose reads these variables.
 """
 #: A field with the lines of the comment above it.
 _FIELD = re.compile(r"(?P<comment>(?:^ {4}#: .*\n)+)^ {4}(?P<field>[a-z]\w*): ", re.MULTILINE)
+#: A page of docs/ that a comment mentions. docs/settings.md links to it.
+_PAGE = re.compile(r"\bdocs/([\w/-]+\.md(?:#[\w-]+)?)")
 #: Variables of a file of Compose, with their defaults.
 _VARIABLE = re.compile(r"\$\{([A-Z_]+):?-?([^}]*)\}")
 
 
 def render(root: Path) -> str:
-    """Return the page. `root` is the checkout."""
+    """Return the tables of docs/settings.md. `root` is the checkout."""
     fields = Settings.model_fields | client.Settings.model_fields
     texts = comments(root / "threads_cluster/settings.py") | comments(root / "jobs/settings.py")
     records = [
-        (code(name.upper()), code(_default(field)), prose(_meaning(field, texts.get(name, ""))))
+        (code(name.upper()), code(_default(field)), prose(_meaning(name, field, texts.get(name, ""))))
         for name, field in sorted(fields.items())
     ]
     headings = ("Variable", "Default", "Description")
     example = (root / ".env.example").read_text()
     compose = [
-        (code(name), code(default), prose(_in_example(example, name)))
+        (code(name), code(default), _PAGE.sub(r"[\1](\1)", prose(_in_example(example, name))))
         for name, default in sorted(_of_compose(root).items())
         if name.lower() not in fields
     ]
-    return _HEAD + table(headings, records) + _COMPOSE + table(headings, compose)
+    return table(headings, records) + _COMPOSE + table(headings, compose)
 
 
 def _default(field: FieldInfo) -> str:
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
 
 
-def _meaning(field: FieldInfo, comment: str) -> str:
+def _meaning(name: str, field: FieldInfo, comment: str) -> str:
     alias = field.validation_alias
-    others = [str(each).upper() for each in alias.choices[1:]] if isinstance(alias, AliasChoices) else []
-    return f"{comment} {', '.join(others)} means the same." if others else comment
+    choices = alias.choices if isinstance(alias, AliasChoices) else ()
+    others = [f"`{str(each).upper()}`" for each in choices if each != name]
+    text = f"{comment} {', '.join(others)} means the same." if others else comment
+    return _PAGE.sub(r"[\1](\1)", text)
 
 
 def comments(source: Path) -> dict[str, str]:

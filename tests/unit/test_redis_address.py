@@ -165,5 +165,5 @@ def test_whatever_a_sentinel_answers_the_next_one_is_asked_and_none_is_lost() ->
 
 def test_the_address_is_described_where_settings_are() -> None:
     top = Path(__file__).resolve().parents[2]
-    for name in ("docs/settings.md", ".env.example"):
+    for name in ("jobs/settings.py", ".env.example"):
         assert "redis+sentinel://host:port,host:port/service/db" in (top / name).read_text()

@@ -1,4 +1,4 @@
-"""docs/settings.md and .env.example list every setting of the processes and of docker-compose.yml, and no other."""
+""".env.example lists every setting of the processes and of docker-compose.yml, and no other."""
 
 from __future__ import annotations
 
@@ -45,12 +45,6 @@ def in_example() -> dict[str, str]:
     return dict(re.findall(r"^#?([A-Z][A-Z0-9_]*)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
 
 
-def in_page() -> dict[str, str]:
-    """First word of the default's cell, by the name in the first cell of a row: | `NAME` | default | meaning |"""
-    rows = re.findall(r"^\| *`([A-Z][A-Z0-9_]+)` *\|([^|\n]*)\|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
-    return {name: next(iter(cell.replace("`", " ").split()), "") for name, cell in rows}
-
-
 def check(documented: dict[str, str], where: str) -> None:
     missing = DEFAULTS.keys() - documented.keys()
     assert not missing, f"{where} lacks {', '.join(sorted(missing))}"
@@ -82,7 +76,3 @@ def test_one_version_stands_everywhere() -> None:
 def test_the_example_holds_every_setting_with_its_default() -> None:
     check(in_example(), ".env.example")
     assert all(in_example()[name] == default for name, default in DEFAULTS.items())
-
-
-def test_the_page_of_settings_lists_every_setting_with_its_default() -> None:
-    check(in_page(), "docs/settings.md")
