@@ -27,7 +27,7 @@ _TEXTS = {".css", ".html", ".js", ".json", ".svg", ".xml"}
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List a page for each domain of the HTTP API in the navigation."""
-    pages = [f"{_HTTP}/{name}.md" for name in http_reference.render(ROOT)]
+    pages = [{name.capitalize(): f"{_HTTP}/{name}.md"} for name in http_reference.render(ROOT)]
     _expand(config.nav, f"{_HTTP}/index.md", pages)
     return config
 
@@ -79,7 +79,7 @@ def _in_checkout(file: File) -> str:
     return file.src_uri if file.src_dir == str(ROOT) else f"docs/{file.src_uri}"
 
 
-def _expand(entries: Any, page: str, pages: list[str]) -> None:
+def _expand(entries: Any, page: str, pages: list[dict[str, str]]) -> None:
     """Replace the entry of one page in the navigation by entries of several, at any depth."""
     for each in entries if isinstance(entries, list) else ():
         for title, value in each.items() if isinstance(each, dict) else ():

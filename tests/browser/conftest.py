@@ -73,7 +73,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker("browser")
 
 
-def _needed(found: bool, reason: str) -> None:
+def require(found: bool, reason: str) -> None:
     """A skip on a laptop, a failure where it is promised."""
     if found:
         return
@@ -94,7 +94,7 @@ def playwright() -> Iterator[Playwright]:
 
 def _launched(playwright: Playwright, *more: str) -> Iterator[Browser]:
     binary = chromium()
-    _needed(binary is not None, "there is no chromium on the PATH: apt-get install chromium")
+    require(binary is not None, "there is no chromium on the PATH: apt-get install chromium")
     with playwright.chromium.launch(executable_path=binary, args=[*FLAGS, *more]) as found:
         yield found
 
@@ -113,7 +113,7 @@ def gl_browser(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A cluster with one worker of two lanes that give way to the browser; its coordinator serves the pages."""
-    _needed((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
+    require((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
     cluster = Live(tmp_path_factory.mktemp("pages"), nice=10, PAGES_DIR=str(DIST))
     try:
         yield cluster.start()
@@ -177,7 +177,7 @@ def shot(page: Page, name: str) -> Path:
 
 def violations(page: Page) -> list[str]:
     """Return axe's findings against WCAG 2.2 AA, one line each: rule, how many, the first place."""
-    _needed(AXE.exists(), "there is no axe-core: cd web && npm ci")
+    require(AXE.exists(), "there is no axe-core: cd web && npm ci")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text() + "; undefined")
     return [
