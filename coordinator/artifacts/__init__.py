@@ -1,1 +1,1 @@
-"""Artifacts: trees of files by their SHA-256, uploaded and fetched over the API; bytes lie under ARTIFACT_URL."""
+"""Artifacts: trees of files identified by SHA-256, with uploads and downloads. The bytes are stored at ARTIFACT_URL."""

@@ -1,4 +1,4 @@
-"""Answers about files of a tenant, whoever asks for them: users, and workers that hold a job of the tenant."""
+"""Responses about a tenant's files, for users and for workers with a job of the tenant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.artifacts.trees import Trees
 from jobs.store.files import MAX_ASKED, PART_BYTES
 from threads_protocol import bundles, manifest
 
-#: Numbers of missing parts that an answer has at most.
+#: Maximum number of missing parts listed in one response.
 _PARTS_SHOWN = 1000
 Sha = Annotated[str, Path(pattern=manifest.SHA256, description="SHA-256 of a file, in hexadecimal digits.")]
 Number = Annotated[int, Path(ge=0, le=manifest.MAX_FILE // PART_BYTES)]
@@ -28,7 +28,7 @@ class Hashes(BaseModel):
 
 
 def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
-    """Return what is to be uploaded of these files, and the bounds of an upload."""
+    """Return the missing files and parts, and the limits of uploads."""
     wanted = trees.transfers.wanted(tenant, hashes)
     return {
         "missing": wanted.missing,
@@ -40,24 +40,24 @@ def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
 
 
 def put_bundle(trees: Trees, tenant: str, body: bytes) -> dict[str, Any]:
-    """Store the files of a bundle and return how many were new, and their bytes."""
+    """Store the files of a bundle, and return the number and the bytes of the new ones."""
     count, size = trees.transfers.put_bundle(tenant, body)
     return {"files": count, "bytes": size}
 
 
 def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: bytes) -> dict[str, Any]:
-    """Store a part of a file and return the numbers of the first that are missing still."""
+    """Store a part of a file, and return the numbers of the first missing parts."""
     return {"missing": trees.transfers.put_part(tenant, sha, size, part, data)[:_PARTS_SHOWN]}
 
 
 def bundle(trees: Trees, tenant: str, hashes: list[str]) -> Response:
-    """Return as many of the first of these files as fit into a bundle."""
+    """Return a bundle of the first files that fit into it."""
     packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
     return Response(packed, media_type="application/octet-stream")
 
 
 async def file(request: Request, trees: Trees, tenant: str, sha: str) -> Response:
-    """Return the bytes of a file, or the range of them that the request asks for, as they are read."""
+    """Stream the bytes of a file, or the requested range of them."""
     asked = request.headers.get("range", "")
     opened = await threads.run(lambda: trees.transfers.open(tenant, sha, asked))
     start, end = opened.span or (0, opened.size)

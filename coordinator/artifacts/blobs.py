@@ -19,27 +19,27 @@ from typing import Any
 from jobs import errors
 from jobs.store.files import Files
 
-#: Says which store this is, at its top.
+#: Marker file with the id of the store, in its top folder.
 MARKER = "threads-cluster-artifacts"
-#: Seconds in which another coordinator that is the first writes the marker.
+#: Seconds within which another coordinator, if it is the first one, writes the marker.
 _SETTLE_SECONDS = 10.0
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TOO_FEW = "The bytes of artifacts must be the same for every coordinator"
 
 
 class WrongStore(Exception):
-    """ARTIFACT_URL is not the store of this cluster, or cannot be used; says what, why and what to do."""
+    """ARTIFACT_URL is not this cluster's store or cannot be used. The message gives the reason and a solution."""
 
 
 class Lost(Exception):
-    """The bytes of an object are gone."""
+    """The store has lost the bytes of an object."""
 
 
 class Blobs:
-    """Objects of one store. Raises StoreFull, Unavailable, and Lost for an object that is not there."""
+    """Objects of one store. Methods raise StoreFull, Unavailable, or Lost if an object does not exist."""
 
     def __init__(self, url: str) -> None:
-        # Not before somebody stores something: it is no light import.
+        # fsspec is imported on first use, because the import is slow.
         from fsspec.core import url_to_fs
 
         self.url = url
@@ -48,13 +48,13 @@ class Blobs:
             self.filesystem, self._root = url_to_fs(url, **local)
         except (ImportError, ValueError) as error:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
-        #: Folder on this machine, whose writes must be made to last; None elsewhere.
+        #: Local folder, whose writes must be synchronized to disk, or None for another kind of store.
         self._folder = Path(self._root) if local else None
-        #: Id of the store that this was when it was checked.
+        #: Id of the store at the last check.
         self._known = ""
 
     def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
-        """Write objects under new names; return when they survive a power cut. Nothing is left of them on an error."""
+        """Write objects under new names, and wait until they are on disk. On an error, all of them are removed."""
         paths = {self._path(tenant, name): data for name, data in objects.items()}
         try:
             with _understood(missing=errors.Unavailable):
@@ -68,7 +68,7 @@ class Blobs:
             raise
 
     def read(self, tenant: str, name: str, start: int, end: int) -> bytes:
-        """Return the bytes start..end-1 of an object. Lost when they are not there."""
+        """Return the bytes start..end-1 of an object. Raise Lost if they do not exist."""
         if start >= end:
             return b""
         try:
@@ -82,7 +82,7 @@ class Blobs:
         return data
 
     def delete(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Delete objects, given as (tenant, name); those that are not there are deleted already."""
+        """Delete objects, named by (tenant, name). Objects that do not exist are ignored."""
         for tenant, name in objects:
             try:
                 with _understood():
@@ -168,7 +168,7 @@ class Blobs:
 
 @contextmanager
 def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
-    """Raise what a driver says as an error of ours."""
+    """Convert the errors of storage drivers to errors of this project."""
     try:
         yield
     except FileNotFoundError as error:
@@ -184,12 +184,12 @@ def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__ == "builtins":
             raise
-        # A driver's own, such as those of botocore.
+        # Drivers have their own error classes, such as those of botocore.
         raise errors.Unavailable(f"the artifact store does not answer: {error}") from None
 
 
 def _make_last(folder: Path) -> None:
-    """Return when all that was written on the folder's file system is on its disk: one call for many files."""
+    """Wait until all writes to the folder's file system are on disk. One call suffices for many files."""
     syncfs: Callable[[int], Any] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # not Linux
         os.sync()

@@ -1,4 +1,4 @@
-"""Models of tenants: artifacts with a name and with weights, or with a note of where the weights come from."""
+"""Models of tenants: named artifacts that contain weights, or a file that names the source of the weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from threads_protocol import manifest
 from threads_protocol.manifest import Entry
 from threads_protocol.numbers import short
 
-#: Endings of files whose weights are code.
+#: Suffixes of files with weights that can contain code.
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack")
 #: Schemes of sources, and most bytes of the file of a model that says where it comes from.
 SCHEMES = ("https://", "http://", "hf://", "s3://")
@@ -38,7 +38,7 @@ _WITH_PASSWORD = re.compile(r"[a-z0-9]+://[^/]*@")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Model of a tenant."""
+    """A tenant's model."""
 
     name: str
     artifact: Artifact
@@ -50,12 +50,12 @@ class Model:
 
     @property
     def places(self) -> list[str]:
-        """Where it lies besides the cluster's store."""
+        """Return its locations other than the cluster's store."""
         return locations.list_locations(self.artifact.holders)
 
 
 def check_source(source: Any, *, pickled: bool = False) -> str:
-    """Return a source. ValueError for what nothing is downloaded from."""
+    """Return a valid source URL. Raise ValueError if models cannot be downloaded from it."""
     if not isinstance(source, str) or not 1 <= len(source) <= _MAX_SOURCE or not source.isprintable():
         raise ValueError(f"must be a text of 1..{_MAX_SOURCE} characters; got {short(source)}")
     if not source.startswith(SCHEMES) or " " in source:
@@ -70,7 +70,7 @@ def check_source(source: Any, *, pickled: bool = False) -> str:
 
 
 class Catalog:
-    """Models over one store. What an artifact has inside never changes, and is read once."""
+    """Models in one store. The content of an artifact never changes, so it is read once and cached."""
 
     def __init__(self, store: Artifacts, trees: Trees) -> None:
         self._store, self._trees = store, trees
@@ -78,7 +78,7 @@ class Catalog:
         self._lock = threading.Lock()
 
     def page(self, tenant: str, after: str, most: int) -> tuple[list[Model], str]:
-        """Return the models among at most `most` names behind `after`, by name, and the last name; empty at the end."""
+        """Return the models among at most `most` names after `after`, and the last name, which is empty at the end."""
         names = sorted(self._store.names(tenant).items())
         asked = [one for one in names if one[0] > after][:most]
         rows = self._store.read(tenant, [artifact for _, artifact in asked])
@@ -89,7 +89,7 @@ class Catalog:
         return [one for one in found if one], last
 
     def find(self, tenant: str, name: str) -> Model:
-        """Return a model by its name. NotFound where there is none, or the artifact of this name is no model."""
+        """Return a model by name. Raise NotFound if no artifact has this name, or it is not a model."""
         found = self.maybe(tenant, name)
         if found is None:
             detail = f"there is no model {name}; list them with GET /api/v1/models"
@@ -97,13 +97,13 @@ class Catalog:
         return found
 
     def maybe(self, tenant: str, name: str) -> Model | None:
-        """Return a model by its name; None where there is none."""
+        """Return a model by name, or None if it does not exist."""
         artifact = self._store.named(tenant, name)
         [row] = self._store.read(tenant, [artifact]) if artifact else [None]
         return self._look(tenant, name, row) if row else None
 
     def _look(self, tenant: str, name: str, row: Artifact) -> Model | None:
-        """Return an artifact as a model; None for one that is none."""
+        """Return an artifact as a model, or None if it is not a model."""
         if not _may_be(name, row):
             return None
         known = self._known(tenant, row) or self._learned(tenant, name, row)
@@ -122,7 +122,7 @@ class Catalog:
         return known
 
     def _read_ahead(self, tenant: str, rows: Sequence[tuple[str, Artifact]]) -> None:
-        """Read the manifests that were not read yet, several at once: a bucket takes its time for each."""
+        """Read the manifests that are not cached. Several are read at once, because reads from a bucket are slow."""
         new = {row.id: (name, row) for name, row in rows if _may_be(name, row) and self._known(tenant, row) is None}
         if len(new) > 1:
             with ThreadPoolExecutor(min(_AT_ONCE, len(new))) as pool:
@@ -148,7 +148,7 @@ class Catalog:
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def register(self, tenant: str, name: str, kind: str, source: str, actor: Actor) -> Model:
-        """Note where a model comes from, under its name. Conflict where the name is that of something else."""
+        """Register a model with its source. Raise Conflict if another artifact has the name."""
         known = self.maybe(tenant, name)
         if known is None and self._store.named(tenant, name):
             detail = f"model_name: {name} is an artifact without weights; choose another name"
@@ -160,7 +160,7 @@ class Catalog:
         return self.find(tenant, name)
 
     def keep(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor, *, source: str) -> Artifact:
-        """Let a name point to the model in a folder of an artifact, from now on. Conflict where it has no weights."""
+        """Give a name to the model in a folder of an artifact. Raise Conflict if the folder has no weights."""
         known = self.maybe(tenant, name)
         entries = self._trees.entries(tenant, self._trees.find(tenant, artifact))
         inner = _below(entries, folder)
@@ -170,7 +170,7 @@ class Catalog:
         return self._commit(tenant, name, [*_without_about(inner), about], actor)
 
     def keep_folder(self, tenant: str, name: str, artifact: str, folder: str, actor: Actor) -> Artifact:
-        """Let a name point to what is in a folder of an artifact. Conflict where that is nothing."""
+        """Give a name to the files in a folder of an artifact. Raise Conflict if the folder is empty."""
         inner = _below(self._trees.entries(tenant, self._trees.find(tenant, artifact)), folder)
         if not inner:
             raise errors.Conflict(f"there is nothing in {folder} of artifact {artifact[:12]}", field="artifact")
@@ -179,7 +179,7 @@ class Catalog:
     def put_batch(
         self, tenant: str, name: str, model: Artifact, prompts: Artifact, texts: Mapping[str, str], actor: Actor
     ) -> Artifact:
-        """Let a name point to the files of a model under `model`, those of prompts under `input`, and some texts."""
+        """Give a name to a tree of the model's files in `model`, the prompts' files in `input`, and some text files."""
         both = (("model", model), ("input", prompts))
         entries = [
             replace(one, path=f"{folder}/{one.path}")
@@ -191,7 +191,7 @@ class Catalog:
         return self._commit(tenant, name, [*entries, *written], actor)
 
     def store(self, tenant: str, path: str, data: bytes) -> Entry:
-        """Store a small file, and return it as a path of a tree."""
+        """Store a small file, and return its entry for a manifest."""
         if len(data) > PART_BYTES:
             raise errors.TooLarge(f"{path} has {len(data)} bytes; at most {PART_BYTES}", field="value")
         sha = hashlib.sha256(data).hexdigest()
@@ -207,7 +207,7 @@ class Catalog:
 
 
 def _may_be(name: str, row: Artifact) -> bool:
-    """Return False for what is no model, whatever its manifest has."""
+    """Return False if an artifact with this name cannot be a model, regardless of its manifest."""
     return row.is_model is not False and not name.startswith((CHUNK, BATCH)) and row.manifest_bytes <= _MAX_MANIFEST
 
 
@@ -216,6 +216,6 @@ def _without_about(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _below(entries: Sequence[Entry], folder: str) -> list[Entry]:
-    """Return the files below a folder, with paths from there on."""
+    """Return the files in a folder, with paths relative to it."""
     inner = (one for one in entries if one.is_file and one.path.startswith(f"{folder}/"))
     return [replace(one, path=one.path[len(folder) + 1 :]) for one in inner]

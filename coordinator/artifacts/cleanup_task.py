@@ -1,4 +1,4 @@
-"""Garbage collection of artifacts: artifacts without a holder, and bytes that belong to no file."""
+"""Leader task that deletes artifacts without a holder, and bytes that belong to no file."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from jobs import errors
 from jobs.store import Store
 from jobs.store.server import connection
 
-#: Seconds between two collections.
+#: Seconds between two runs.
 INTERVAL_SECONDS = 10.0
-#: Artifacts that one round looks at, and calls that condemn, at most.
+#: Maximum number of artifacts checked in one run, and of calls that mark bytes for deletion.
 _ARTIFACTS, _REPEATS = 100, 20
-#: Objects that cannot be deleted, after which a round ends.
+#: Number of failed deletions after which a run ends.
 _TROUBLES = 10
 
 
 class ArtifactCleanupTask:
-    """Collects artifacts. Runs in its own thread because a slow store must not delay the leader's checks."""
+    """Deletes unused artifacts. Runs in its own thread because a slow store must not delay the leader's checks."""
 
     def __init__(self, store: Store, trees: Trees) -> None:
         self._store = store
         self._trees = trees
 
     def run_once(self) -> None:
-        """Collect artifacts that nobody holds; delete bytes whose time is over. Raises the first trouble at the end."""
+        """Delete artifacts without a holder, and expired bytes. Raise the first error at the end."""
         troubles: list[Exception] = []
         for tenant, artifact_id in self._store.artifacts.unheld(_ARTIFACTS):
             try:
@@ -42,7 +42,7 @@ class ArtifactCleanupTask:
             raise troubles[0]
 
     def _deleted(self, doomed: list[tuple[str, str]], troubles: list[Exception]) -> list[tuple[str, str]]:
-        """Delete the bytes of objects, until too many cannot be; return the objects of which they are gone."""
+        """Delete the bytes of objects until too many deletions fail. Return the deleted objects."""
         deleted, most = [], len(troubles) + _TROUBLES
         for each in doomed:
             try:

@@ -1,4 +1,4 @@
-"""Routes of the files of artifacts: what is missing, uploads in parts and bundles, downloads."""
+"""Routes for files of artifacts: list missing files, upload parts and bundles, and download."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ upload_routes.add(routes, "", "one's tenant", Depends(_tenant), dependencies=_SU
     "/file-bundle", dependencies=_READ, openapi_extra=http.describe_body(Hashes), **gives_octets(upload_routes.BUNDLE)
 )
 async def get_bundle(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download many small files in one request: as many of the first as fit into a bundle, at least one."""
+    """Download many small files in one request. The bundle has the first files that fit into it, at least one."""
     asked: Hashes = http.parse(Hashes, await bodies.read_json(request))
     return await threads.run(lambda: answers.bundle(cluster.artifacts, principal.tenant, asked.hashes))
 
 
 @routes.get("/files/{sha256}", **gives_octets("The bytes of the file", 206))
 async def get_file(request: Request, sha256: Sha, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Download a file of one's tenant, or one range of it."""
+    """Download a file of your tenant, or one range of it."""
     return await answers.file(request, cluster.artifacts, principal.tenant, sha256)

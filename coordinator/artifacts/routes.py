@@ -1,4 +1,4 @@
-"""Routes of artifacts: commit, list, read, delete."""
+"""Routes for artifacts: commit, list, read and delete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from threads_protocol.answers import artifacts as answers
 
 routes = http.router(tag="artifacts")
 
-#: Place of a page: when the last artifact of the page before was put, and its id.
+#: Cursor of a page: creation time and id of the last artifact of the previous page.
 _CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
 _SUBMIT = [http.require_scope(Scope.SUBMIT)]
-#: Description of a body of bytes, and of an answer of bytes.
+#: OpenAPI descriptions of binary bodies and responses.
 OCTETS: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 Asked = Annotated[
     str,
@@ -33,12 +33,12 @@ Name = Annotated[
 
 
 def takes_octets(what: str) -> dict[str, Any]:
-    """Return OpenAPI's description of a body of bytes."""
+    """Return the OpenAPI description of a binary body."""
     return {"requestBody": {"required": True, "description": what, "content": OCTETS}}
 
 
 def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
-    """Return the arguments of a route that answers with bytes."""
+    """Return the arguments of a route with a binary response."""
     answers = {status: {"description": what, "content": OCTETS} for status in (200, *statuses)}
     return {"response_model": None, "response_class": Response, "responses": answers}
 
@@ -50,7 +50,7 @@ def list_artifacts(
     cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """List artifacts of one's tenant, newest first."""
+    """List the artifacts of your tenant, newest first."""
     page, more = queries.page(cluster.store.artifacts, principal.tenant, cursor, limit)
     return json_response({"artifacts": page, **({"cursor": more} if more else {})})
 
@@ -62,7 +62,10 @@ def list_artifacts(
     **http.describe_response(answers.Committed),
 )
 async def commit(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, name: Name = "") -> Response:
-    """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
+    """Create an artifact from a manifest whose files are uploaded. Equal manifests create the same artifact.
+
+    Missing files result in a 409.
+    """
     async with bodies.open_bytes(request, manifest.MAX_BYTES) as text:
         how, row = await threads.run(lambda: cluster.artifacts.commit(principal.tenant, text, name, principal.actor))
     return json_response({"artifact": serializers.serialize_artifact(principal.tenant, row), "new": how == "new"})
@@ -70,7 +73,7 @@ async def commit(request: Request, cluster: http.ClusterDep, principal: http.Pri
 
 @routes.get("/artifacts/{artifact}", **http.describe_response(answers.Artifact))
 def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """One artifact without its manifest."""
+    """Return one artifact without its manifest."""
     return json_response(
         serializers.serialize_artifact(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
     )
@@ -78,7 +81,7 @@ def get_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.Prin
 
 @routes.get("/artifacts/{artifact}/manifest", **gives_octets("The manifest: docs/artifacts.md"))
 async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """The manifest of an artifact: paths, sizes and SHA-256 of its files; its own SHA-256 is the artifact's id."""
+    """Return the manifest of an artifact: paths, sizes and SHA-256 of its files. Its SHA-256 is the artifact's id."""
 
     def text() -> bytes:
         return cluster.artifacts.manifest(principal.tenant, cluster.artifacts.find(principal.tenant, artifact))
@@ -88,6 +91,9 @@ async def get_manifest(artifact: Asked, cluster: http.ClusterDep, principal: htt
 
 @routes.delete("/artifacts/{artifact}", status_code=204, dependencies=_SUBMIT)
 async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """Delete an artifact with its names. 409 while a job holds it. Files that no other has go ten minutes later."""
+    """Delete an artifact with its names. If a job holds it, the response is a 409.
+
+    Its files are deleted ten minutes later, unless other artifacts contain them.
+    """
     await threads.run(lambda: cluster.artifacts.delete(principal.tenant, artifact, principal.actor))
     return Response(status_code=204)

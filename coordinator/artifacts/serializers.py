@@ -1,4 +1,4 @@
-"""Make the answers about artifacts."""
+"""Serialize artifacts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threads_protocol.answers import artifacts as answers
 
 
 def serialize_artifact(tenant: str, row: Artifact) -> answers.Artifact:
-    """Return an artifact."""
+    """Return the response for an artifact."""
     return {
         "artifact_id": row.id,
         "tenant": tenant,

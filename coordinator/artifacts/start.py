@@ -1,4 +1,4 @@
-"""Check of the artifact store before a coordinator serves."""
+"""Check the artifact store before a coordinator starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def check(settings: Settings) -> None:
-    """Raise WrongStore when ARTIFACT_URL is not the store of this cluster. Without Redis, its first use does."""
+    """Raise WrongStore if ARTIFACT_URL is not this cluster's store. Without Redis, the first use checks it."""
     if not settings.artifact_url:
         return
     blobs = Blobs(settings.artifact_url)

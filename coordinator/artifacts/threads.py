@@ -1,4 +1,4 @@
-"""Threads for bytes of files, apart from those of all other calls: a store that hangs holds up nobody else."""
+"""Thread pools for file access, separate from other calls, so that a hanging store does not block them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-#: Calls of a bounded size, and those that read whole files, such as the verification of one of 64 GiB.
+#: Number of threads for calls of limited size, and for calls that read whole files, such as 64 GiB to verify.
 _BOUNDED = ThreadPoolExecutor(12, "artifact-bytes")
 _WHOLE = ThreadPoolExecutor(4, "artifact-files")
 
 
 async def run(work: Callable[[], Answer]) -> Answer:
-    """Return what the call returns, which reads or writes at most a bundle, a part or a manifest."""
+    """Run a call that reads or writes at most a bundle, a part or a manifest, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_BOUNDED, work)
 
 
 async def run_long(work: Callable[[], Answer]) -> Answer:
-    """Return what the call returns, which reads a whole file."""
+    """Run a call that reads a whole file, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_WHOLE, work)
 
 
 async def pieces(several: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces, each of which a thread reads."""
+    """Yield the pieces. Each is read in a thread."""
     while (piece := await run(lambda: next(several, None))) is not None:
         yield piece

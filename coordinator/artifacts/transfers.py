@@ -1,4 +1,4 @@
-"""Uploads and downloads of files: verified by their SHA-256, in parts, each of which may be sent again."""
+"""Upload and download files in parts that can be repeated. Each file is verified by its SHA-256."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from threads_protocol.errors import Malformed, TooLarge
 
 Body = TypeVar("Body")
 
-#: Bytes that are read at once for a download, and to verify a file.
+#: Bytes per read for a download, and to verify a file.
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Files that a tenant lacks, of those that were asked for."""
+    """Files of a request that the tenant has not uploaded."""
 
     missing: list[str]
-    #: Numbers of the parts that are there, of those that were begun.
+    #: Numbers of the stored parts of files whose upload has started.
     parts: dict[str, list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """File that is downloaded."""
+    """File to download."""
 
     size: int
-    #: First byte and end of what was asked for; None for all.
+    #: First byte and end of the requested range, or None for the whole file.
     span: tuple[int, int] | None
     pieces: Iterator[bytes]
 
 
 class Transfers:
-    """Files of tenants over one index and one store of bytes."""
+    """Files of tenants, in one index and one artifact store."""
 
     def __init__(self, index: Files, blobs: Blobs) -> None:
         self._index = index
@@ -51,12 +51,12 @@ class Transfers:
     # -- up ---------------------------------------------------------------------------------------------------------
 
     def wanted(self, tenant: str, shas: Sequence[str]) -> Wanted:
-        """Return what is to be uploaded; what is there stays for a day."""
+        """Return the missing files. Files that exist are kept for at least one day."""
         missing = self._index.missing(tenant, shas)
         return Wanted(missing=missing, parts=self._index.uploads(tenant, missing))
 
     def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
-        """Store the files of a bundle; return how many were new, and their bytes."""
+        """Store the files of a bundle, and return the number and the bytes of the new ones."""
         sent = parsed(bundles.unpacked, body)
         lacked = set(self._index.missing(tenant, list(sent)))
         rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
@@ -64,7 +64,7 @@ class Transfers:
         return len(added), sum(len(rows[sha][1]) for sha in added)
 
     def put_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> list[int]:
-        """Store one part of a file, or all of a small one; return the numbers of the parts that are missing still."""
+        """Store one part of a file, or a whole small file, and return the numbers of the missing parts."""
         _check_part(size, number, len(data))
         if size <= PART_BYTES:
             if hashlib.sha256(data).hexdigest() != sha:
@@ -109,7 +109,7 @@ class Transfers:
             raise errors.InvalidRequest(detail, field="body")
 
     def _add(self, tenant: str, rows: Mapping[str, tuple[str, bytes]]) -> list[str]:
-        """Write files, given as (object, bytes) by SHA-256, and return those that were not there."""
+        """Write files, passed as (object, bytes) by SHA-256, and return the new ones."""
         if not rows:
             return []
         self._write(tenant, dict(rows.values()))
@@ -150,20 +150,20 @@ class Transfers:
     # -- down -------------------------------------------------------------------------------------------------------
 
     def find(self, tenant: str, sha: str) -> StoredFile:
-        """Return a file. NotFound for one that this tenant does not have, whoever else has it."""
+        """Return a file. Raise NotFound if this tenant does not have it, even if another one does."""
         file = self._index.get(tenant, sha)
         if file is None:
             raise errors.NotFound(f"there is no file {sha}", field="sha256")
         return file
 
     def open(self, tenant: str, sha: str, asked: str) -> Opened:
-        """Return a file, or the range of it that a Range header asks for. Errors as `find`, `span` and `read`."""
+        """Return a file, or the range in a Range header. Raise the errors of `find`, `span` and `read`."""
         file = self.find(tenant, sha)
         part = span(asked, file.size)
         return Opened(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
 
     def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
-        """Return the bytes start..end-1 of a file in pieces. Broken when the store has lost them, as is then noted."""
+        """Yield the bytes start..end-1 of a file. If the store has lost them, record that and raise Broken."""
         pieces = self._pieces(tenant, file, start, end)
         try:
             first = next(pieces, b"")
@@ -226,7 +226,7 @@ def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _all_parts(begun: Upload) -> tuple[str, ...]:
-    """Return the objects of all parts in order. Raises Conflict if parts are missing."""
+    """Return the objects of all parts in order. Raise Conflict if parts are missing."""
     count = _count(begun.size)
     lacking = [number for number in range(count) if number not in begun.objects]
     if lacking:
@@ -251,7 +251,7 @@ def _check_part(size: int, number: int, length: int) -> None:
 
 
 def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
-    """Return the body of a request as `parse` reads it. InvalidRequest or TooLarge says what is wrong with it."""
+    """Return the result of `parse` for a body. Raise InvalidRequest or TooLarge if the body is not valid."""
     try:
         return parse(body)
     except TooLarge as error:

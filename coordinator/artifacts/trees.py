@@ -1,4 +1,4 @@
-"""Artifacts of one replica: trees of files that are committed, read, deleted and collected."""
+"""Create, read and delete artifacts, which are trees of files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from threads_protocol.manifest import Entry
 
 log = logging.getLogger(__name__)
 
-#: Digits of an id by which an artifact may be called, at least.
+#: Minimum number of digits of an abbreviated artifact id.
 SHORTEST, _WHOLE = 8, 64
 _DIGITS = re.compile(r"[0-9a-f]{8,64}")
 _MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (docs/artifacts.md)"
 
 
 class Trees:
-    """Artifacts over one store. MissingSetting without ARTIFACT_URL, or where that is another cluster's store."""
+    """Artifacts in one store. Methods raise MissingSetting if ARTIFACT_URL is not set or is another cluster's store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -38,12 +38,12 @@ class Trees:
 
     @property
     def is_on(self) -> bool:
-        """True when there is a store."""
+        """Return True if ARTIFACT_URL is set."""
         return bool(self._url)
 
     @property
     def transfers(self) -> Transfers:
-        """Uploads and downloads; the first use checks that the store is that of this cluster."""
+        """Return the file transfers. The first use checks that the store belongs to this cluster."""
         with self._opening:
             if self.transfers_once_open is None:
                 self.transfers_once_open = Transfers(self._store.files, self._open())
@@ -62,7 +62,7 @@ class Trees:
     # -- one artifact -----------------------------------------------------------------------------------------------
 
     def find(self, tenant: str, asked: str) -> Artifact:
-        """Return an artifact by its id, the beginning of it, or its name. NotFound, Conflict for several."""
+        """Return an artifact by id, abbreviated id or name. Raise NotFound, or Conflict if several match."""
         ids = self._ids(tenant, asked) if _is_id(asked) else []
         if not ids and (named := self._store.artifacts.named(tenant, asked)):
             ids = [named]
@@ -75,7 +75,7 @@ class Trees:
         return row
 
     def _ids(self, tenant: str, digits: str) -> list[str]:
-        """Return the artifacts whose ids begin with these digits; of those that only jobs hold, by a whole id alone."""
+        """Return the artifacts whose ids begin with these digits. Artifacts that only jobs hold need their full id."""
         if len(digits) == _WHOLE:
             return [digits]
         return [each for each in self._store.artifacts.ids(tenant) if each.startswith(digits)]
@@ -94,7 +94,7 @@ class Trees:
         return how, self.find(tenant, new.id)
 
     def _leave_places(self, tenant: str, before: str) -> None:
-        """Let an artifact that has no name any more lie at no place of a host, by which it would be held for ever."""
+        """Release an artifact without a name at all locations of hosts, which would hold it for ever."""
         [old] = self._store.artifacts.read(tenant, [before])
         if old and not old.names:
             locations.release_all(self._store.artifacts, tenant, old)
@@ -128,7 +128,7 @@ class Trees:
         return how, new
 
     def manifest(self, tenant: str, row: Artifact) -> bytes:
-        """Return the manifest of an artifact. Broken when the store has lost it."""
+        """Return the manifest of an artifact. Raise Broken if the store has lost it."""
         try:
             return self.transfers.blobs.read(tenant, row.manifest, 0, row.manifest_bytes)
         except Lost:
@@ -136,7 +136,7 @@ class Trees:
             raise errors.Broken(detail, field="artifact") from None
 
     def entries(self, tenant: str, row: Artifact) -> list[Entry]:
-        """Return the paths of an artifact. Errors as `manifest`."""
+        """Return the paths of an artifact. Raise the errors of `manifest`."""
         return manifest.entries(self.manifest(tenant, row))
 
     def delete(self, tenant: str, asked: str, actor: Actor, *, beside_jobs: bool = False, name: str = "") -> None:
@@ -157,7 +157,7 @@ class Trees:
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def collect(self, tenant: str, artifact_id: str) -> bool:
-        """Forget an artifact that nobody holds; its files go unless others refer to them. Errors as `manifest`."""
+        """Delete an artifact without a holder, and its unshared files. Raise the errors of `manifest`."""
         [row] = self._store.artifacts.read(tenant, [artifact_id])
         shas: Sequence[str] = manifest.hashes(self.manifest(tenant, row)) if row else ()
         return self._store.artifacts.collect(tenant, artifact_id, shas)

@@ -1,4 +1,4 @@
-"""Routes of uploads of files, the same for users and for workers, at different paths."""
+"""Routes for uploads of files. Users and workers have the same routes at different paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
         **more,
     )
     async def put_bundle(request: Request, cluster: http.ClusterDep, tenant: str = owner) -> Response:
-        """Upload many small files in one request. All of them are stored, or none."""
+        """Upload many small files in one request. Either all of them are stored, or none."""
         async with bodies.open_bytes(request, bundles.MAX_BODY) as body:
             return json_response(await threads.run(lambda: answers.put_bundle(cluster.artifacts, tenant, body)))
 
@@ -60,6 +60,6 @@ def add(routes: APIRouter, below: str, whose: str, owner: Any, **more: Any) -> N
 
     @routes.post(f"{below}/files/{{sha256}}/complete", **http.describe_response(artifact_answers.StoredPart), **more)
     async def complete(sha256: Sha, cluster: http.ClusterDep, tenant: str = owner) -> Response:
-        """Store a file whose parts are there. Its bytes are read and verified, which takes seconds for each GB."""
+        """Store a file whose parts are uploaded. Its bytes are read and verified, which takes seconds per GB."""
         await threads.run_long(lambda: cluster.artifacts.transfers.complete(tenant, sha256))
         return json_response({"missing": []})

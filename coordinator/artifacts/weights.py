@@ -1,18 +1,18 @@
-"""Paths by which an artifact is a model: files with weights, and the note of where they come from."""
+"""Recognize the files that make an artifact a model: weights, and the file that names their source."""
 
 from __future__ import annotations
 
-#: Endings of files with weights that are no code.
+#: Suffixes of files with weights that cannot contain code.
 WEIGHTS = (".gguf", ".safetensors")
-#: The file of a model that says where it comes from.
+#: File of a model that names its source.
 ABOUT = ".cluster-model.json"
 
 
 def has(path: str) -> bool:
-    """Return True for the path of a file with weights."""
+    """Return True if the path is a file with weights."""
     return path.lower().endswith(WEIGHTS)
 
 
 def tells(path: str) -> bool:
-    """Return True for a path by which its artifact is a model, or may be one."""
+    """Return True if an artifact with this path is, or may be, a model."""
     return path == ABOUT or has(path)

@@ -1,1 +1,1 @@
-"""Attachments: shells that people have beside running programs."""
+"""Attachments: interactive shells in the environment of running programs."""

@@ -1,4 +1,4 @@
-"""Bodies of calls about attachments, each field within bounds, and what is common to both of their sides."""
+"""Models of request bodies for attachments, shared by the routes of users and of workers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jobs import errors
 from jobs.models import MAX_UNITS
 from jobs.store.attachments import MAX_BYTES
 
-#: Bytes of a call's body: MAX_BYTES in base64 and its brackets, or a command with JSON's escapes.
+#: Maximum bytes of a body. It must fit MAX_BYTES in base64, or a command with JSON escapes.
 MOST_BODY = 128 << 10
-#: Seconds for which a call waits at most.
+#: Maximum seconds for which a call waits.
 MOST_SECONDS = 20.0
-#: Words of a command, and bytes of all of them.
+#: Maximum number of arguments of a command, and of their bytes.
 _MOST_WORDS, _MOST_COMMAND = 1000, 32 << 10
 
 AttachmentId = Annotated[
@@ -41,7 +41,7 @@ class _Body(BaseModel):
 
 
 class Terminal(_Body):
-    """The terminal of whoever asks."""
+    """The user's terminal."""
 
     rows: Lines
     columns: Lines
@@ -49,27 +49,29 @@ class Terminal(_Body):
 
 
 class Ask(_Body):
-    """Somebody wants a shell beside a unit."""
+    """Body of a request for a shell."""
 
     unit: Place
     command: Annotated[list[str] | None, AfterValidator(_is_command)] = Field(
-        None, min_length=1, max_length=_MOST_WORDS, description="What runs; null: a shell."
+        None, min_length=1, max_length=_MOST_WORDS, description="Command to run; null: a shell."
     )
-    terminal: Terminal | None = Field(None, description="It gets a terminal; null: pipes, as a script does.")
+    terminal: Terminal | None = Field(
+        None, description="Size and type of the terminal; null: pipes without a terminal."
+    )
 
 
 class Write(_Body):
-    """Input of a shell, from a place on."""
+    """Input of a shell."""
 
-    offset: Place = Field(description="Place of the first byte in all that is typed.")
+    offset: Place = Field(description="Offset of the first byte within the whole input.")
     data: str = Field("", max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
-    closed: bool = Field(False, description="Nothing comes after these bytes.")
+    closed: bool = Field(False, description="True: the input ends after these bytes.")
     rows: Lines | None = None
     columns: Lines | None = None
 
 
 def decoded(text: str) -> bytes:
-    """Return the bytes of a text in base64. InvalidRequest for what is none, TooLarge beyond MAX_BYTES."""
+    """Decode a base64 text. Raise InvalidRequest if it is not valid, and TooLarge beyond MAX_BYTES."""
     try:
         data = base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
@@ -80,5 +82,5 @@ def decoded(text: str) -> bytes:
 
 
 def size(asked: Any) -> str:
-    """Return rows and columns as they are stored; empty where both are not given."""
+    """Return the stored form of rows and columns, or an empty string unless both are set."""
     return f"{asked.rows} {asked.columns}" if asked.rows and asked.columns else ""

@@ -1,4 +1,4 @@
-"""Units beside which somebody may have a shell. Reads only."""
+"""Check whether a principal may attach a shell to a unit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jobs.store.work.outputs import UnitState
 
 
 def unit(store: Store, principal: Principal, job: str, number: int) -> UnitState:
-    """Return where a unit of a program stands that the principal may have a shell beside.
+    """Return the state of a unit to which the principal may attach a shell.
 
-    NotFound for none, Forbidden for another tenant's, Conflict for one that has ended.
+    Raise NotFound if it does not exist, Forbidden if it belongs to another tenant, and Conflict if it has ended.
     """
     found = store.outputs.unit(job, number)
     if found is None:

@@ -1,7 +1,7 @@
-"""Routes of attachments, for who asks for one: begin, type, read, leave.
+"""Routes for users of attachments: open a shell, write its input, read its output, and close it.
 
-Each call may be repeated after a lost answer, at any replica: bytes have offsets. Only the principal that
-opened an attachment can use it.
+If a response is lost, the client can repeat the call at any replica, because bytes have offsets. Only the principal
+that opened an attachment can use it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from threads_protocol.answers import attachments as answers
 routes = http.router(tag="programs", scope=Scope.RUN)
 
 _PATH = "/jobs/{job_id}/attachments/{attachment}"
-Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait where there is nothing.")]
-#: Which bound is reached, in words.
+Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait if there is no output.")]
+#: Messages for the limits of attachments.
 _BOUNDS = {
     "unit": f"{OF_A_UNIT} shells are beside this unit",
     "tenant": f"your tenant has {OF_A_TENANT} shells",

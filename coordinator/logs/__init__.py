@@ -1,1 +1,1 @@
-"""Logs of programs: by range once a unit has ended, and live, line by line, while it runs."""
+"""Logs of programs: by byte range after a unit has ended, and live while it is running."""

@@ -1,4 +1,4 @@
-"""Live lines as they are sent: encoded once, for all who follow."""
+"""Live log lines, encoded once for all followers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Entry:
 
     @cached_property
     def whole(self) -> bytes:
-        """All of it."""
+        """Return the frames of all chunks."""
         return b"".join(map(self._frame, self.lines.chunks))
 
     def beyond(self, seen: int) -> bytes:
-        """Return what is beyond a place in the output: a runner may send again what was sent."""
+        """Return the frames of the bytes from the offset `seen` on. A runner may send the same bytes twice."""
         rest = []
         for chunk in self.lines.chunks:
             if (cut := max(0, seen - chunk.offset)) < len(chunk.data):

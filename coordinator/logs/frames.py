@@ -1,4 +1,4 @@
-"""Live lines of one unit as server-sent events."""
+"""Stream the live log lines of one unit as server-sent events."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _RETRY, _PING = b"retry: 2000\n\n", b": ping\n\n"
 
 
 class Shown:
-    """How far one follower has come: what it is sent of each entry, and what it misses."""
+    """Progress of one follower. Decides which bytes of each entry it receives, and reports the bytes that it missed."""
 
     def __init__(self, since: str | None) -> None:
         self.place = since or BEGINNING
         self._attempt, self._run = 0, ""
-        #: First byte that it has not seen, of this run of the program; None: nobody knows.
+        #: Offset of the first byte of this run that the follower has not received, or None if unknown.
         self._next = None if since else 0
 
     def frames(self, entries: Iterable[Entry]) -> Iterator[bytes]:
-        """Yield what is new to the follower in these entries."""
+        """Yield the frames of these entries that are new to the follower."""
         for entry in entries:
             if entry.position > position(self.place):
                 self.place = entry.lines.id
@@ -49,7 +49,10 @@ class Shown:
 async def of_unit(
     live: Live, job: str, unit: int, tenant: str, until: int, since: str | None
 ) -> AsyncGenerator[bytes, None]:
-    """Give what a unit has written lately, then what it writes, to its end. `tenant` and `until` as `Live.listen`."""
+    """Yield the recent output of a unit and then its live output until the unit ends.
+
+    For `tenant` and `until`, see `Live.listen`.
+    """
     shown = Shown(since)
     with live.listen(job, unit, tenant, until) as listener:
         yield _RETRY
@@ -60,7 +63,7 @@ async def of_unit(
                 yield _PING
             for data in shown.frames(heard):
                 yield data
-        # What was written last may have come after the listener was told of the end.
+        # The last output may have arrived after the listener was notified of the end.
         for data in shown.frames(await _kept(live, job, unit, shown.place)):
             yield data
         yield frame("end", heard.row)

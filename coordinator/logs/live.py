@@ -1,6 +1,6 @@
-"""Units that somebody follows here: one reader of their lines a replica, which hands them to all who follow.
+"""Deliver live log lines to followers. One reader per replica reads the lines of all followed units from Redis.
 
-A follower holds no thread and no connection to Redis. One that does not read loses lines, and nobody waits for it.
+A follower uses no thread and no Redis connection. A follower that reads too slowly loses lines and delays no other.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from threads_protocol.answers import logs as answers
 
 log = logging.getLogger(__name__)
 
-#: Followers of a replica, and bytes that wait for one of them.
+#: Maximum number of followers of a replica, and of bytes buffered for each.
 MOST_FOLLOWERS, WAITING_BYTES = 2000, 128 << 10
-#: Seconds between two looks at whether a unit has ended; the end of its job is heard of at once.
+#: Seconds between two checks whether a unit has ended. The end of its job triggers a check at once.
 LOOK_SECONDS = 1.0
-#: Between two looks at least, and a rest over the time that a look took.
+#: Minimum seconds between two checks, and their minimum distance as a multiple of a check's duration.
 _SOONEST_SECONDS, _REST = 0.02, 20.0
-#: Bytes that count for an entry beside its lines.
+#: Overhead of an entry in bytes, in addition to its lines.
 _ENTRY_BYTES = 500
 _RENEW_SECONDS = FOLLOW_MS / 3000
 _BLOCK_MS = 300
@@ -49,7 +49,7 @@ class Ended:
 
 
 class Listener:
-    """Lines for one follower, in order. Use inside the loop."""
+    """Queue of lines for one follower. Use it in the event loop."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -60,7 +60,7 @@ class Listener:
         self._end: Ended | None = None
 
     def offer(self, entry: Entry) -> None:
-        """Give it lines; the oldest go where too many wait."""
+        """Add lines. If the buffer is full, drop the oldest ones."""
         self._entries.append(entry)
         self.buffered_bytes += entry.size + _ENTRY_BYTES
         while self.buffered_bytes > WAITING_BYTES and len(self._entries) > 1:
@@ -68,22 +68,22 @@ class Listener:
         self._wake()
 
     def ping(self) -> None:
-        """Have it say that it lives."""
+        """Request a ping."""
         self._ping = True
         self._wake()
 
     def fall_silent(self) -> None:
-        """Say that Redis does not answer."""
+        """End the stream because Redis does not respond."""
         self._silent = True
         self._wake()
 
     def end(self, end: Ended) -> None:
-        """Say that no more lines come."""
+        """End the stream after the buffered lines."""
         self._end = end
         self._wake()
 
     async def next(self) -> list[Entry] | Ended:
-        """Return lines, none for a ping, or the end. Raises Silent when Redis does not answer."""
+        """Return the next lines, an empty list for a ping, or the end. Raise Silent if Redis does not respond."""
         while not (self._entries or self._ping or self._silent or self._end):
             self._sleeper = asyncio.get_running_loop().create_future()
             await self._sleeper
@@ -102,18 +102,18 @@ class Listener:
 
 
 class _Channel:
-    """One unit, those who follow it here, and the task that notices its end."""
+    """A followed unit, its followers on this replica, and the task that detects its end."""
 
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.listeners: set[Listener] = set()
         self.watching: asyncio.Task[None] | None = None
-        #: Until when Redis counts it as followed; what the last call answered.
+        #: Time until which Redis counts the unit as followed, as returned by the last call.
         self.until = 0
 
 
 class Live:
-    """Followed units of one replica. Use inside its loop, once started."""
+    """Followed units of one replica. Use it in the event loop after `start`."""
 
     def __init__(self, store: Store, hub: Hub, texts: Texts) -> None:
         self.store = store
@@ -125,13 +125,13 @@ class Live:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hear lines while somebody follows."""
+        """Start the reader thread and the maintenance task."""
         self._reader = _Reader(self.store, loop, self._take)
         self._reader.start()
         self._begin(self._tend())
 
     def stop(self) -> None:
-        """End the thread and the tasks."""
+        """Stop the thread and the tasks."""
         for task in self._tasks:
             task.cancel()
         if self._reader:
@@ -142,10 +142,7 @@ class Live:
 
     @contextlib.contextmanager
     def listen(self, job: str, unit: int, tenant: str, until: int) -> Iterator[Listener]:
-        """Give the lines of a unit of a tenant's job while the context lasts.
-
-        `until` is what `LiveOutput.follow` answered.
-        """
+        """Yield a listener for the lines of a unit. `until` is the result of `LiveOutput.follow`."""
         place = (job, unit)
         channel = self.channels.get(place)
         if channel is None:
@@ -197,22 +194,22 @@ class Live:
     # -- the end of a unit ------------------------------------------------------------------------------------------
 
     async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
-        """Tell those who follow a unit of its end, as soon as its job ends, else within about LOOK_SECONDS."""
+        """Notify the followers when the unit ends: at once with the end of its job, otherwise within LOOK_SECONDS."""
         began = time.monotonic()
         while (end := await self._ended(job, unit)) is None:
-            # Of a job with 100,000 units that were given up it takes Redis some 100 ms.
+            # If 100,000 units of a job have failed, Redis needs about 100 ms for a check.
             rest = max(LOOK_SECONDS, _REST * (time.monotonic() - began))
             await asyncio.sleep(_SOONEST_SECONDS)
             await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
             began = time.monotonic()
-        if self.channels.get((job, unit)) is channel:  # who comes now looks anew: the job may be retried
+        if self.channels.get((job, unit)) is channel:  # new followers get a new channel, as the job may be retried
             del self.channels[job, unit]
             self._heed()
         for listener in channel.listeners:
             listener.end(Ended(row=end))
 
     async def _ended(self, job: str, unit: int) -> answers.End | None:
-        """Return how a unit ended; None while it has not, or while Redis or the store with its log is away."""
+        """Return how a unit ended, or None if it has not ended, or if Redis or the artifact store is unavailable."""
         try:
             found = await run_in_threadpool(self.store.outputs.unit, job, unit)
             if found is None:
@@ -224,10 +221,10 @@ class Live:
             log.exception("the end of unit %d of job %s is not known", unit, job)
         return None
 
-    # -- all that is followed ---------------------------------------------------------------------------------------
+    # -- all followed units -----------------------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Keep Redis told of what is followed, those who follow told that they are heard, and cut off in an outage."""
+        """Renew the followed units in Redis, send pings, and end the streams during an outage of Redis."""
         renewed = pinged = time.monotonic()
         while True:
             await asyncio.sleep(1.0)
@@ -253,7 +250,7 @@ class Live:
 
 
 class _Reader(RedisReader):
-    """Reads the lines of the jobs that are heeded, and hands them to the loop."""
+    """Reads the lines of the followed jobs, and passes them to the event loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, take: Callable[[str, list[Lines]], None]) -> None:
         super().__init__("live-output", loop)
@@ -267,7 +264,7 @@ class _Reader(RedisReader):
             self._changed.notify()
 
     def read(self) -> None:
-        """Read what came of the jobs, or wait for some."""
+        """Read new lines of the followed jobs, or wait until a job is followed."""
         with self._changed:
             if not self._places:
                 self._changed.wait(1.0)

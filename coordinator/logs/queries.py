@@ -1,4 +1,4 @@
-"""Logs of units as they are stored, and why there is none. Reads only."""
+"""Read stored logs of units, and explain why a unit has none."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from threads_protocol.states import TERMINAL, JobState
 
 
 def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> UnitState:
-    """Return where a unit of a program stands. NotFound for no job, a job without programs, or no such unit.
+    """Return the state of a unit. Raise NotFound if the job or unit does not exist, or the job runs no programs.
 
-    `look` as `Outputs.unit`.
+    For `look`, see `Outputs.unit`.
     """
     found = outputs.unit(job_id, number, look=look)
     if found is None:
@@ -35,7 +35,7 @@ def _runs_programs(kind: str) -> bool:
 def log(
     outputs: Outputs, texts: Texts, job_id: str, number: int, stream: Stream, start: int, limit: int
 ) -> tuple[bytes, int]:
-    """Return bytes of a unit's log and how many it has. NotFound says why there is none; else errors as `Texts`."""
+    """Return bytes of a unit's log and its total size. Raise NotFound with the reason if there is no log."""
     found = unit(outputs, job_id, number, look=False)
     read = texts.read(found.tenant, found.artifact, number, stream, start, limit) if found.artifact else None
     if read is None:
@@ -56,10 +56,10 @@ def _why_none(found: UnitState, job_id: str, number: int) -> str:
 
 
 def end(texts: Texts, found: UnitState, number: int) -> answers.End:
-    """Return how a unit ended. Unavailable while the store with its log is away."""
+    """Return how a unit ended. Raise Unavailable if the artifact store is unavailable."""
     try:
         size = texts.size(found.tenant, found.artifact, number)
-    except (errors.NotFound, errors.Broken):  # it is lost
+    except (errors.NotFound, errors.Broken):  # the log is lost
         size = 0
     state = found.state if found.state in ("done", "dead") else found.job_state
     return {"state": state, "exit": 0 if state == JobState.DONE.value else _exit(found.failure), "bytes": size}

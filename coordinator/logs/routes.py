@@ -1,4 +1,4 @@
-"""Routes of logs: what a unit of a program wrote, by range, and live."""
+"""Routes for logs of units, by byte range and live."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobs.store.work.live_output import MOST_FOLLOWED
 
 routes = http.router(tag="logs")
 
-#: Bytes of one answer at most.
+#: Maximum bytes of one response.
 MOST_BYTES = 4 << 20
 Unit = Annotated[int, Path(ge=0, le=MAX_UNITS, description="Number of a unit, from 0 on.")]
 _TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string", "format": "binary"}}}
@@ -47,13 +47,14 @@ async def get_log(
     job_id: http.JobId,
     unit: Unit,
     cluster: http.ClusterDep,
-    stream: Annotated[Stream, Query(description="stdout and stderr as they came, or one of them.")] = "all",
+    stream: Annotated[Stream, Query(description="stdout and stderr in order, or one of them.")] = "all",
     start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First byte of the stream.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Bytes at most; fewer may come.")] = 1 << 20,
+    limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Maximum bytes; the response may be shorter.")] = 1
+    << 20,
 ) -> Response:
-    """Return what a unit wrote to stdout and stderr in its last attempt that ended. 404 says why there is nothing.
+    """Return the stdout and stderr of a unit's last ended attempt. A 404 gives the reason if there is no log.
 
-    Of what is over 9 MiB, the first 1 MiB and the last 8 MiB are kept.
+    Of a log over 9 MiB, only the first 1 MiB and the last 8 MiB are kept.
     """
     outputs, texts = cluster.store.outputs, shared_state(request).texts
     data, size = await threads.run(lambda: queries.log(outputs, texts, job_id, unit, stream, start, limit))
@@ -70,10 +71,10 @@ async def follow(
     principal: http.PrincipalDep,
     last_event_id: LastId = None,
 ) -> Response:
-    """Server-sent events of what a unit writes: `output`, `dropped` (bytes that are not passed on) and, last, `end`.
+    """Stream a unit's output as server-sent events: `output`, `dropped` (a number of bytes) and finally `end`.
 
-    Each `output` names the place of its first byte, so that what was dropped can be read from the log once the unit has
-    ended. A program that writes more than 64 KiB/s over longer than four seconds loses lines here.
+    Each `output` contains the offset of its first byte. When the unit has ended, you can read dropped bytes from its
+    log. Lines are dropped if a program writes more than 64 KiB/s for more than four seconds.
     """
     live: Live = shared_state(request).live
     found = await run_in_threadpool(queries.unit, cluster.store.outputs, job_id, unit)

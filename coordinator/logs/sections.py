@@ -1,4 +1,4 @@
-"""Sections of a log: the bytes that were stdout, or stderr, as ranges of the log. Pure."""
+"""Byte ranges of a log that belong to stdout or to stderr. No I/O."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
-#: Bytes of the list of what was stderr, beyond which the streams of a log are not told apart.
+#: Maximum bytes of the list of stderr ranges. Beyond it, the streams of a log cannot be separated.
 MAX_LIST = 4 << 20
-#: Digits of a number in it: more than the bytes of any log.
+#: Maximum digits of a number in the list. No log is that large.
 _MOST_DIGITS = 15
-#: Bytes between two ranges that are read rather than skipped, and bytes that one answer reads at most.
+#: Maximum gap between two ranges that are read together, and maximum bytes to read for one response.
 _GAP, MOST_READ = 64 << 10, 16 << 20
 
 
 class Sections:
-    """Ranges of a log, in order, that together are one stream. Arrays, since a log may have half a million of them."""
+    """Ordered ranges of a log that form one stream. Stored in arrays, because a log may have half a million ranges."""
 
     def __init__(self) -> None:
         self._starts, self._ends = array("Q"), array("Q")
@@ -24,7 +24,7 @@ class Sections:
         self.bytes = 0
 
     def add(self, lo: int, hi: int) -> None:
-        """Add a range behind those that there are; an empty one is none."""
+        """Append a range. An empty range is ignored."""
         if lo < hi:
             self._starts.append(lo)
             self._ends.append(hi)
@@ -35,7 +35,7 @@ class Sections:
         return len(self._starts)
 
     def within(self, start: int, limit: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of the log that have the bytes of the stream from `start` on, at most `limit`."""
+        """Yield the ranges of the log that contain at most `limit` bytes of the stream from the offset `start` on."""
         number = max(0, bisect_right(self._before, start) - 1)
         while limit > 0 and number < len(self):
             lo = self._starts[number] + max(0, start - self._before[number])
@@ -47,14 +47,14 @@ class Sections:
 
 
 def whole(size: int) -> Sections:
-    """Return all of a log."""
+    """Return the range of a whole log."""
     made = Sections()
     made.add(0, size)
     return made
 
 
 def split(text: bytes, size: int) -> tuple[Sections, Sections]:
-    """Return stdout and stderr of a log of this size, by its list of what was stderr. ValueError for no such list."""
+    """Return the ranges of stdout and stderr of a log, from its list of stderr ranges. Raise ValueError if invalid."""
     stdout, stderr, at = Sections(), Sections(), 0
     for offset, length in _rows(text):
         if offset < at or length < 1 or offset + length > size:
@@ -67,7 +67,7 @@ def split(text: bytes, size: int) -> tuple[Sections, Sections]:
 
 
 def _rows(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of a JSON list of them. As JSON it would take a hundred bytes of memory for each of its own."""
+    """Yield the pairs of a JSON list. A JSON parser would need about 100 bytes of memory per byte of text."""
     packed = text.translate(None, b" \t\r\n")
     if packed == b"[]":
         return
@@ -81,7 +81,7 @@ def _rows(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def joined(ranges: Iterator[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield groups of ranges that are read at once, together at most MOST_READ bytes beyond the first range."""
+    """Yield groups of ranges to read together, in total at most MOST_READ bytes beyond the first range."""
     group: list[tuple[int, int]] = []
     read = 0
     for lo, hi in ranges:

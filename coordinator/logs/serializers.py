@@ -1,4 +1,4 @@
-"""Make the events of a log that is followed."""
+"""Serialize live log lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STREAMS: dict[str, Literal["stdout", "stderr"]] = {"o": "stdout", "e": "stderr"
 
 
 def serialize_output(lines: Lines, chunk: Chunk) -> answers.Output:
-    """Return the row of what a unit wrote."""
+    """Return the data of an `output` event."""
     return {
         "unit": lines.unit,
         "attempt": lines.attempt,

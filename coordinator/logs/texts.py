@@ -1,4 +1,4 @@
-"""Logs that units left: where they lie in artifacts, and their bytes."""
+"""Read the logs of ended units from artifacts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jobs import errors
 from jobs.store.artifacts import Artifacts
 
 Stream = Literal["all", "stdout", "stderr"]
-#: Paths of logs in an artifact, each with the unit's number behind; of lists of what was stderr, with this at the end.
+#: Prefix of the paths of logs, followed by the unit's number, and suffix of the lists of stderr ranges.
 FOLDER, LISTS = "logs/", ".streams"
-#: Logs whose places are remembered, about 300 bytes each, and ranges of divided logs, 24 bytes each.
+#: Maximum number of cached log files, about 300 bytes each, and of cached ranges, 24 bytes each.
 _REMEMBERED, _DIVIDED = 100_000, 1_000_000
 
 Value = TypeVar("Value")
@@ -33,10 +33,10 @@ class Place:
 
 
 class _Kept:
-    """Values by key, those that were asked for last. Any thread may call; one value is made at a time."""
+    """Thread-safe cache of the most recently used values. One value is created at a time."""
 
     def __init__(self, most: int, size: Callable[[Any], int]) -> None:
-        #: Size of all values together, but for the last one; what each counts for.
+        #: Maximum total size, which the last value may exceed, and function that returns the size of a value.
         self._most, self._size = most, size
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0
@@ -68,7 +68,7 @@ class _Kept:
 
 
 class Texts:
-    """Logs in the artifacts of jobs. Any thread may call; each call may read the store of bytes."""
+    """Thread-safe access to the logs in artifacts. Each call may read the artifact store."""
 
     def __init__(self, trees: Trees, artifacts: Artifacts) -> None:
         self._trees = trees
@@ -77,17 +77,17 @@ class Texts:
         self._divided = _Kept(_DIVIDED, lambda parts: len(parts[0]) + len(parts[1]) + 1)
 
     def size(self, tenant: str, artifact: str, unit: int) -> int:
-        """Return the bytes of a unit's log in its artifact; 0 where it wrote nothing."""
+        """Return the size of a unit's log in bytes, or 0 if it wrote nothing."""
         place = self._places(tenant, artifact).get(f"{unit}") if artifact else None
         return place.size if place else 0
 
     def read(
         self, tenant: str, artifact: str, unit: int, stream: Stream, start: int, limit: int
     ) -> tuple[bytes, int] | None:
-        """Return bytes of a stream of a unit's log, and how many it has; None where it wrote nothing.
+        """Return bytes of a stream of a unit's log and the stream's size, or None if the unit wrote nothing.
 
-        They are at most `limit`, and at least one where there are more. Broken, for a list of streams that is none;
-        TooLarge, for one that is too long.
+        At most `limit` bytes are returned, and at least one if the stream has more. Raise Broken if the list of stderr
+        ranges is invalid, and TooLarge if it is too long.
         """
         places = self._places(tenant, artifact)
         log = places.get(f"{unit}")
@@ -99,7 +99,7 @@ class Texts:
         return b"".join(pieces), part.bytes
 
     def _places(self, tenant: str, artifact: str) -> Mapping[str, Place]:
-        """Return the files of an artifact that are logs, or lists of streams, by their names."""
+        """Return the logs and lists of stderr ranges of an artifact, by name."""
         return self._logs.get((tenant, artifact), lambda: self._listed(tenant, artifact))
 
     def _listed(self, tenant: str, artifact: str) -> Mapping[str, Place]:
