@@ -1,1 +1,1 @@
-"""The stream of events and the rows that change with it."""
+"""Event stream of the cluster, and live records of workers, queues and alerts."""

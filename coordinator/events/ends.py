@@ -1,4 +1,4 @@
-"""Requests that wait until jobs have ended."""
+"""Wait until jobs have ended."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from itertools import islice
 from coordinator.events.event import Event
 from threads_protocol.states import TERMINAL
 
-#: Ends that are remembered.
+#: Maximum number of remembered ended jobs.
 _KEPT = 2000
-#: Events can be lost: a job that was seen to run is asked about after this long without one of its end, and again.
+#: Seconds after which a waited-for job's state is read from Redis, and read again, because events can be lost.
 DOUBT_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 
 class Ends:
-    """Calls back when jobs end. Use inside the hub's loop."""
+    """Notifies listeners when jobs end. Use it in the hub's event loop."""
 
     def __init__(self) -> None:
         self.listeners: dict[str, list[Callable[[str], None]]] = {}
         self.recent_jobs: dict[str, None] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Call whoever waits for the jobs that ended with these events."""
+        """Notify the listeners of the jobs that ended with these events."""
         for event in events:
             if not event.ends:
                 self.recent_jobs.pop(event.job, None)  # retried
@@ -38,9 +38,10 @@ class Ends:
     async def wait(
         self, ids: Sequence[str], states: Callable[[], list[str | None]], seconds: float, *, just_seen: bool = False
     ) -> None:
-        """Return when every job has ended (or is gone), or after `seconds`.
+        """Wait until all jobs have ended or were deleted, at most `seconds`.
 
-        `states` reads what they are now, in a thread; not at once if this replica has `just_seen` that none had ended.
+        `states` is called in a thread and reads the jobs' states. Set `just_seen` if this replica has just seen that
+        none of them had ended; then the first read is delayed.
         """
         left, over = set(ids), asyncio.Event()
 
@@ -52,7 +53,7 @@ class Ends:
         with self._listening(set(ids), ended), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for job in ids if just_seen else ():
-                    if job in self.recent_jobs:  # between the answer and now
+                    if job in self.recent_jobs:  # it has ended since this replica saw it
                         ended(job)
                 doubt = DOUBT_SECONDS if just_seen else 0.0
                 while not await _is_set(over, doubt):
@@ -75,7 +76,7 @@ class Ends:
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Return True as soon as the event is set, False after `seconds`."""
+    """Return True once the event is set, or False after `seconds`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

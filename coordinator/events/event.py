@@ -1,4 +1,4 @@
-"""An event as it is stored, ordered, merged and sent."""
+"""Events: parsing, order, merging and encoding."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from jobs.store.events import Entry
 from threads_protocol.states import TERMINAL
 
 Position: TypeAlias = tuple[int, int]
-#: Topics of which a tenant sees its part, and beginnings of such topics.
+#: Topics that are filtered by tenant, and prefixes of such topics.
 _MANY, _ONE = ("jobs", "workflows"), ("job:", "workflow:")
-#: Before the first event.
+#: Position before the first event.
 START: Position = (0, 0)
 
 
 def position(place: str) -> Position:
-    """Return a place in the stream, milliseconds-number, as what compares."""
+    """Return a stream id, such as 1700000000000-0, as a position that can be compared."""
     head, _, tail = place.partition("-")
     return int(head or 0), int(tail or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Change of a job, a workflow or a worker; or a row that changed, which has no place in the stream."""
+    """Change of a job, workflow or worker, or a changed live record, which is not part of the stream."""
 
-    #: Place in the stream, from which any replica resumes. Empty for a row.
+    #: Id in the stream, from which any replica can resume. Empty for a live record.
     id: str
     fields: dict[str, str]
-    #: A row's topic, its name among all rows, and its content as clients see it.
+    #: Topic, unique name and content of a live record.
     topic: str = ""
     entity: str = ""
     row: Mapping[str, Any] | None = None
 
     @property
     def job(self) -> str:
-        """Id of the job; empty for a worker's event."""
+        """Return the id of the job, or an empty string for an event of a worker."""
         return self.fields.get("job", "")
 
     @property
     def workflow(self) -> str:
-        """Id of the workflow; empty for any other event."""
+        """Return the id of the workflow, or an empty string for other events."""
         return self.fields.get("workflow", "")
 
     @property
     def ends(self) -> bool:
-        """True for the last event of a job."""
+        """Return True for the last event of a job."""
         return self.fields.get("state") in TERMINAL and self.fields.get("type") == self.fields.get("state")
 
     @property
     def merges(self) -> str:
-        """Name shared by events of which the last holds all that the others said; empty for one that stands alone."""
+        """Return the key of events of which the latest replaces the others, or an empty string for other events."""
         if self.row is not None:
             return self.entity
         if self.workflow:
@@ -63,7 +63,7 @@ class Event:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics whose listeners hear of it."""
+        """Return the topics whose listeners receive this event."""
         if self.topic:
             return (self.topic,)
         if not self.job and not self.workflow:
@@ -74,17 +74,17 @@ class Event:
 
     @cached_property
     def position(self) -> Position:
-        """Place in the stream, to compare."""
+        """Return the position in the stream."""
         return position(self.id)
 
     @cached_property
     def frame(self) -> bytes:
-        """Bytes of the event as it is sent, encoded once for all listeners."""
+        """Return the event as a server-sent event, encoded once for all listeners."""
         place = f"id: {self.id}\n" if self.id else ""
         return f"{place}event: {self.fields.get('type', 'message')}\ndata: {json.dumps(self.data())}\n\n".encode()
 
     def data(self) -> Mapping[str, Any]:
-        """Return the content as clients see it: counts are numbers. ValueError for counts that are none."""
+        """Return the content for clients, with counts as numbers. Raise ValueError if a count is not a number."""
         if self.row is not None:
             return self.row
         numbers: dict[str, Any] = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
@@ -92,27 +92,27 @@ class Event:
 
 
 def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
-    """Return the topics, those of jobs and workflows narrowed to those of one tenant; None: of all."""
+    """Return the topics, with jobs and workflows restricted to one tenant unless it is None."""
     if tenant is None:
         return frozenset(topics)
     return frozenset(f"{topic}@{tenant}" if topic in _MANY or topic.startswith(_ONE) else topic for topic in topics)
 
 
 def readable(entries: Iterable[Entry]) -> list[Event]:
-    """Return the events of stored entries, without those that cannot be read."""
+    """Return the events of stored entries, without invalid ones."""
     return skipped.readable("event", entries, _event)
 
 
 def _event(place: bytes, fields: dict[bytes, bytes]) -> Event:
     event = Event(id=place.decode(), fields={name.decode(): value.decode() for name, value in fields.items()})
-    event.data()  # raises for counts that are none
+    event.data()  # raises ValueError if a count is not a number
     if "\n" in event.fields.get("type", "") or "\r" in event.fields.get("type", ""):
         raise ValueError("its type is no line")
     return event
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """Return events in order, without progress and rows that a later event of the same job, or row, replaces."""
+    """Return events in order, without progress events and live records that a later event replaces."""
     replaced: set[str] = set()
     kept = []
     for event in reversed(list(events)):

@@ -1,4 +1,4 @@
-"""Streams of server-sent events as bytes: first what a listener missed or how things are, then what happens."""
+"""Streams of server-sent events. Each begins with missed events or the current state and continues with new events."""
 
 from __future__ import annotations
 
@@ -18,17 +18,14 @@ from jobs.store.server.connection import Unreachable
 
 log = logging.getLogger(__name__)
 
-#: A listener that was let in by a token or a login is looked at again this often at most, and with each ping.
+#: Minimum seconds between two checks whether a listener's token or session is still valid.
 RECHECK_SECONDS = 2.0
 
 _RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
 
 
 async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Pass frames on until Redis cannot be asked: an answer that has begun cannot become a 503.
-
-    Its listener comes again.
-    """
+    """Yield frames until Redis is unreachable. The client reconnects, as a started response cannot become a 503."""
     async with aclosing(frames):
         try:
             async for frame in frames:
@@ -40,7 +37,7 @@ async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[byt
 async def while_holds(
     frames: AsyncGenerator[bytes, None], holds: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
-    """Pass frames on while what their listener showed still counts. A ping comes within PING_SECONDS, and is one."""
+    """Yield frames while the listener's credentials are valid. Pings guarantee a check within PING_SECONDS."""
     loop = asyncio.get_running_loop()
     checked = loop.time()
     async with aclosing(frames):
@@ -53,13 +50,13 @@ async def while_holds(
 
 
 async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
-    """Give a job's state, or what came after a place, then what happens, to the job's end."""
+    """Yield a job's state, or the events after `since`, and then new events until the job's end."""
     with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
         yield _RETRY
         missed = await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) if since else None
         try:
             first = [await run_in_threadpool(_present, cluster, job_id)] if missed is None else missed
-        except errors.NotFound:  # deleted meanwhile
+        except errors.NotFound:  # the job was deleted
             return
         for event in first:
             yield event.frame
@@ -71,7 +68,7 @@ async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGener
 
 
 def _present(cluster: Cluster, job_id: str) -> Event:
-    """Return a job's state as an event, at a place before which nothing is missing from it."""
+    """Return a job's state as an event, whose id is a position up to which the state includes all events."""
     place = cluster.hub.events.newest()
     job = cluster.queries.jobs.job(job_id)
     fields = {
@@ -87,7 +84,7 @@ def _present(cluster: Cluster, job_id: str) -> Event:
 
 
 async def _live(subscription: Subscription, place: Position, done: int) -> AsyncIterator[bytes]:
-    """Give frames of one job after a place, to its end; without those from before `done` units were committed."""
+    """Yield frames of one job after a position until its end, except those with fewer than `done` committed units."""
     while chunk := await subscription.next():
         if not chunk.events:
             yield chunk.after(place)
@@ -99,7 +96,7 @@ async def _live(subscription: Subscription, place: Position, done: int) -> Async
 
 
 async def of_fleet(cluster: Cluster, topics: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
-    """Give what came after a place and the rows of now, then what happens and what changes."""
+    """Yield the events after `since` and the live records, and then new events and changed records."""
     with cluster.hub.subscribe(topics) as subscription:
         yield _RETRY
         place = START

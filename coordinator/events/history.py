@@ -1,4 +1,4 @@
-"""Events that were missed: read from Redis' streams from a place on."""
+"""Read missed events from the streams in Redis."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from jobs.store.events import Events
 
 
 def of_job(events: Events, job: str, since: str) -> list[Event] | None:
-    """Return the events of a job after a place; None when nobody knows what came after it."""
+    """Return the events of a job after the id `since`, or None if they are not known completely."""
     stream = events.of_job(job, since)
     if not stream.newest or position(since) > position(stream.newest):
         return None
-    if stream.entries is None:  # small jobs have no stream of their own
+    if stream.entries is None:  # small jobs have no separate stream
         fleet = of_fleet(events, since)
         return None if fleet is None else [event for event in fleet if event.job == job]
     return [event for event in readable(stream.entries) if event.position > position(since)]
 
 
 def of_fleet(events: Events, since: str) -> list[Event] | None:
-    """Return the events of the fleet after a place; None when the stream does not reach from there to now."""
+    """Return the events of the fleet after the id `since`, or None if the stream no longer contains all of them."""
     stream = events.of_fleet(since, count=BACKLOG + 2)
     if stream.oldest is None or stream.newest is None:
         return None
     if not position(stream.oldest) <= position(since) <= position(stream.newest):
         return None
-    if not stream.entries or position(stream.entries[0][0].decode()) != position(since):  # lost with the Redis before
+    if not stream.entries or position(stream.entries[0][0].decode()) != position(since):  # lost in a failover
         return None
     if len(stream.entries) > BACKLOG + 1:
         return None

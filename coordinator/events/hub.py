@@ -1,7 +1,7 @@
-"""One reader of the fleet's event stream a replica, fanned out to whoever listens here.
+"""Distribute the fleet's event stream to the listeners of a replica.
 
-A batch of events is put together once for all who listen to the same topics, in the order of their ids, and each event
-is encoded once. With many listeners delivery is paced: it takes at most a quarter of the loop's time.
+Each event is encoded once, and a batch is assembled once for all listeners of the same topics. With many listeners,
+delivery is limited to a quarter of the event loop's time.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
 from jobs.store.events import NOWHERE, Events
 
-#: With RECHECK_SECONDS at most 15 s: within these a listener whose token was revoked hears no more.
+#: Seconds between two pings. With RECHECK_SECONDS, streams end within 15 s after their token was revoked.
 PING_SECONDS = 12.0
-#: Streams end when Redis has said nothing for this long: their listeners must not take silence for peace. A healthy
-#: Redis answers the hub at least once a second.
+#: Seconds without a response from Redis after which streams end, so that clients notice the outage. A healthy Redis
+#: responds to the hub at least once per second.
 OUTAGE_SECONDS = 5.0
-#: Progress and rows wait for others this long, while nothing else happens.
+#: Maximum seconds for which progress events and live records wait for others.
 MERGE_SECONDS = 0.25
-#: Listeners woken before others have their turn.
+#: Number of listeners to wake before other tasks of the event loop can run.
 _WOKEN = 25
-#: Rest after a delivery, over the time that it took, and at most.
+#: Pause after a delivery, as a multiple of its duration, and its maximum in seconds.
 _REST, _LONGEST_REST = 3.0, 1.0
 
 
 class Hub:
-    """Offers every event to the subscriptions of its topics. Use inside its loop, once started."""
+    """Delivers events to the subscriptions of their topics. Use it in its event loop after `start`."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.ends = Ends()
-        #: Is called with all events that are read; must not wait.
+        #: Called with all events. It must not block.
         self.listener: Callable[[Sequence[Event]], None] = lambda _events: None
-        #: The place of the last event that was offered.
+        #: Id of the last offered event.
         self.last = NOWHERE
         self._channels: dict[frozenset[str], set[Subscription]] = {}
         self._by_topic: dict[str, set[frozenset[str]]] = {}
@@ -47,28 +47,28 @@ class Hub:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to read in a thread, and to deliver in this loop."""
+        """Start the reader thread and the delivery in this event loop."""
         self._reader = Reader(self.events, loop, self.take, self.begin_anew)
         self.tasks = [loop.create_task(task) for task in (self.deliver(), self._ping(), self._watch())]
         self._reader.start()
 
     def stop(self) -> None:
-        """End reading and delivering."""
+        """Stop reading and delivering."""
         for task in self.tasks:
             task.cancel()
         self._reader.stop()
 
-    # -- what the reader calls --------------------------------------------------------------------------------------
+    # -- called by the reader ---------------------------------------------------------------------------------------
 
     def take(self, last: str, events: list[Event]) -> None:
-        """Offer events that were read, up to a place."""
+        """Queue events from the reader. `last` is the id of the last one."""
         self.last = last
         self.ends.take(events)
         self.listener(events)
         self.offer(events)
 
     def begin_anew(self, last: str) -> None:
-        """Let every listener look again: events are numbered anew."""
+        """Make all listeners resynchronize, because the stream was replaced."""
         self.last = last
         for subscription in self._everyone():
             subscription.lost = True
@@ -107,7 +107,7 @@ class Hub:
     # -- delivery ---------------------------------------------------------------------------------------------------
 
     def offer(self, events: list[Event]) -> None:
-        """Deliver events to every subscription of their topics, soon."""
+        """Queue events for delivery to the subscriptions of their topics."""
         if events:
             self._fresh += events
             self._any.set()
@@ -115,7 +115,7 @@ class Hub:
                 self._urgent.set()
 
     async def deliver(self) -> None:
-        """Deliver what is offered, for as long as the replica lives; cancel it."""
+        """Deliver queued events until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self._any.wait()
@@ -129,7 +129,7 @@ class Hub:
             await asyncio.sleep(min(_LONGEST_REST, _REST * (loop.time() - began)))
 
     def _hand_out(self, events: list[Event]) -> list[Subscription]:
-        """Put events where their listeners find them, and return the subscriptions that got some."""
+        """Add events to the subscriptions of their topics, and return those subscriptions."""
         by_channel: dict[frozenset[str], list[Event]] = {}
         for event in events:
             for topics in {topics for topic in event.topics for topics in self._by_topic.get(topic, ())}:
@@ -157,7 +157,7 @@ class Hub:
             await self._wake(everyone)
 
     async def _watch(self) -> None:
-        """Cut off the listeners while Redis is silent; they come again and hear why."""
+        """End all streams while Redis does not respond. Clients reconnect and receive the error."""
         while True:
             await asyncio.sleep(1.0)
             if time.monotonic() - self._reader.answered <= OUTAGE_SECONDS:

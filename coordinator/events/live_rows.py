@@ -1,6 +1,6 @@
-"""Rows that change all the time (workers, queues, alerts): read each second while somebody listens, sent when changed.
+"""Live records of workers, queues and alerts: read every second while there are listeners, and sent when changed.
 
-They have no place in the event stream: whoever connects, to any replica, hears all rows first and then what changes.
+They are not part of the event stream. A new listener first receives all records, and then the changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 Rows = dict[str, Row]
 
 
-#: By topic: the event's type, the field that names the row, and where the rows come from.
+#: Event type, key field and query of the records of each topic.
 TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
     "fleet": ("fleet", "id", lambda queries: queries.fleet.workers()),
     "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),
@@ -31,7 +31,7 @@ TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
 
 
 def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
-    """Return the rows of each of these topics, by name."""
+    """Return the records of each of these topics, by key."""
     found: dict[str, Rows] = {}
     for topic in sorted(topics):
         _, name, source = TOPICS[topic]
@@ -40,10 +40,7 @@ def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:
-    """Return the events that turn the rows that a listener knows into those of now.
-
-    None for a topic that was not read.
-    """
+    """Return the events for the differences between two states. Topics missing in `now` have no events."""
     for topic, rows in now.items():
         kind, name, _ = TOPICS[topic]
         known = before.get(topic, {})
@@ -54,7 +51,7 @@ def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Eve
 
 
 class LiveRows:
-    """Reads the rows once a second for all listeners of a replica, and offers what changed to its hub."""
+    """Reads the records once per second for all listeners of a replica, and sends changes to its hub."""
 
     def __init__(self, queries: Queries, hub: Hub) -> None:
         self._queries = queries
@@ -62,7 +59,7 @@ class LiveRows:
         self._known: dict[str, Rows] = {}
 
     async def run(self) -> None:
-        """Read for as long as the replica lives; cancel it."""
+        """Read the records every second until cancelled."""
         while True:
             await asyncio.sleep(SECONDS)
             try:

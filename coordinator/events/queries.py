@@ -1,4 +1,4 @@
-"""The fleet and the newest jobs at one moment, from which a stream of events goes on."""
+"""Snapshot of the fleet and the newest jobs, from which an event stream continues."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from coordinator.fleet import serializers
 from coordinator.queries import Queries
 from threads_protocol.answers import events as answers
 
-#: Jobs in a snapshot.
+#: Number of jobs in a snapshot.
 _NEWEST = 100
 
 
 def snapshot(queries: Queries, stream: str, time: float, tenant: str | None) -> answers.Snapshot:
-    """Return the fleet and the newest jobs of one tenant, or of all, each read once.
+    """Return the fleet and the newest jobs of one tenant, or of all tenants if it is None.
 
-    `stream` is the place of the last event read before, `time` Redis' in seconds since 1970.
+    `stream` is the id of the last event before the snapshot. `time` is Redis time in seconds since 1970.
     """
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
     page = queries.jobs.page(None, None, None, _NEWEST, tenant)

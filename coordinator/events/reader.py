@@ -1,4 +1,4 @@
-"""The thread of a replica that reads the fleet's stream of events and hands it to the hub's loop."""
+"""Thread that reads the fleet's event stream and passes the events to the hub's event loop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobs.store.server.connection import RedisError, Unreachable
 
 log = logging.getLogger(__name__)
 
-#: Events read at once at most, and how long Redis holds a read back when there is none.
+#: Maximum number of events per read, and milliseconds for which a read waits for events.
 _COUNT, BLOCK_MS = 1000, 1000
 
 
 class Reader(RedisReader):
-    """Calls `take(last, events)`, and `begin_anew(last)` when the stream was replaced, in the given loop."""
+    """Calls `take(last, events)` in the event loop, or `begin_anew(last)` if the stream was replaced."""
 
     def __init__(
         self,
@@ -35,22 +35,22 @@ class Reader(RedisReader):
         self._place: str | None = None
 
     def read(self) -> None:
-        """Read on from the last event that was read."""
+        """Read the events after the last one."""
         if self._place is None:
             self._place = self._events.newest()
             self.call_in_loop(self._take, self._place, [])
         self._place = self.look(self._place)
 
     def handle_error(self, error: Exception) -> None:
-        """Note a stream that a function puts aside, since it is none."""
+        """Record that the key of the event stream has a wrong type."""
         if isinstance(error, RedisError) and not isinstance(error, Unreachable):
             skipped.SKIPS.note("event", keys.EVENTS, error)
 
     def look(self, place: str) -> str:
-        """Wait up to a second for events after a place, hand them over, and return the place of the last."""
+        """Wait up to one second for events after the id `place`, pass them on, and return the id of the last one."""
         following = self._events.wait(place, block_ms=BLOCK_MS, count=_COUNT)
-        if not following.known:  # begun anew, trimmed, or of a Redis that lacks the last writes of the one before
-            log.warning("the stream of events lost the last one that was read; listeners must look again")
+        if not following.known:  # the stream was deleted, trimmed, or has lost its last writes in a failover
+            log.warning("the event stream no longer has the last event that was read; listeners must reload")
             place = self._events.newest()
             self.call_in_loop(self._begin_anew, place)
         elif following.entries:

@@ -1,4 +1,4 @@
-"""The fleet at one moment, and server-sent events: of one job, and of the fleet."""
+"""Routes for the snapshot of the fleet, and for server-sent events of a job and of the fleet."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ LastId = Annotated[
 async def job_events(
     job_id: http.JobId, cluster: http.ClusterDep, principal: http.PrincipalDep, last_event_id: LastId = None
 ) -> Response:
-    """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
+    """Stream the events of one job: its state, or the events after Last-Event-ID, and then new events to its end.
 
-    204 when it has ended and nothing came after Last-Event-ID.
+    If the job has ended and has no events after Last-Event-ID, the response is a 204.
     """
     job = await run_in_threadpool(cluster.queries.jobs.job, job_id)
     since = last_event_id if job["state"] in TERMINAL else None
@@ -67,7 +67,7 @@ def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, principal: 
 
 @routes.get("/snapshot", tags=["cluster"], **http.describe_response(answers.Snapshot))
 def snapshot(cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
-    """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
+    """Return the state of the fleet, and the stream position from which /api/events continues without a gap."""
     return json_response(
         queries.snapshot(cluster.queries, cluster.hub.last, cluster.store.clock.now(), principal.only_tenant)
     )
@@ -80,12 +80,12 @@ async def fleet_events(
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:
-    """Server-sent events of the fleet. Topics: jobs, workers, job:ID, fleet, queues, alerts.
+    """Stream the events of the fleet. Topics: jobs, workers, job:ID, fleet, queues, alerts.
 
-    `jobs` and `workers` tell what happened, in the order of their ids, with an id from which Last-Event-ID resumes on
-    any replica; `resync` says: take a new snapshot. `fleet`, `queues` and `alerts` (events `fleet`, `queue`, `alert`)
-    tell how things are: rows of workers, queues and alerts as in the snapshot, all of them at first, then those that
-    changed, once a second, without an id; `gone` says that one is no longer listed.
+    `jobs` and `workers` send events in the order of their ids. Last-Event-ID resumes after an id on any replica. After
+    `resync`, request a new snapshot. `fleet`, `queues` and `alerts` (events `fleet`, `queue`, `alert`) send the records
+    of the snapshot: first all of them, then once per second those that changed. They have no id. `gone` marks a record
+    that was removed.
     """
     wanted = event.visible_topics(topics.split(","), principal.only_tenant)
     return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, principal)

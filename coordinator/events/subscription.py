@@ -1,4 +1,4 @@
-"""Chunks of events for one listener, in order; a listener that does not read loses some."""
+"""Queue of events for one listener. A listener that reads too slowly loses events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cached_property
 from coordinator.events.event import Event, Position
 from jobs.store.server.connection import Silent
 
-#: A listener that falls this far behind loses progress events, and at twice this it must start anew.
+#: Number of queued events beyond which a listener loses progress events. Beyond twice this, it must resynchronize.
 BACKLOG = 10_000
 _PING = b": ping\n\n"
 
 
 class Chunk:
-    """Events that are sent together. Without any: a ping."""
+    """Events that are sent together. An empty chunk is a ping."""
 
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.events = events
@@ -30,31 +30,31 @@ class Chunk:
         return b"".join(event.frame for event in self.events) or _PING
 
     def after(self, place: Position) -> bytes:
-        """Return what is sent to a listener that has heard everything up to a place; empty when nothing is left."""
+        """Return the frames of the events after a position. They are empty if no event is left."""
         if self._first is None or self._first > place:
             return self._data
         return b"".join(event.frame for event in self.events if not event.id or event.position > place)
 
     def without_progress(self) -> Chunk:
-        """Return the events that no later one replaces."""
+        """Return the chunk without events that later events replace."""
         return Chunk([event for event in self.events if not event.merges])
 
 
 class Subscription:
-    """Chunks for one listener, in order. Use inside the hub's loop."""
+    """Queue of chunks for one listener. Use it in the hub's event loop."""
 
     def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
         self._chunks: deque[Chunk] = deque()
         self._waiting = 0
         self._sleeper: asyncio.Future[None] | None = None
-        #: Events were thrown away: what the listener knows is no longer the whole story.
+        #: True if events were dropped, so that the listener must resynchronize.
         self.lost = False
-        #: Seconds for which Redis has been silent, when that is so long that nobody knows what happens.
+        #: Seconds since the last response from Redis during an outage, otherwise 0.
         self.silent_seconds = 0.0
 
     def offer(self, chunk: Chunk) -> None:
-        """Put a chunk where the listener finds it, if there is room."""
+        """Add a chunk to the queue if it is not full."""
         self.lost = self.lost or self._waiting >= 2 * BACKLOG
         if not self.lost and self._waiting >= BACKLOG:
             chunk = chunk.without_progress()
@@ -65,12 +65,12 @@ class Subscription:
             self._waiting += len(chunk.events)
 
     def wake(self) -> None:
-        """Let the listener look again."""
+        """Wake the listener."""
         if self._sleeper and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     async def next(self) -> Chunk | None:
-        """Return the next chunk; None when events were lost. Raises Silent when Redis says nothing."""
+        """Return the next chunk, or None if events were lost. Raise Silent if Redis does not respond."""
         while not self._chunks and not self.lost and not self.silent_seconds:
             self._sleeper = asyncio.get_running_loop().create_future()
             await self._sleeper
