@@ -76,7 +76,7 @@ def test_there_is_a_check_of_every_folder_of_tests() -> None:
     assert set(CONFIGURATION["pytest"]["ini_options"]["testpaths"]) == folders - elsewhere
     makefile = (TOP / "Makefile").read_text()
     lists = dict(re.findall(r"^(\w+) := (tests/.*)$", makefile, re.MULTILINE))
-    recipe = re.search(r"^test: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    recipe = re.search(r"^python-test: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe
     run = re.sub(r"\$\((\w+)\)", lambda name: lists.get(name[1], ""), recipe[1])
     assert set(re.findall(r"tests/\w+", run)) == folders - elsewhere
