@@ -101,7 +101,7 @@ def _advice(error: Exception) -> str:
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def handle_cluster_error(request: Request, error: errors.ClusterError) -> Response:
-        return error_forms.refused(error, request.url.path)
+        return error_forms.build_error_response(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:

@@ -64,7 +64,7 @@ class Cluster:
         fleet = self.queries.fleet_cache.get()
         references = References(principal, self.artifacts, self.secrets)
         results = [self._accept(body, principal, fleet, references) for body in bodies]
-        accepted = [result for result in results if isinstance(result, submissions.Accepted)]
+        accepted = [result for result in results if isinstance(result, submissions.AcceptedJob)]
         jobs = [self._add_trace(each.job, trace) for each in accepted]
         written = iter(zip(accepted, self._write(jobs), strict=True) if accepted else [])
         return [
@@ -106,14 +106,14 @@ class Cluster:
 
     def _accept(
         self, body: Any, principal: Principal, fleet: scheduler.Fleet, references: References
-    ) -> submissions.Accepted | errors.ClusterError:
+    ) -> submissions.AcceptedJob | errors.ClusterError:
         try:
-            return submissions.accept(submissions.read(body), principal, fleet, self.settings, references)
+            return submissions.accept(submissions.parse_submission(body), principal, fleet, self.settings, references)
         except errors.ClusterError as error:
             return error
 
     def _answer(
-        self, accepted: submissions.Accepted, written: tuple[str, str] | Over
+        self, accepted: submissions.AcceptedJob, written: tuple[str, str] | Over
     ) -> answers.Submitted | errors.ClusterError:
         if error := submissions.refusal(accepted.job, written):
             return error

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from cpu_worker.child import Warmed
+from cpu_worker.child import WarmUpResult
 from cpu_worker.lane import ChildLane
 from jobs import logs
 from jobs.hosts import cpu_level
@@ -50,17 +50,17 @@ def start_lanes(worker: Worker, count: int) -> list[ChildLane]:
     return lanes
 
 
-def all_wrong(warmed: Iterable[Warmed]) -> dict[str, str]:
+def all_wrong(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
     """Return why, by kind, for those that are wrong in any lane."""
     return {kind: why for one in warmed for kind, why in one.wrong.items()}
 
 
-def all_unkept(warmed: Iterable[Warmed]) -> dict[str, str]:
+def all_unkept(warmed: Iterable[WarmUpResult]) -> dict[str, str]:
     """Return why compiled code is not stored, by kind, for the kinds whose code no lane has stored."""
     return {kind: why for one in warmed for kind, why in one.unkept.items()}
 
 
-def compile_again(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[Warmed]:
+def compile_again(lanes: Sequence[ChildLane], wrong: Mapping[str, str]) -> list[WarmUpResult]:
     """Have the first lane compile these kinds whatever the cache holds, then the others load them. Raises LaneDied."""
     log.warning("compiled code is wrong and is compiled again", extra={"wrong": wrong})
     first, *others = lanes

@@ -25,7 +25,7 @@ _ORPHAN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Warmed:
+class WarmUpResult:
     """Outcome of a warm-up, by kind."""
 
     #: Seconds until it was ready, checking included.
@@ -55,13 +55,13 @@ def main(pipe: Connection, shared: Any, parent: int, recompile: Collection[str] 
         return
 
 
-def warm(recompile: Collection[str] = ()) -> Warmed:
+def warm(recompile: Collection[str] = ()) -> WarmUpResult:
     """Compile every kernel or load it from the cache, and check it against what is known; remove what nothing uses.
 
     Kinds that another process is compiling come last, so that several compile different kinds at the same time. Kinds
     in `recompile` are compiled even if the cache has them.
     """
-    warmed = Warmed()
+    warmed = WarmUpResult()
     for wait in (False, True):
         for kind in registry.computed_on(Device.CPU):
             if kind not in warmed.seconds:
@@ -73,7 +73,7 @@ def warm(recompile: Collection[str] = ()) -> Warmed:
     return warmed
 
 
-def _warm(kind: str, warmed: Warmed) -> None:
+def _warm(kind: str, warmed: WarmUpResult) -> None:
     started = time.perf_counter()
     try:
         registry.kernel(kind, Device.CPU).warm()
@@ -112,11 +112,11 @@ def compute_small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
     """Compute small jobs: each is a Whole or the KernelFailed. UPTO is the place of the one that is computed."""
     answers = []
     for shared[UPTO], (kind, spec, total) in enumerate(jobs):
-        answers.append(_whole(kind, spec, total))
+        answers.append(_compute_whole(kind, spec, total))
     return answers
 
 
-def _whole(kind: str, spec: Spec, total: int) -> Any:
+def _compute_whole(kind: str, spec: Spec, total: int) -> Any:
     try:
         return execution.whole(kind, Device.CPU, spec, total)
     except errors.KernelFailed as failure:

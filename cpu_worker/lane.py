@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from cpu_worker import child
-from cpu_worker.child import Warmed
+from cpu_worker.child import WarmUpResult
 from jobs import errors
 from jobs.gathered import Gathered
 from jobs.kinds import registry
@@ -90,13 +90,13 @@ class ChildLane:
         self._pipe, self._shared, self.child_process = ours, shared, process
         self.restarts += 1
 
-    def warm_up(self) -> Warmed:
+    def warm_up(self) -> WarmUpResult:
         """Waits until the child's kernels are compiled and checked. Raises LaneDied when it ends before."""
-        warmed: Warmed = self._receive()
+        warmed: WarmUpResult = self._receive()
         self._free = True
         return warmed
 
-    def first_warm_up(self) -> Warmed:
+    def first_warm_up(self) -> WarmUpResult:
         """Waits likewise. Where loaded code crashes the child, none of its kernels may be used."""
         try:
             return self.warm_up()
@@ -104,7 +104,7 @@ class ChildLane:
             self.child_process.join(END_SECONDS)
             if -(self.child_process.exitcode or 0) not in CRASHES:
                 raise
-            return Warmed(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
+            return WarmUpResult(wrong=dict.fromkeys(registry.computed_on(Device.CPU), str(died)))
 
     def mend(self) -> None:
         """Waits until the lane is ready again: for a child that is late, else for another. Raises LaneDied."""
@@ -115,7 +115,7 @@ class ChildLane:
                 self.replace(wrong)
                 self._refuse(self._unknown(self.warm_up()))
 
-    def _unknown(self, warmed: Warmed) -> dict[str, str]:
+    def _unknown(self, warmed: WarmUpResult) -> dict[str, str]:
         """Return why kernels are wrong, by kind, of those that the worker computes."""
         return {kind: why for kind, why in warmed.wrong.items() if kind not in self._refused}
 

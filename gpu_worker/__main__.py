@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_worker import selftest, telemetry
-from gpu_worker.claim import Claim, NoGpu, allowed
+from gpu_worker.claim import Claim, NoGpu, filter_visible
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.health import Health
 from gpu_worker.lane import StreamLane, watch
@@ -61,7 +61,7 @@ def find(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list
         provider = machine.telemetry()
     except telemetry.NoTelemetry as error:
         raise NoGpu(f"no GPU was found. {error}") from error
-    gpus = allowed(provider.gpus(), settings.cuda_visible_devices)
+    gpus = filter_visible(provider.gpus(), settings.cuda_visible_devices)
     if not gpus:
         hidden = f" that CUDA_VISIBLE_DEVICES={settings.cuda_visible_devices} allows" * bool(
             settings.cuda_visible_devices
@@ -146,13 +146,13 @@ class Work:
         if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
             self._worker.retire(f"another worker has claimed {gpu.uuid}")
         elif why := self._health.look(gpu):  # it keeps the GPU: a program would not fare better
-            return {**self._shown(gpu), "cordoned": why[:_MOST_WORDS], **self._out_of_service(busy)}
+            return {**self._describe_gpu(gpu), "cordoned": why[:_MOST_WORDS], **self._out_of_service(busy)}
         elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
             self._give_way(server)
-        return {**self._shown(gpu), "cordoned": ""}
+        return {**self._describe_gpu(gpu), "cordoned": ""}
 
-    def _shown(self, gpu: telemetry.HostGpu) -> Row:
-        return {"gpus": json.dumps([telemetry.row(gpu, self._provider.sample(gpu.uuid))])}
+    def _describe_gpu(self, gpu: telemetry.HostGpu) -> Row:
+        return {"gpus": json.dumps([telemetry.describe_gpu(gpu, self._provider.sample(gpu.uuid))])}
 
     def _out_of_service(self, busy: bool) -> Row:
         """Return the state of a worker whose GPU is sick, unless it ends."""
@@ -229,7 +229,7 @@ def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, fl
     try:
         gpu.use(machine.open(uuid, settings.gpu_memory_limit * 2**20))
         return selftest.run()
-    except selftest.Failed as error:
+    except selftest.SelfTestFailed as error:
         raise CannotStart(f"the GPU {uuid} failed its self-test and gets no work: {error}") from error
     except Exception as error:  # of CUDA's compiler, of CuPy: whatever it is, this worker must not take work
         raise CannotStart(f"the GPU {uuid} cannot be used: {type(error).__name__}: {error}") from error

@@ -17,7 +17,7 @@ class NoGpu(Exception):
     """There is none to use; the message says why and what to do."""
 
 
-def allowed(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
+def filter_visible(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
     """Those that CUDA_VISIBLE_DEVICES names, by number or UUID (its beginning is enough); all when it is empty."""
     if not visible:
         return list(gpus)

@@ -32,13 +32,13 @@ class CupyDevice:
             raise gpu.DeviceLost(f"{error}: pip install -r requirements/gpu-worker.txt") from error
         runtime = self._cupy.cuda.runtime
         self._failures = (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError)
-        with self._translated():
+        with self._translate_errors():
             facts = runtime.getDeviceProperties(0)
             self.name, self.processors = facts["name"].decode(), int(facts["multiProcessorCount"])
             self._cupy.get_default_memory_pool().set_limit(size=memory)
 
     def compiled(self, source: str) -> Callable[..., None]:
-        with self._translated():
+        with self._translate_errors():
             module = self._cupy.RawModule(code=source, options=OPTIONS, backend="nvrtc")
             module.compile()
 
@@ -46,23 +46,23 @@ class CupyDevice:
             passed = tuple(
                 each if isinstance(each, self._cupy.ndarray) else np.uint64(int(each) % 2**64) for each in arguments
             )
-            with self._translated(), self.use_stream():
+            with self._translate_errors(), self.use_stream():
                 module.get_function(name)((blocks,), (threads,), passed)
 
         return launch
 
     def put(self, values: Any) -> gpu.Array:
-        with self._translated(), self.use_stream() as stream:
+        with self._translate_errors(), self.use_stream() as stream:
             array = self._cupy.asarray(np.ascontiguousarray(values))
             stream.synchronize()  # other threads may read it next
             return array
 
     def zeros(self, length: int, kind: Any) -> gpu.Array:
-        with self._translated(), self.use_stream():
+        with self._translate_errors(), self.use_stream():
             return self._cupy.zeros(length, kind)
 
     def get(self, array: gpu.Array) -> Any:
-        with self._translated(), self.use_stream() as stream:
+        with self._translate_errors(), self.use_stream() as stream:
             return array.get(stream=stream, blocking=True)
 
     @contextmanager
@@ -74,7 +74,7 @@ class CupyDevice:
             yield stream
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raise CUDA's errors as those of `jobs.kinds.gpu`."""
         try:
             yield

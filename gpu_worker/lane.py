@@ -67,7 +67,7 @@ class StreamLane:
             return not task.stop and (upto == grant.lo or time.monotonic() < deadline)
 
         done = self._run(
-            lambda: execution.compute(facts.kind, Device.GPU, self._bounded(facts.spec), grant.lo, grant.hi, tick)
+            lambda: execution.compute(facts.kind, Device.GPU, self._limit_launch(facts.spec), grant.lo, grant.hi, tick)
         )
         self._trust()
         encoded = execution.encoded(facts.kind, Device.GPU, done.partial)
@@ -78,7 +78,7 @@ class StreamLane:
     ) -> list[Whole | errors.KernelFailed]:
         answers = []
         for self.at, fact in enumerate(facts):
-            answers.append(self._whole(fact))
+            answers.append(self._compute_whole(fact))
         self._trust()
         return answers
 
@@ -90,13 +90,13 @@ class StreamLane:
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         return execution.derive(kind, spec, gathered)
 
-    def _whole(self, fact: Facts) -> Whole | errors.KernelFailed:
+    def _compute_whole(self, fact: Facts) -> Whole | errors.KernelFailed:
         try:
-            return self._run(lambda: execution.whole(fact.kind, Device.GPU, self._bounded(fact.spec), fact.total))
+            return self._run(lambda: execution.whole(fact.kind, Device.GPU, self._limit_launch(fact.spec), fact.total))
         except errors.KernelFailed as failure:
             return failure
 
-    def _bounded(self, spec: Spec) -> Spec:
+    def _limit_launch(self, spec: Spec) -> Spec:
         """With the smaller of the job's and this worker's limits of a launch; it never changes a result."""
         if not self._most:
             return spec

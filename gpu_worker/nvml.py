@@ -57,18 +57,18 @@ class Nvml:
         nvml, handle = self._nvml, self._handle(uuid)
         if handle is None:
             return Sample()
-        memory = self._known(nvml.nvmlDeviceGetMemoryInfo, handle)
-        busy = self._known(nvml.nvmlDeviceGetUtilizationRates, handle)
+        memory = self._call(nvml.nvmlDeviceGetMemoryInfo, handle)
+        busy = self._call(nvml.nvmlDeviceGetUtilizationRates, handle)
         return Sample(
             utilization_ratio=None if busy is None else busy.gpu / 100,
             sm_active_ratio=self._sm_active(uuid, handle),
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
-            temperature_celsius=self._scaled(1, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-            power_watts=self._scaled(1e-3, nvml.nvmlDeviceGetPowerUsage, handle),
+            temperature_celsius=self._call_scaled(1, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            power_watts=self._call_scaled(1e-3, nvml.nvmlDeviceGetPowerUsage, handle),
             energy_joules_total=self.joules(uuid),
-            clock_sm_hertz=self._scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-            clock_memory_hertz=self._scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            clock_sm_hertz=self._call_scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            clock_memory_hertz=self._call_scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             pcie_receive_bytes_per_second=self._pcie(handle, nvml.NVML_PCIE_UTIL_RX_BYTES),
             pcie_transmit_bytes_per_second=self._pcie(handle, nvml.NVML_PCIE_UTIL_TX_BYTES),
             throttle_reasons=self._reasons(handle),
@@ -76,20 +76,22 @@ class Nvml:
 
     def joules(self, uuid: str) -> float | None:
         handle = self._handle(uuid)
-        return None if handle is None else self._scaled(1e-3, self._nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        return (
+            None if handle is None else self._call_scaled(1e-3, self._nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        )
 
     def fault(self, uuid: str) -> str:
         handle = self._handle(uuid)
         if handle is None:
             return ""
         if uuid not in self._events:
-            self._events[uuid] = self._known(self._registered, handle)
+            self._events[uuid] = self._call(self._register, handle)
         xids = self._xids(self._events[uuid])
         if found := next(filter(gpu_faults.is_fault, xids), None):
             return gpu_faults.of_xid(found)
         return gpu_faults.of_memory(gpu_faults.uncorrectable(self._nvml, handle))
 
-    def _registered(self, handle: Any) -> Any:
+    def _register(self, handle: Any) -> Any:
         events = self._nvml.nvmlEventSetCreate()
         self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, events)
         return events
@@ -98,40 +100,40 @@ class Nvml:
         """Return the Xid errors that wait; that of an error without an event is a timeout."""
         found: list[int] = []
         while events is not None and len(found) < _MOST_EVENTS:
-            event = self._known(self._nvml.nvmlEventSetWait_v2, events, 0)
+            event = self._call(self._nvml.nvmlEventSetWait_v2, events, 0)
             if event is None:
                 break
             found.append(int(event.eventData))
         return found
 
     def close(self) -> None:
-        self._known(self._nvml.nvmlShutdown)
+        self._call(self._nvml.nvmlShutdown)
 
     def _handle(self, uuid: str) -> Any:
         if uuid not in self._handles:
-            handle = self._known(self._nvml.nvmlDeviceGetHandleByUUID, uuid)
+            handle = self._call(self._nvml.nvmlDeviceGetHandleByUUID, uuid)
             if handle is None:
                 return None
             self._handles[uuid] = handle
         return self._handles[uuid]
 
-    def _known(self, call: Callable[..., T], *arguments: Any) -> T | None:
+    def _call(self, call: Callable[..., T], *arguments: Any) -> T | None:
         """None for what this chip or driver cannot tell; a function may be missing from an old driver's library."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError:
             return None
 
-    def _scaled(self, factor: float, call: Callable[..., Any], *arguments: Any) -> float | None:
-        value = self._known(call, *arguments)
+    def _call_scaled(self, factor: float, call: Callable[..., Any], *arguments: Any) -> float | None:
+        value = self._call(call, *arguments)
         return None if value is None else float(value) * factor
 
     def _pcie(self, handle: Any, which: int) -> float | None:
         """NVML says kB of the last 20 ms, as kB/s."""
-        return self._scaled(1000, self._nvml.nvmlDeviceGetPcieThroughput, handle, which)
+        return self._call_scaled(1000, self._nvml.nvmlDeviceGetPcieThroughput, handle, which)
 
     def _reasons(self, handle: Any) -> tuple[str, ...] | None:
-        bits = self._known(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+        bits = self._call(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
         if bits is None:
             return None
         named = tuple(name for bit, name in REASONS.items() if bits & bit)
@@ -139,15 +141,15 @@ class Nvml:
 
     def _sm_active(self, uuid: str, handle: Any) -> float | None:
         """From Hopper on: the mean since the last call. None at the first, and on older chips."""
-        taken = self._known(self._metrics_sample, handle)
+        taken = self._call(self._metrics_sample, handle)
         before, self._activity[uuid] = self._activity.get(uuid), taken
         if taken is None or before is None:
-            self._free(before if taken is None else None)
+            self._release(before if taken is None else None)
             return None
         try:
-            return self._known(self._activity_between, before, taken)
+            return self._call(self._activity_between, before, taken)
         finally:
-            self._free(before)
+            self._release(before)
 
     def _metrics_sample(self, handle: Any) -> Any:
         nvml = self._nvml
@@ -173,9 +175,9 @@ class Nvml:
             raise nvml.NVMLError(asked.metrics[0].nvmlReturn)
         return round(float(asked.metrics[0].value) / 100, 4)
 
-    def _free(self, taken: Any) -> None:
+    def _release(self, taken: Any) -> None:
         if taken is not None:
-            self._known(self._nvml.nvmlGpmSampleFree, taken)
+            self._call(self._nvml.nvmlGpmSampleFree, taken)
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from jobs.models import Device
 from jobs.worker import known_answers
 
 
-class Failed(Exception):
+class SelfTestFailed(Exception):
     """The GPU does not know what it should; the message says what."""
 
 
@@ -20,16 +20,16 @@ def kinds() -> list[str]:
 
 
 def questions(kind: str) -> list[dict[str, Any]]:
-    """Raises Failed when a kind brings none."""
+    """Raises SelfTestFailed when a kind brings none."""
     known = known_answers.questions(kind, Device.GPU)
     if not known:
         (file,) = known_answers.files(kind, Device.GPU)
-        raise Failed(f"kind {kind} has a GPU kernel but no known answers: write {file}")
+        raise SelfTestFailed(f"kind {kind} has a GPU kernel but no known answers: write {file}")
     return known
 
 
 def run() -> dict[str, float]:
-    """Warms every kernel and asks all; seconds by kind. Raises Failed, or what the device raises."""
+    """Warms every kernel and asks all; seconds by kind. Raises SelfTestFailed, or what the device raises."""
     seconds = {}
     for kind in kinds():
         started = time.perf_counter()
@@ -44,4 +44,4 @@ def _ask(kind: str, asked: dict[str, Any]) -> None:
     try:
         known_answers.ask(kind, Device.GPU, asked)
     except known_answers.WrongAnswer as error:
-        raise Failed(f"{kind}, {error}") from error
+        raise SelfTestFailed(f"{kind}, {error}") from error

@@ -53,7 +53,7 @@ class NoTelemetry(Exception):
     """There is no driver to ask; the message says what is missing."""
 
 
-def row(gpu: HostGpu, sample: Sample) -> dict[str, Any]:
+def describe_gpu(gpu: HostGpu, sample: Sample) -> dict[str, Any]:
     """A GPU as nodes show it: what is not known is left out."""
     known = {field.name: getattr(sample, field.name) for field in fields(sample)}
     return {

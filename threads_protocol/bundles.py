@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.manifest import SHA256, Entry
 
 #: Most files, and most bytes of all of them.
@@ -19,38 +19,38 @@ MAX_BODY = MAX_BYTES + _MAX_LINE
 _SHA = re.compile(SHA256)
 
 
-def unpacked(body: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle by their SHA-256. Malformed for one that has another, or another length."""
+def unpack(body: bytes) -> dict[str, bytes]:
+    """Return the files of a bundle by their SHA-256. MalformedText for one that has another, or another length."""
     line, _, rest = body.partition(b"\n")
-    rows = _rows(line)
+    rows = _parse_index(line)
     if len(rows) > MAX_FILES:
         raise TooLarge(f"the bundle has over {MAX_FILES} files; send several")
     if sum(size for _, size in rows) != len(rest):
         detail = f"the bundle names {sum(size for _, size in rows)} bytes and has {len(rest)}; send it again"
-        raise Malformed(detail)
+        raise MalformedText(detail)
     files, at = dict[str, bytes](), 0
     for sha, size in rows:
         data = rest[at : at + size]
         if hashlib.sha256(data).hexdigest() != sha:
-            raise Malformed(f"the file {sha} of the bundle has another SHA-256; send it again")
+            raise MalformedText(f"the file {sha} of the bundle has another SHA-256; send it again")
         files[sha], at = data, at + size
     return files
 
 
-def packed(files: Sequence[tuple[str, bytes]]) -> bytes:
+def pack(files: Sequence[tuple[str, bytes]]) -> bytes:
     """Return files, given as (sha256, bytes), as a bundle."""
     head = json.dumps([[sha, len(data)] for sha, data in files], separators=(",", ":"))
     return b"".join([head.encode(), b"\n", *(data for _, data in files)])
 
 
-def _rows(line: bytes) -> list[tuple[str, int]]:
+def _parse_index(line: bytes) -> list[tuple[str, int]]:
     try:
         rows: Any = json.loads(line) if len(line) <= _MAX_LINE else None
         sound = isinstance(rows, list) and all(_is_row(row) for row in rows)
     except (ValueError, RecursionError):
         sound = False
     if not sound:
-        raise Malformed('the bundle must begin with a line [["SHA-256", bytes], ...]')
+        raise MalformedText('the bundle must begin with a line [["SHA-256", bytes], ...]')
     return [(sha, size) for sha, size in rows]
 
 
@@ -61,7 +61,7 @@ def _is_row(row: Any) -> bool:
     return isinstance(sha, str) and bool(_SHA.fullmatch(sha)) and type(size) is int and size >= 0
 
 
-def grouped(entries: Iterable[Entry], max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Iterator[list[Entry]]:
+def group(entries: Iterable[Entry], max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Iterator[list[Entry]]:
     """Yield files in the order that they have, as many at once as a bundle holds."""
     bundle, size = list[Entry](), 0
     for entry in entries:

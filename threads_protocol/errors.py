@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-class Malformed(ValueError):
+class MalformedText(ValueError):
     """The text does not have the form that both sides agreed on; the message says where it differs."""
 
 
-class TooLarge(Malformed):
+class TooLarge(MalformedText):
     """The text is larger than both sides agreed on."""

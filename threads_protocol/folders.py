@@ -30,7 +30,7 @@ class Tree:
     @property
     def manifest(self) -> bytes:
         """The manifest; its SHA-256 is the artifact's id."""
-        return manifest.written(self.entries)
+        return manifest.serialize(self.entries)
 
     @property
     def files(self) -> dict[str, Entry]:
@@ -38,7 +38,7 @@ class Tree:
         return {entry.sha: entry for entry in self.entries if entry.is_file}
 
 
-def listed(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]]:
+def list_folder(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]]:
     """Return path, facts and, of a link, target of what lies in a folder below `root`. OSError."""
     rows = []
     with _folder(root, folder) as opened_folder:
@@ -49,7 +49,7 @@ def listed(root: Path, folder: str) -> list[tuple[str, os.stat_result, str]]:
     return rows
 
 
-def opened(root: Path, path: str) -> BinaryIO:
+def open_file(root: Path, path: str) -> BinaryIO:
     """Open a file below a folder, and nothing else in its place, such as a pipe. OSError."""
     folder, _, name = path.rpartition("/")
     with _folder(root, folder) as parent:

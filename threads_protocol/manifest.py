@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.links import Links
 from threads_protocol.numbers import short
 
@@ -73,10 +73,10 @@ class Manifest:
     paths: tuple[str, ...]
 
 
-def parsed(text: bytes) -> Manifest:
-    """Return the manifest. Malformed names the line and what is wrong with it; TooLarge beyond the bounds."""
+def parse(text: bytes) -> Manifest:
+    """Return the manifest. MalformedText names the line and what is wrong with it; TooLarge beyond the bounds."""
     sizes, paths, total = dict[str, int](), list[str](), 0
-    for kind, path, *rest in _checked(text):
+    for kind, path, *rest in _split_fields(text):
         if kind in "fx":
             size, sha = rest
             sizes[sha] = size
@@ -88,28 +88,28 @@ def parsed(text: bytes) -> Manifest:
 
 def entries(text: bytes) -> list[Entry]:
     """Return the paths of a manifest, none of which leads out of its folder. Errors as `parsed`."""
-    return [_made(*row) for row in _checked(text)]
+    return [_build_entry(*row) for row in _split_fields(text)]
 
 
-def written(paths: Iterable[Entry]) -> bytes:
+def serialize(paths: Iterable[Entry]) -> bytes:
     """Return the manifest of these paths, in any order."""
     ordered = sorted(paths, key=lambda entry: entry.path.encode())
     return "".join(f"{line}\n" for line in (HEAD, *(entry.line for entry in ordered))).encode()
 
 
-def _made(kind: str, path: str, *rest: Any) -> Entry:
+def _build_entry(kind: str, path: str, *rest: Any) -> Entry:
     if kind in "fx":
         return Entry(kind=kind, path=path, size=rest[0], sha=rest[1])
     return Entry(kind=kind, path=path, target=rest[0] if kind == "l" else "")
 
 
-def _checked(text: bytes) -> list[list[Any]]:
+def _split_fields(text: bytes) -> list[list[Any]]:
     """Return the fields of each line but the first. Errors as `parsed`."""
     if len(text) > MAX_BYTES:
         raise TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder")
     if text.count(b"\n") - 1 > MAX_ENTRIES:
         raise TooLarge(f"the manifest has over {MAX_ENTRIES} paths; divide the folder, or pack it")
-    lines = _lines(text)
+    lines = _split_lines(text)
     tree, rows = _Tree(), list[list[Any]]()
     for number, line in enumerate(lines[1:], 2):
         try:
@@ -122,8 +122,8 @@ def _checked(text: bytes) -> list[list[Any]]:
     return rows
 
 
-def _wrong(number: int, why: object) -> Malformed:
-    return Malformed(f"line {number} of the manifest: {why}")
+def _wrong(number: int, why: object) -> MalformedText:
+    return MalformedText(f"line {number} of the manifest: {why}")
 
 
 def hashes(text: bytes) -> list[str]:
@@ -132,13 +132,13 @@ def hashes(text: bytes) -> list[str]:
     return list(dict.fromkeys(row[3] for row in rows if row[0] in "fx"))
 
 
-def _lines(text: bytes) -> list[str]:
+def _split_lines(text: bytes) -> list[str]:
     try:
         lines = text.decode().split("\n")
     except UnicodeDecodeError:
-        raise Malformed("the manifest is no UTF-8 text") from None
+        raise MalformedText("the manifest is no UTF-8 text") from None
     if lines[0] != HEAD or lines[-1] != "":
-        raise Malformed(f"the manifest must begin with the line {HEAD} and end a line")
+        raise MalformedText(f"the manifest must begin with the line {HEAD} and end a line")
     return lines[:-1]
 
 
@@ -193,17 +193,17 @@ class _Tree:
             raise ValueError(f"{short(path)} has another size than a file with the same hash")
 
     def check(self) -> None:
-        """Raise Malformed for an entry below another, and for a link that leads to no path of the tree."""
+        """Raise MalformedText for an entry below another, and for a link that leads to no path of the tree."""
         # In this order a path comes right before those below it.
         for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
             if after.startswith(f"{path}/"):
                 detail = f"the manifest has {short(after)} below {short(path)}, which is an entry itself"
-                raise Malformed(detail)
+                raise MalformedText(detail)
         links = Links(self._links, self._paths)
         for path, target in self._links.items():
             if links.end(path) is None:
                 detail = f"the link {short(path)} leads to {short(target)}, which is no path of this artifact"
-                raise Malformed(detail)
+                raise MalformedText(detail)
 
 
 def check_target(path: str, target: str) -> None:

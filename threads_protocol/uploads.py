@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from threads_protocol import bundles
-from threads_protocol.folders import Tree, opened
+from threads_protocol.folders import Tree, open_file
 from threads_protocol.manifest import Entry
 
 #: Hashes of one question; files of at most this many bytes travel in bundles.
@@ -57,8 +57,8 @@ class Upload:
             return
         bounds = self._bounds
         small = [entry for entry in self.entries if entry.size <= min(SMALL, bounds["bundle_bytes"])]
-        for bundle in bundles.grouped(small, bounds["bundle_files"], bounds["bundle_bytes"]):
-            body = bundles.packed([(entry.sha, _whole(self._tree, entry)) for entry in bundle])
+        for bundle in bundles.group(small, bounds["bundle_files"], bounds["bundle_bytes"]):
+            body = bundles.pack([(entry.sha, _read_whole(self._tree, entry)) for entry in bundle])
             self._calls.send("PUT", "file-bundle", body, STORING_SECONDS)
             yield bundle, sum(entry.size for entry in bundle)
         for entry in self.entries:
@@ -71,7 +71,7 @@ class Upload:
             if number not in self._parts.get(entry.sha, ()):
                 data = _read(self._tree, entry, start, size)
                 if len(data) != size:
-                    raise _changed(entry)
+                    raise _changed_error(entry)
                 path = f"files/{entry.sha}/parts/{number}"
                 self._calls.send("PUT", path, data, STORING_SECONDS, size=entry.size)
             yield size
@@ -80,21 +80,21 @@ class Upload:
             self._calls.send("POST", f"files/{entry.sha}/complete", None, seconds)
 
 
-def _whole(tree: Tree, entry: Entry) -> bytes:
+def _read_whole(tree: Tree, entry: Entry) -> bytes:
     data = _read(tree, entry, 0, entry.size + 1)
     if hashlib.sha256(data).hexdigest() != entry.sha:
-        raise _changed(entry)
+        raise _changed_error(entry)
     return data
 
 
 def _read(tree: Tree, entry: Entry, start: int, size: int) -> bytes:
     try:
-        with opened(tree.root, entry.path) as file:
+        with open_file(tree.root, entry.path) as file:
             file.seek(start)
             return file.read(size)
     except OSError as error:
         raise Unsendable(f"{entry.path} cannot be read: {error.strerror}") from None
 
 
-def _changed(entry: Entry) -> Unsendable:
+def _changed_error(entry: Entry) -> Unsendable:
     return Unsendable(f"{entry.path} changed while it was put; run the same command again")

@@ -136,7 +136,7 @@ class Unreadable(Exception):
         self.complaint = Complaint(place=place, text=text)
 
 
-def parsed(
+def parse(
     text: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, typed: bool = True
 ) -> tuple[Any, Complaints]:
     """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable.
@@ -155,7 +155,7 @@ def parsed(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem))) or "it is no YAML"
-        raise Unreadable(_place(mark) if mark else START, what) from None
+        raise Unreadable(_to_position(mark) if mark else START, what) from None
     except yaml.YAMLError as error:
         raise Unreadable(START, str(error).splitlines()[0]) from None
 
@@ -201,7 +201,7 @@ def short_name(key: str) -> str:
     return key if len(key) <= 64 else f"{key[:63]}…"
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a value for a message, cut to some words."""
     if isinstance(value, Node):
         return short(dict(value) if isinstance(value, Mapping) else list(value))
@@ -215,7 +215,7 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def place_in(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
+def find_position(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
     """Return where a path within a value stands, as far as it goes."""
     for step in path:
         if isinstance(value, Mapping) and isinstance(step, str) and step in value:
@@ -245,7 +245,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise Unreadable(_place(event.start_mark), "a second document begins; there is one in a text")
+                    raise Unreadable(_to_position(event.start_mark), "a second document begins; there is one in a text")
             elif isinstance(event, yaml.NodeEvent):
                 self._take(event)
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -254,7 +254,7 @@ class _Reader:
         return self._root, self._complaints
 
     def _take(self, event: Any) -> None:
-        place = _place(event.start_mark)
+        place = _to_position(event.start_mark)
         self._left -= 1
         if self._left < 0:
             raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; divide it")
@@ -332,5 +332,5 @@ def _number(text: str, place: Place) -> Any:
     return text
 
 
-def _place(mark: Any) -> Place:
+def _to_position(mark: Any) -> Place:
     return Place(mark.line + 1, mark.column + 1)

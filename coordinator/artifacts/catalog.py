@@ -203,7 +203,7 @@ class Catalog:
         return self.store(tenant, weights.ABOUT, json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
     def _commit(self, tenant: str, name: str, entries: Sequence[Entry], actor: Actor) -> Artifact:
-        return self._trees.commit(tenant, manifest.written(entries), name, actor)[1]
+        return self._trees.commit(tenant, manifest.serialize(entries), name, actor)[1]
 
 
 def _may_be(name: str, row: Artifact) -> bool:

@@ -13,7 +13,7 @@ from jobs import errors
 from jobs.store import files
 from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch, Upload
 from threads_protocol import bundles, manifest
-from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.errors import MalformedText, TooLarge
 
 Body = TypeVar("Body")
 
@@ -57,7 +57,7 @@ class Transfers:
 
     def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
         """Store the files of a bundle, and return the number and the bytes of the new ones."""
-        sent = parsed(bundles.unpacked, body)
+        sent = parsed(bundles.unpack, body)
         lacked = set(self._index.missing(tenant, list(sent)))
         rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
         added = self._add(tenant, rows)
@@ -189,7 +189,7 @@ class Transfers:
             raise errors.TooLarge(
                 f"the file {shas[0]} is too large for a bundle; GET /api/files/{shas[0]}", field="hashes"
             )
-        return bundles.packed(packed)
+        return bundles.pack(packed)
 
     def _pieces(self, tenant: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
         while start < end:
@@ -256,7 +256,7 @@ def parsed(parse: Callable[[bytes], Body], body: bytes) -> Body:
         return parse(body)
     except TooLarge as error:
         raise errors.TooLarge(str(error), field="body") from None
-    except Malformed as error:
+    except MalformedText as error:
         raise errors.InvalidRequest(str(error), field="body") from None
 
 

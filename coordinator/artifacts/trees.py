@@ -83,7 +83,7 @@ class Trees:
     def commit(self, tenant: str, text: bytes, name: str, actor: Actor) -> tuple[str, Artifact]:
         """Store a tree whose files are there: (new or there, artifact).
 
-        Conflict names files that are missing; OverLimit beyond max_stored_bytes; errors as `manifest.parsed`.
+        Conflict names files that are missing; OverLimit beyond max_stored_bytes; errors as `manifest.parse`.
         """
         if _is_id(name):
             raise errors.InvalidRequest(f"name: {name} could be the beginning of an artifact's id", field="name")
@@ -106,7 +106,7 @@ class Trees:
 
         Whatever else `commit` answers is returned, and nothing is left of the manifest.
         """
-        tree, stored = parsed(manifest.parsed, text), files.new_object()
+        tree, stored = parsed(manifest.parse, text), files.new_object()
         transfers = self.transfers
         self._store.files.begin(tenant, [stored])
         transfers.blobs.write(tenant, {stored: text})

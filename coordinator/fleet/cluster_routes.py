@@ -57,10 +57,10 @@ async def start(request: Request, cluster: http.ClusterDep) -> Response:
     It starts nothing: what starts workers is `./deploy-cluster.sh`, on the machine of the cluster.
     """
     asked: Start = http.parse(Start, await bodies.read_json(request, empty={}))
-    return json_response(await run_in_threadpool(_started, cluster, asked))
+    return json_response(await run_in_threadpool(_start, cluster, asked))
 
 
-def _started(cluster: Cluster, asked: Start) -> answers.Status:
+def _start(cluster: Cluster, asked: Start) -> answers.Status:
     gpus, workers = asked.gpus(), [worker for worker in cluster.queries.fleet.workers() if worker["live"]]
     on_gpus = sum(worker["device"] == Device.GPU.value for worker in workers)
     computing = sum(worker["device"] != Device.RUNNER.value for worker in workers)

@@ -71,7 +71,7 @@ class Scale:
     lanes: float = 1.0
 
 
-def needed(
+def count_needed_workers(
     work: Iterable[Work],
     workers: Mapping[Device, Workers],
     limits: Mapping[Device, Limits],
@@ -93,7 +93,7 @@ def needed(
         allowed = min(1.0, max_lanes.get(tenant, math.inf) / used) if used else 1.0
         for device in DEVICES:
             totals[device] += lanes[device] * allowed
-    return {device: _whole(totals[device] / workers[device].lanes) for device in DEVICES}
+    return {device: _round_up(totals[device] / workers[device].lanes) for device in DEVICES}
 
 
 def _shares(work: Work, potential: Mapping[Device, float]) -> dict[Device, float]:
@@ -113,7 +113,7 @@ def _lanes(work: Work, device: Device, share: float, seconds: float) -> float:
     return min(work.seconds / work.paces[device] / seconds, work.most_lanes) * share
 
 
-def _whole(workers: float) -> int:
+def _round_up(workers: float) -> int:
     """Return the workers as a whole number, not less, where sums of floats are not exact; none only for none."""
     return max(math.ceil(workers - 1e-6), int(workers > 0))
 

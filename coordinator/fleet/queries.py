@@ -25,7 +25,7 @@ class FleetQueries:
         self._jobs = jobs
         self._table = table
         #: What workers said, each by what was read of it.
-        self._stated: dict[StoredWorker, serializers.Stated] = {}
+        self._stated: dict[StoredWorker, serializers.WorkerReport] = {}
 
     def workers(self) -> list[answers.Worker]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
@@ -33,7 +33,7 @@ class FleetQueries:
         before = self._stated
         new = [(one.name, one) for one, _ in known if one not in before]
         read = skipped.readable(
-            "worker", new, lambda name, one: (one, serializers.stated(name, decoding.decode_fields(one.fields)))
+            "worker", new, lambda name, one: (one, serializers.parse_report(name, decoding.decode_fields(one.fields)))
         )
         said = before | dict(read) if read else before
         self._stated = {one: said[one] for one, _ in known if one in said} if read else before

@@ -38,7 +38,9 @@ class Scaler:
         live = [worker for worker in workers if worker["live"] and not worker["draining"]]
         before = scales(self._store)
         fleet = {device: _workers(device, live, before.get(device)) for device in DEVICES}
-        need = desired.needed(demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read))
+        need = desired.count_needed_workers(
+            demand.work(read, self._labels), fleet, self._limits, demand.max_lanes(read)
+        )
         chosen = {
             device: desired.follow(
                 before.get(device) or Scale(workers=fleet[device].live),

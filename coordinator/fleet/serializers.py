@@ -28,7 +28,7 @@ _TEXTS = ("retired", "refused", "isolation", "cordoned", "cpu_level")
 _LONGEST_ROUND_TRIP = 1.0
 
 
-class Stated(NamedTuple):
+class WorkerReport(NamedTuple):
     """Last words of a worker about itself."""
 
     #: Its row as it was at that moment.
@@ -37,19 +37,19 @@ class Stated(NamedTuple):
     seen: float
 
 
-def serialize_worker(stated: Stated, alive: bool, now: float) -> answers.Worker:
+def serialize_worker(parse_report: WorkerReport, alive: bool, now: float) -> answers.Worker:
     """Return the row of a worker; `now` in seconds since 1970 of Redis' clock."""
-    row = stated.row
+    row = parse_report.row
     return {
         **row,
         "state": row["state"] if alive or row["state"] == "stopped" else "lost",
         "live": alive,
         "busy_lanes": row["busy_lanes"] if alive else 0,
-        "seen_seconds_ago": round(max(0.0, now - stated.seen), 1),
+        "seen_seconds_ago": round(max(0.0, now - parse_report.seen), 1),
     }
 
 
-def stated(name: str, row: Mapping[str, str]) -> Stated:
+def parse_report(name: str, row: Mapping[str, str]) -> WorkerReport:
     """Return what the worker whose hash is `row` said. LookupError or ValueError for a hash that cannot be read."""
     seen = int(row["seen"]) / 1000
     shown: answers.Worker = {
@@ -69,10 +69,10 @@ def stated(name: str, row: Mapping[str, str]) -> Stated:
             kind: decoding.parse_finite(rate) for kind, rate in decoding.parse_json(row.get("rates", "{}")).items()
         },
     }
-    return Stated(cast(answers.Worker, {**shown, **_known(row)}), seen)
+    return WorkerReport(cast(answers.Worker, {**shown, **_public_fields(row)}), seen)
 
 
-def _known(row: Mapping[str, str]) -> dict[str, Any]:
+def _public_fields(row: Mapping[str, str]) -> dict[str, Any]:
     """Return what this worker knows of what others may not."""
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:

@@ -68,7 +68,7 @@ async def announce(settings: Settings, interfaces: Sequence[str]) -> None:
     from zeroconf.asyncio import AsyncZeroconf
 
     try:
-        responder = AsyncZeroconf(**_places(settings.bind, interfaces))
+        responder = AsyncZeroconf(**_select_interfaces(settings.bind, interfaces))
     except OSError as error:
         log.warning("not announced by mDNS: %s", error)
         return
@@ -85,7 +85,7 @@ async def announce(settings: Settings, interfaces: Sequence[str]) -> None:
         await responder.async_close()
 
 
-def _places(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
+def _select_interfaces(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
     """Return the interfaces on which others are told: that of the address where it listens, else all."""
     from zeroconf import InterfaceChoice, IPVersion
 
@@ -98,7 +98,7 @@ def _places(bind: str, interfaces: Sequence[str]) -> dict[str, Any]:
     return {"interfaces": [bind]}
 
 
-def announced_addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
+def list_addresses(bind: str, interfaces: Sequence[str]) -> list[str]:
     """Return the addresses under which others reach it."""
     import ifaddr
 
@@ -127,5 +127,5 @@ def service_info(settings: Settings, interfaces: Sequence[str]) -> Any:
         port=settings.coordinator_port,
         properties=facts,
         server=f"{label}.local.",
-        parsed_addresses=announced_addresses(settings.bind, interfaces),
+        parsed_addresses=list_addresses(settings.bind, interfaces),
     )

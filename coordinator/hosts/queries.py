@@ -45,7 +45,7 @@ def join(store: Tokens, principal: Principal, host_name: str, names: Sequence[st
     minted: list[Credential] = []
     try:
         for name in names:
-            minted.append(_minted(store, name, host_name, principal))
+            minted.append(_create_credential(store, name, host_name, principal))
         _refuse_taken(store, names, {one.id for one in minted})
     except Exception:
         for one in minted:
@@ -75,7 +75,7 @@ def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset
     return left
 
 
-def _minted(store: Tokens, name: str, host_name: str, principal: Principal) -> Credential:
+def _create_credential(store: Tokens, name: str, host_name: str, principal: Principal) -> Credential:
     minted = tokens.mint()
     how = store.create(
         minted,

@@ -28,13 +28,13 @@ def serialize_host(name: str, workers: Sequence[fleet_answers.Worker]) -> host_a
         "load1": hosts.load1(live),
         "memory_used_bytes": latest.get("memory_used_bytes") if live else None,
         "memory_total_bytes": latest.get("memory_total_bytes"),
-        "network_receive_bytes_per_second": _speed(live, "network_receive_bytes_per_second"),
-        "network_transmit_bytes_per_second": _speed(live, "network_transmit_bytes_per_second"),
+        "network_receive_bytes_per_second": _sum_speeds(live, "network_receive_bytes_per_second"),
+        "network_transmit_bytes_per_second": _sum_speeds(live, "network_transmit_bytes_per_second"),
         "disks": hosts.disks(live),
         "gpus": [device["name"] for device in devices],
         "devices": devices,
         "labels": _labels(live),
-        "given_labels": _given(live),
+        "given_labels": _common_labels(live),
         "cards": _cards(latest_first),
         "versions": _versions(live),
         "clock_offset_seconds": hosts.clock_offset(live),
@@ -48,7 +48,7 @@ def serialize_details(row: host_answers.Host, workers: Sequence[fleet_answers.Wo
     return {**row, "worker_rows": [by_id[name] for name in row["workers"]]}
 
 
-def _speed(live: Iterable[fleet_answers.Worker], figure: str) -> float | None:
+def _sum_speeds(live: Iterable[fleet_answers.Worker], figure: str) -> float | None:
     """Return a speed of the host's networks together, each as the worker heard of last says; None where none does."""
     speakers = hosts.speakers(live, ("network",)).values()
     known = [row[figure] for row in speakers if row.get(figure) is not None]
@@ -88,7 +88,7 @@ def _cards(latest_first: Iterable[fleet_answers.Worker]) -> list[fleet_answers.C
     return next((row["cards"] for row in latest_first if row["live"] and "cards" in row), [])
 
 
-def _given(live: Iterable[fleet_answers.Worker]) -> list[str]:
+def _common_labels(live: Iterable[fleet_answers.Worker]) -> list[str]:
     """Return the labels that all of the host's workers have of the operator."""
     several = [set(row.get("labels", ())) for row in live]
     return sorted(set.intersection(*several)) if several else []

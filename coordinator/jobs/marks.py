@@ -12,7 +12,7 @@ from threads_protocol.numbers import exact
 _RANGES = 1000
 
 
-def read(store: Store, kind: str, name: str) -> answers.Mark:
+def read_range(store: Store, kind: str, name: str) -> answers.Mark:
     """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
         raise errors.NotFound(f"there is no kind {kind}; see GET /api/job-types", field="kind")

@@ -51,7 +51,7 @@ class Maker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class JobRequest:
     """Job that is to be submitted. An id that there is already is submitted no second time."""
 
     job_id: str
@@ -81,7 +81,7 @@ class OnBehalf:
         self._vault = vault
         self._tracing = Tracing.from_settings(settings)
 
-    def submit(self, wanted: Sequence[Wanted]) -> list[str | errors.ClusterError]:
+    def submit(self, wanted: Sequence[JobRequest]) -> list[str | errors.ClusterError]:
         """Submit jobs in their order; return the id or the refusal of each.
 
         A cap of the tenant loses no job: it is queued, to be admitted when there is room. OverLimit and Unavailable
@@ -89,20 +89,20 @@ class OnBehalf:
         """
         fleet = self._fleet.get() if wanted else scheduler.Fleet()
         by_maker: dict[Maker, References] = {}
-        accepted = [self._accepted(one, fleet, by_maker) for one in wanted]
+        accepted = [self._validate(one, fleet, by_maker) for one in wanted]
         good = [one for one in accepted if isinstance(one, NewJob)]
         written = self._store.submit(good, self._settings.max_queued) if good else []
         answers = iter([submissions.refusal(*pair) or pair[0].job_id for pair in zip(good, written, strict=True)])
         return [one if isinstance(one, errors.ClusterError) else next(answers) for one in accepted]
 
-    def _accepted(
-        self, wanted: Wanted, fleet: scheduler.Fleet, by_maker: dict[Maker, References]
+    def _validate(
+        self, wanted: JobRequest, fleet: scheduler.Fleet, by_maker: dict[Maker, References]
     ) -> NewJob | errors.ClusterError:
         principal = wanted.maker.principal
         if wanted.maker not in by_maker:
             by_maker[wanted.maker] = References(principal, self._trees, self._vault, leads=wanted.maker.leads)
         try:
-            asked = submissions.read(dict(wanted.body))
+            asked = submissions.parse_submission(dict(wanted.body))
             job = submissions.accept(asked, principal, fleet, self._settings, by_maker[wanted.maker]).job
         except errors.ClusterError as error:
             return error

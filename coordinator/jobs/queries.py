@@ -77,7 +77,7 @@ class JobQueries:
         sound = skipped.readable(
             "job", stored, lambda job_id, row: (job_id, serializers.sound(decoding.decode_fields(row)))
         )
-        places = self._places(sound) | self._waits(sound)
+        places = self._locate(sound) | self._waits(sound)
         fleet = self.fleet.get() if places else scheduler.Fleet()
         now = self._store.clock.now() if sound else 0.0
         return skipped.readable(
@@ -86,7 +86,7 @@ class JobQueries:
             lambda job_id, row: serializers.serialize_job(job_id, row, places.get(job_id, Place()), fleet, now),
         )
 
-    def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
+    def _locate(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
         """Return the place of each job that waits or runs."""
         waiting = [
             (row["queue"], row["tenant"], row["kind"], job_id)
@@ -109,7 +109,9 @@ class JobQueries:
             raise _broken(job_id) if self._store.job_reads.exists(job_id) else errors.missing("job", job_id, "job_id")
         try:
             row = {name: value.decode() for name, value in stored[0][1].items() if value is not None}
-            return relations.shown(job_id, row, self._store.relations.of(job_id, list(relations.parents(row))))
+            return relations.build_relations(
+                job_id, row, self._store.relations.of(job_id, list(relations.parents(row)))
+            )
         except Unreadable:
             raise _broken(job_id) from None
 
@@ -233,7 +235,7 @@ class JobQueries:
 
     def mark(self, kind: str, name: str) -> answers.Mark:
         """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
-        return marks.read(self._store, kind, name)
+        return marks.read_range(self._store, kind, name)
 
     def units_per_second(self) -> dict[str, float]:
         """Return committed units/s now, by kind, over the jobs that run."""
@@ -241,6 +243,6 @@ class JobQueries:
         now = self._store.clock.now()
         stored = self._store.job_reads.fields(names, serializers.RATED)
         speeds: dict[str, float] = {}
-        for kind, rate in skipped.readable("job", stored, lambda _, row: serializers.rated(row, now)):
+        for kind, rate in skipped.readable("job", stored, lambda _, row: serializers.read_rate(row, now)):
             speeds[kind] = speeds.get(kind, 0.0) + rate
         return {kind: rate for kind, rate in speeds.items() if rate}

@@ -30,7 +30,7 @@ class References:
         self._vault = vault
         self._artifacts: dict[str, Artifact | errors.ClusterError] = {}
 
-    def resolved(self, programs: ProgramKind, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
+    def resolve(self, programs: ProgramKind, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
         """Return the parameters with ids in the place of names of artifacts, and these ids, each once.
 
         Forbidden unless the principal may run programs; NotFound and Conflict name the parameter.
@@ -65,7 +65,7 @@ class References:
         return frozenset(secret.name for secret in self._vault.all(self._principal.tenant))
 
     def _artifact(self, name: str, asked: str) -> str:
-        found = self._artifacts.get(asked) or self._artifacts.setdefault(asked, self._found(asked))
+        found = self._artifacts.get(asked) or self._artifacts.setdefault(asked, self._find(asked))
         field = f"parameters.{name}"
         if isinstance(found, errors.ClusterError):
             raise type(found)(f"{field}: {found.detail}", field=field)
@@ -73,14 +73,14 @@ class References:
             raise errors.InvalidRequest(f"{field}: an artifact with one file; {asked} has {found.files}", field=field)
         return found.id
 
-    def _found(self, asked: str) -> Artifact | errors.ClusterError:
+    def _find(self, asked: str) -> Artifact | errors.ClusterError:
         try:
             return self._trees.find(self._principal.tenant, asked)
         except (errors.NotFound, errors.Conflict) as error:
             return error
 
 
-def lost_artifact(fields: Mapping[str, Any], artifact: str) -> errors.NotFound:
+def artifact_deleted(fields: Mapping[str, Any], artifact: str) -> errors.NotFound:
     """Return the refusal of a job whose artifact was deleted between its validation and its writing."""
     name = next((name for name, value in fields.items() if value == artifact), "files")
     return errors.NotFound(

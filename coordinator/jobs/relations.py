@@ -29,7 +29,7 @@ def _ids(value: Any) -> list[str]:
     return value
 
 
-def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relations:
+def build_relations(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relations:
     """Return the jobs before and after one, by its FIELDS and what is stored of those."""
     before: list[answers.Parent] = [
         {"job_id": parent, "state": stored.states.get(parent), "needed": need, "met": parent not in stored.needs}
@@ -38,9 +38,9 @@ def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relati
     answer: answers.Relations = {
         "job_id": job_id,
         "parents": before,
-        "children": [_related(one, stored) for one in stored.children],
+        "children": [_build_related(one, stored) for one in stored.children],
         "children_count": stored.children_count,
-        "skipped": [_related(one, stored) for one in stored.skips],
+        "skipped": [_build_related(one, stored) for one in stored.skips],
         "skipped_count": stored.skips_count,
     }
     if row["state"] == "skipped" and "root" in row:
@@ -48,5 +48,5 @@ def shown(job_id: str, row: Mapping[str, str], stored: Stored) -> answers.Relati
     return answer
 
 
-def _related(job_id: str, stored: Stored) -> answers.Related:
+def _build_related(job_id: str, stored: Stored) -> answers.Related:
     return {"job_id": job_id, "state": stored.states.get(job_id)}

@@ -119,7 +119,7 @@ async def ask(
 ) -> Response:
     """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
     answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), principal)
-    state, stored = await _answered(cluster, answering)
+    state, stored = await _wait_for_answer(cluster, answering)
     return http.send_result(stored) if stored else _not_yet(answering, state)
 
 
@@ -143,7 +143,7 @@ async def get_binary(
         source = await run_in_threadpool(cluster.ask, job_id, what.question, choice, principal)
     packer = cluster.packer(source, binary)
     if packer is None:
-        state, stored = await (_answered(cluster, source) if what.question else _stored(cluster, source))
+        state, stored = await (_wait_for_answer(cluster, source) if what.question else _read_stored(cluster, source))
         if stored is None:
             return _not_yet(source, state)
         packer = await cluster.prepare(kind, binary, source, stored)
@@ -151,7 +151,7 @@ async def get_binary(
     return Response(data, media_type="application/octet-stream", headers={"Cache-Control": "private, max-age=600"})
 
 
-async def _stored(cluster: Cluster, job_id: str) -> tuple[str, ResultText]:
+async def _read_stored(cluster: Cluster, job_id: str) -> tuple[str, ResultText]:
     """Return a job's state and its result; Conflict while there is none."""
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     if stored is None:
@@ -159,7 +159,7 @@ async def _stored(cluster: Cluster, job_id: str) -> tuple[str, ResultText]:
     return state, stored
 
 
-async def _answered(cluster: Cluster, answering: str) -> tuple[str, ResultText | None]:
+async def _wait_for_answer(cluster: Cluster, answering: str) -> tuple[str, ResultText | None]:
     """Return the state of the job that answers a question, and its answer if it came within QUESTION_WAIT_SECONDS."""
     await http.wait_for_end(cluster, answering, QUESTION_WAIT_SECONDS)
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)

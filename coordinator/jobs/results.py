@@ -13,7 +13,7 @@ from jobs.store.work.job_reads import Head
 RESULTS_BYTES = 16 << 20
 
 
-class Stored(NamedTuple):
+class StoredResult(NamedTuple):
     """A job's result as it is stored, empty while there is none; or only its length, where it is too long to send."""
 
     text: bytes
@@ -32,12 +32,12 @@ def many(store: Store, ids: Sequence[str], hidden: frozenset[str] = frozenset())
 
 
 def _missing(job_id: str) -> bytes:
-    return _answer(job_id, (None, None, None), Stored(b""))
+    return _answer(job_id, (None, None, None), StoredResult(b""))
 
 
 def _answers(store: Store, ids: Sequence[str], share: int) -> list[bytes]:
     heads, beginnings = store.job_reads.result_beginnings(ids, share)
-    stored = [Stored(text) for text in beginnings]
+    stored = [StoredResult(text) for text in beginnings]
     if long := [place for place, text in enumerate(beginnings) if len(text) > share]:
         left = RESULTS_BYTES - sum(len(text) for text in beginnings if len(text) <= share)
         del beginnings
@@ -46,23 +46,23 @@ def _answers(store: Store, ids: Sequence[str], share: int) -> list[bytes]:
 
 
 def _with_long(
-    store: Store, ids: Sequence[str], stored: Sequence[Stored], long: Sequence[int], left: int
-) -> list[Stored]:
+    store: Store, ids: Sequence[str], stored: Sequence[StoredResult], long: Sequence[int], left: int
+) -> list[StoredResult]:
     """Return the same with those results in `long` that fit into `left` bytes; of the others the length."""
     cut = set(long)
-    whole = [Stored(b"") if place in cut else text for place, text in enumerate(stored)]
+    whole = [StoredResult(b"") if place in cut else text for place, text in enumerate(stored)]
     fitting = []
     for place, length in zip(long, store.job_reads.result_lengths([ids[place] for place in long]), strict=True):
-        whole[place] = Stored(b"", length)
+        whole[place] = StoredResult(b"", length)
         if length <= left:
             left -= length
             fitting.append(place)
     for place, text in zip(fitting, store.job_reads.result_texts([ids[place] for place in fitting]), strict=True):
-        whole[place] = Stored(text)
+        whole[place] = StoredResult(text)
     return whole
 
 
-def _answer(job_id: str, head: Head, stored: Stored) -> bytes:
+def _answer(job_id: str, head: Head, stored: StoredResult) -> bytes:
     state, kind, error = (value.decode(errors="replace") if value else None for value in head)
     answer: dict[str, Any] = {"job_id": job_id, "type": kind, "state": state}
     if state is None:

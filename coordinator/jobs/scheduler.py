@@ -99,7 +99,7 @@ def route(
             "gpu_preferred: this job is for runners; requirements name its GPUs", field="device"
         )
     if gpu_preferred:
-        return _preferred(plan, priority, fleet, tenant)
+        return _preferred_route(plan, priority, fleet, tenant)
     if device is Device.ANY and len(able) == 1:
         device = next(iter(able))
     return Route(queue=queues.name(device, priority), device=device)
@@ -109,14 +109,14 @@ def _reason(plan: Plan) -> str:
     return f" ({plan.cpu_only})" if plan.cpu_only else ""
 
 
-def _preferred(plan: Plan, priority: Priority, fleet: Fleet, tenant: str) -> Route:
+def _preferred_route(plan: Plan, priority: Priority, fleet: Fleet, tenant: str) -> Route:
     if Device.GPU not in plan.devices:
         note = "runs on cpu: there is no gpu kernel for this job" + _reason(plan)
         return Route(queue=queues.name(Device.CPU, priority), device=Device.CPU, notes=(note,))
     gpu, anywhere = queues.name(Device.GPU, priority), queues.name(Device.ANY, priority)
     if not fleet.alive(Device.GPU):
         return Route(queue=anywhere, device=Device.ANY, notes=("no gpu worker lives: any device may take it",))
-    if (estimated_wait(gpu, fleet, tenant) or 0.0) > (estimated_wait(anywhere, fleet, tenant) or 0.0):
+    if (estimate_wait(gpu, fleet, tenant) or 0.0) > (estimate_wait(anywhere, fleet, tenant) or 0.0):
         return Route(queue=anywhere, device=Device.ANY, notes=("the wait for a gpu is longer: any device may take it",))
     return Route(queue=gpu, device=Device.GPU, prefer=True)
 
@@ -127,7 +127,7 @@ def devices_of(queue: str) -> frozenset[Device]:
     return frozenset({Device.CPU, Device.GPU} if device is Device.ANY else {device})
 
 
-def estimated_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> float | None:
+def estimate_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> float | None:
     """Return seconds until a new job of this queue and tenant starts; None when no live worker serves the queue.
 
     All work of higher priorities is done before. Of its own priority, a job waits for all the work or for the turns
@@ -138,16 +138,16 @@ def estimated_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> fl
     speed = sum(fleet.lanes.get(device, 0) * fleet.speeds.get(device, 1.0) for device in mine)
     if not speed:
         return None
-    above, equal = _shared(queue)
+    above, equal = _sharing_queues(queue)
     waiting = sum(sum(fleet.waiting[other].values()) for other in above + equal if other in fleet.waiting)
     if waiting < _count(fleet.idle, mine):
         return 0.0
     before, beside = (sum(fleet.load_seconds.get(other, 0.0) for other in several) for several in (above, equal))
-    return round(before / speed + min(beside / speed, _turns_seconds(equal, mine, fleet, tenant)), 3)
+    return round(before / speed + min(beside / speed, _estimate_turns(equal, mine, fleet, tenant)), 3)
 
 
 @cache
-def _shared(queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sharing_queues(queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the queues whose workers serve this one too: those of higher priorities, and those of its own."""
     order = list(Priority)
     rank = order.index(queues.priority_of(queue))
@@ -160,7 +160,7 @@ def _count(workers: Mapping[Device, int], devices: Set[Device]) -> int:
     return sum(workers.get(device, 0) for device in devices)
 
 
-def _turns_seconds(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
+def _estimate_turns(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
     """Return seconds until a worker has ended its turn and those of the jobs that go before a new one of the tenant.
 
     Its own tenant's jobs all do, and of each other tenant as many as its weight gives it meanwhile.
@@ -198,7 +198,7 @@ def waiting_because(
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
     requires of a runner. `left`: its units that nobody has begun.
     """
-    if why := _kept_out(state, place):
+    if why := _explain_not_queued(state, place):
         return why
     if state not in ("queued", "running") or holders > 0:
         return None
@@ -206,20 +206,20 @@ def waiting_because(
     if spent := _spent(queue, place, fleet):
         return _tomorrow(spent, place.tenant, kind)
     if wanted and not fleet.knows(queue):
-        return _unlabelled(queue, place.tenant, wanted)
+        return _describe_missing_labels(queue, place.tenant, wanted)
     if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, kind, needed, fleet, place)):
         return why
-    if estimated_wait(queue, fleet) is None:
-        return unserved(queue, fleet)
+    if estimate_wait(queue, fleet) is None:
+        return explain_unserved(queue, fleet)
     able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
-        return _leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
+        return _explain_leased_out(queue, kind, place, max_running, needed, state == "queued" or left > 0)
     return _in_turn(queue, kind, place, place.before, fleet, needed)
 
 
-def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
+def _describe_missing_labels(queue: str, tenant: str, wanted: Set[str]) -> str:
     """Return that no host may compute for a tenant, and how one comes to have the labels that it requires."""
     named = ",".join(sorted(wanted))
     return (
@@ -228,7 +228,7 @@ def _unlabelled(queue: str, tenant: str, wanted: Set[str]) -> str:
     )
 
 
-def unserved(queue: str, fleet: Fleet) -> str:
+def explain_unserved(queue: str, fleet: Fleet) -> str:
     """Return why nobody serves a queue: no such worker lives, all are drained or sick, or programs have their GPUs."""
     if fleet.parked and Device.GPU in devices_of(queue):
         return f"programs have the GPU of every worker that serves the queue {queue}"
@@ -246,16 +246,16 @@ def _roomless(queue: str, kind: str, needed: Requirements, fleet: Fleet, place: 
     """Return why no runner has room for a program: no runner fits, one is reserved for it, or all work for others."""
     if why := _unfit(queue, needed, fleet) or _beside_replicas(kind, needed, fleet, place):
         return why
-    return _reserved(place) if place.kept else _of_others(needed, fleet, place)
+    return _explain_reservation(place) if place.kept else _of_others(needed, fleet, place)
 
 
-def _kept_out(state: str, place: Place) -> str | None:
+def _explain_not_queued(state: str, place: Place) -> str | None:
     """Return why a job is in no queue; None for one that may be."""
     if state == "paused":
         return "paused; resume it to go on"
     if state == "blocked":
         return _before_it(place)
-    return None if place.in_backlog is None else _held(place, place.in_backlog)
+    return None if place.in_backlog is None else _explain_backlog(place, place.in_backlog)
 
 
 def _before_it(place: Place) -> str:
@@ -273,7 +273,7 @@ def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     if (why := _resting(needed, fleet)) is not None:
         return why
     if not fleet.workers.get(Device.RUNNER) and fleet.knows(queue):
-        return unserved(queue, fleet)
+        return explain_unserved(queue, fleet)
     if not fleet.workers.get(Device.RUNNER):
         return (
             f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner,"
@@ -293,7 +293,7 @@ def _resting(needed: Requirements, fleet: Fleet) -> str | None:
         return None
     for name, (offer, why) in sorted(fleet.resting.items()):
         if not requirements.shortfalls(needed, offer):
-            has = f"has {_words(needed)}, but " if needed else ""
+            has = f"has {_join_words(needed)}, but " if needed else ""
             return f"{name} {has}takes no work: {why}"
     return None
 
@@ -331,7 +331,7 @@ def _of_others(needed: Requirements, fleet: Fleet, place: Place) -> str | None:
     return f"{fit[0][0]} runs programs of another tenant, and {_ONE_TENANT}" if fit and not mine else None
 
 
-def _reserved(place: Place) -> str:
+def _explain_reservation(place: Place) -> str:
     """Return which runner is kept for a job, and what it waits for there."""
     if not place.kept_leases:
         return f"{place.kept} is kept for it; it is next there"
@@ -339,13 +339,13 @@ def _reserved(place: Place) -> str:
     return f"{place.kept} is kept for it; {ends} first"
 
 
-def _words(needed: Requirements) -> str:
+def _join_words(needed: Requirements) -> str:
     return ", ".join(
         f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in needed.items()
     )
 
 
-def _held(place: Place, before: int) -> str:
+def _explain_backlog(place: Place, before: int) -> str:
     """Return why a job is in its tenant's backlog."""
     cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
     return f"{cap}; {_before(before, 'its backlog')}"
@@ -363,7 +363,9 @@ def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
-def _leased_out(queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool) -> str:
+def _explain_leased_out(
+    queue: str, kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool
+) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"
@@ -371,7 +373,7 @@ def _leased_out(queue: str, kind: str, place: Place, max_running: int, needed: R
     if not units_wait:
         retries = Device.RUNNER in devices_of(queue) and not place.leases
         return "failed units wait for their next attempt" if retries else "its last leases are being computed"
-    able = f"runner that has {_words(needed)}" if needed else f"worker with {kind}"
+    able = f"runner that has {_join_words(needed)}" if needed else f"worker with {kind}"
     return f"every {able} is busy{_more_room(queue, kind, needed)}"
 
 

@@ -131,7 +131,7 @@ def _rate(row: Mapping[str, str], now: float) -> float | None:
 RATED = ("kind", "state", "rate", "mark_at", "started", "done")
 
 
-def rated(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
+def read_rate(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
     """Return kind and units/s of a job by its RATED; 0 while nothing says so. LookupError or ValueError as `sound`."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     running = row.get("state") == JobState.RUNNING.value

@@ -57,10 +57,10 @@ async def submit(
         return json_response(answer, 202)
     if answer["status"] not in TERMINAL:
         await http.wait_for_end(cluster, answer["job_id"], wait_seconds, just_seen=True)
-    return await _submitted(cluster, answer)
+    return await _answer_submission(cluster, answer)
 
 
-async def _submitted(cluster: Cluster, answer: answers.Submitted) -> Response:
+async def _answer_submission(cluster: Cluster, answer: answers.Submitted) -> Response:
     """Return the answer with the state that the job has now, and with its result if it is done."""
     reads, job_id = cluster.store.job_reads, answer["job_id"]
     short = await reads.short_result(cluster.store.wire, job_id, _SHORT_RESULT)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from coordinator import destinations
 from coordinator.access.principal import Principal
 from coordinator.jobs import scheduler
-from coordinator.jobs.references import References, lost_artifact
+from coordinator.jobs.references import References, artifact_deleted
 from coordinator.server import patterns
 from jobs import errors
 from jobs.kinds import registry
@@ -99,7 +99,7 @@ class Submission(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accepted:
+class AcceptedJob:
     """A valid job, ready to be written, and the answer to its submitter."""
 
     job: NewJob
@@ -168,18 +168,18 @@ def is_quick(body: Any) -> bool:
     )
 
 
-def read(body: Any) -> Submission:
+def parse_submission(body: Any) -> Submission:
     """Return a valid submission. InvalidRequest naming the field."""
     return validated(Submission, body)
 
 
-def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet: scheduler.Fleet) -> Accepted:
+def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet: scheduler.Fleet) -> AcceptedJob:
     """Return a job that answers a question: served before all others, soon forgotten.
 
     It is one for equal questions of a tenant.
     """
     asked = Submission.model_validate({"type": kind, "parameters": parameters, "priority": Priority.INTERACTIVE.value})
-    version, plan = _planned(asked, None)
+    version, plan = _plan_job(asked, None)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
     digest = _digest(asked)
     job = NewJob(
@@ -199,7 +199,7 @@ def question(kind: str, parameters: dict[str, Any], principal: Principal, fleet:
         tenant=principal.tenant,
         token=principal.token,
     )
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, principal.tenant))
+    return AcceptedJob(job=job, estimated_wait_seconds=scheduler.estimate_wait(route.queue, fleet, principal.tenant))
 
 
 def _choice(value: str, allowed: list[str], field: str) -> str:
@@ -208,7 +208,7 @@ def _choice(value: str, allowed: list[str], field: str) -> str:
     return value
 
 
-def _planned(asked: Submission, references: References | None) -> tuple[int, Plan]:
+def _plan_job(asked: Submission, references: References | None) -> tuple[int, Plan]:
     definition = registry.definition(asked.type)
     held: tuple[str, ...] = ()
     parameters = validated(definition.parameters, asked.parameters, "parameters")
@@ -218,7 +218,7 @@ def _planned(asked: Submission, references: References | None) -> tuple[int, Pla
         if programs.is_for_leader and not references.leads:
             detail = f"type: jobs of {asked.type} are submitted by the cluster; POST /api/services, or: cluster serve"
             raise errors.InvalidRequest(detail, field="type")
-        parameters, held = references.resolved(programs, parameters)
+        parameters, held = references.resolve(programs, parameters)
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:
         raise errors.InvalidRequest(f"parameters: {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters")
@@ -267,12 +267,12 @@ def accept(
     fleet: scheduler.Fleet,
     settings: Settings,
     references: References | None = None,
-) -> Accepted:
+) -> AcceptedJob:
     """Plan and route a submission. InvalidRequest names the field and the bound. Without references: no programs."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = _device(asked)
     after, after_any = _parents(asked)
-    version, plan = _planned(asked, references)
+    version, plan = _plan_job(asked, references)
     route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, principal.tenant)
     if route.notes:
         plan = replace(plan, notes=(*plan.notes, *route.notes))
@@ -282,7 +282,7 @@ def accept(
         version=version,
         plan=plan,
         priority=priority,
-        device=_shown_device(asked, plan),
+        device=_requested_device(asked, plan),
         queue=route.queue,
         prefer=route.prefer,
         small=scheduler.is_small(plan),
@@ -299,10 +299,10 @@ def accept(
         after=after,
         after_any=after_any,
     )
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, principal.tenant))
+    return AcceptedJob(job=job, estimated_wait_seconds=scheduler.estimate_wait(route.queue, fleet, principal.tenant))
 
 
-def _shown_device(asked: Submission, plan: Plan) -> str:
+def _requested_device(asked: Submission, plan: Plan) -> str:
     """Return the job's device as it is shown: what was asked for."""
     if plan.devices == (Device.RUNNER,):
         return Device.RUNNER.value
@@ -334,7 +334,8 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
         )
     else:
         detail = (
-            f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {_when(limit)}. "
+            f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; "
+            f"{_describe_deadline(limit)}. "
             "With hold the job is queued until one of them ends"
         )
     field = "parameters.requirements" if limit.cap == "requirements" else limit.cap
@@ -342,7 +343,7 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     return errors.OverLimit(detail, field=field, seconds=seconds)
 
 
-def _when(limit: Over) -> str:
+def _describe_deadline(limit: Over) -> str:
     if limit.awaits == "end":
         return f"one of them ends in about {limit.seconds} s at its present rate"
     if limit.awaits == "day":
@@ -356,7 +357,7 @@ def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError
         return over(written, job.tenant)
     how, what = written
     if how == "artifact":
-        return lost_artifact(job.plan.parameters, what)
+        return artifact_deleted(job.plan.parameters, what)
     if how == "refused":
         return errors.Unavailable(f"{what}; this job was not taken, submit it again in a moment")
     if how in ("after", "after_any"):

@@ -19,10 +19,10 @@ _THIN = "\u202f"
 
 def title(kind: str, parameters: Any) -> str:
     """Return a job's name: one line of 1..MOST characters that can be printed, whatever its parameters hold."""
-    return _fitted(_given(kind, parameters) or _listed(kind, parameters))
+    return _sanitize(_title_of_kind(kind, parameters) or _title_of_parameters(kind, parameters))
 
 
-def _given(kind: str, parameters: Any) -> str:
+def _title_of_kind(kind: str, parameters: Any) -> str:
     """Return the title that the kind gives; empty without one, and where the parameters are of another version."""
     if kind not in registry.names():
         return ""
@@ -32,14 +32,14 @@ def _given(kind: str, parameters: Any) -> str:
         return ""
 
 
-def _listed(kind: str, parameters: Any) -> str:
+def _title_of_parameters(kind: str, parameters: Any) -> str:
     """Return the kind with its first parameters of one value."""
     held = parameters if isinstance(parameters, Mapping) else {}
     plain = [f"{name} {value}" for name, value in held.items() if isinstance(value, str | int | float)]
     return f"{kind}: {', '.join(plain[:_NAMED])}" if plain else kind
 
 
-def _fitted(text: str) -> str:
+def _sanitize(text: str) -> str:
     """Return one line of at most MOST characters; what turns, hides or moves text is replaced."""
     line = _BLANKS.sub(" ", text[: 20 * MOST]).strip()
     shown = "".join(sign if sign.isprintable() or sign == _THIN else "\ufffd" for sign in line) or "?"

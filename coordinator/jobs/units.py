@@ -34,10 +34,10 @@ class Units:
         self._pieces = {piece.lo: piece for piece in (*stored.retry, *stored.dead, *stored.free)}
         self._leases = {piece.lo: piece for piece in stored.leases}
         done = [one for each in partials for one in programs.finished_ranges(each)]
-        self.states = self._painted(stored, done)
+        self.states = self._paint_states(stored, done)
 
     @staticmethod
-    def _painted(stored: StoredUnits, done: list[tuple[int, int]]) -> bytearray:
+    def _paint_states(stored: StoredUnits, done: list[tuple[int, int]]) -> bytearray:
         """Return the state of each unit as a byte."""
         if stored.state == JobState.DONE.value:
             done = [(0, stored.total)]
@@ -83,14 +83,14 @@ class Units:
         given_up = reads.dead_errors(job_id, [unit for unit in units if self.states[unit] == DEAD])
         files = reads.files(job_id, units)
         rows = [
-            self._row(unit, failures.get(unit, {}), given_up.get(unit), now)
+            self._describe_unit(unit, failures.get(unit, {}), given_up.get(unit), now)
             | {"artifact": files[unit].decode() if unit in files else None}
             for unit in units
         ]
         counts = {name: self.states.count(code) for code, name in enumerate(STATES)}
         return {"total": self.total, "counts": counts, "units": cast(list[answers.Unit], rows)}
 
-    def _row(self, unit: int, failure: Failure, given_up: bytes | None, now: float) -> dict[str, Any]:
+    def _describe_unit(self, unit: int, failure: Failure, given_up: bytes | None, now: float) -> dict[str, Any]:
         state = self.states[unit]
         row: dict[str, Any] = {
             "unit": unit,
@@ -105,9 +105,9 @@ class Units:
         }
         if state == DONE:
             done = self._finished.get(unit)
-            return row | _done(done) if done else row | {"exit": 0}
+            return row | _done_fields(done) if done else row | {"exit": 0}
         piece = self._pieces.get(unit)
-        row |= _failed(failure, piece)
+        row |= _failure_fields(failure, piece)
         if given_up and not failure:
             row |= {"error": given_up.decode(errors="replace"), "reason": "lost"}
         if state == RUNNING:
@@ -132,7 +132,7 @@ def _worker(lease: Piece) -> str:
     return lease.lane.partition("/")[0]
 
 
-def _done(unit: FinishedUnit) -> dict[str, Any]:
+def _done_fields(unit: FinishedUnit) -> dict[str, Any]:
     return {
         "exit": 0,
         "seconds": unit.seconds,
@@ -142,7 +142,7 @@ def _done(unit: FinishedUnit) -> dict[str, Any]:
     }
 
 
-def _failed(failure: Failure, piece: Piece | None) -> dict[str, Any]:
+def _failure_fields(failure: Failure, piece: Piece | None) -> dict[str, Any]:
     """Return what is known of the last attempt, which failed."""
     known = {name: failure[name] for name in ("exit", "reason", "seconds", "worker", "error") if name in failure}
     return {**known, "attempts": max(int(failure.get("attempt", 0)), piece.errors if piece else 0)}
@@ -153,7 +153,7 @@ def _failure(text: bytes) -> Failure:
     return row if isinstance(row, dict) else {}
 
 
-def read(job_id: str, stored: StoredUnits) -> Units:
+def read_units(job_id: str, stored: StoredUnits) -> Units:
     """Return the units of a job. NotFound where its kind runs no programs; one of Unreadable for what is broken."""
     running = registry.program_kind(stored.kind) if stored.kind in registry.names() else None
     if running is None:

@@ -65,7 +65,9 @@ class MoveData(BaseModel):
     target_device: str = Field(max_length=100, description="disk, HOST:disk or HOST:dram.")
 
 
-async def read(request: Request, form: type[Body], *sources: str, pickled: bool = False, gpus: bool = False) -> Body:
+async def parse_body(
+    request: Request, form: type[Body], *sources: str, pickled: bool = False, gpus: bool = False
+) -> Body:
     """Return the body of a request, whose fields `sources` are checked as sources, and `*_device` as places.
 
     `pickled`: of any files. `gpus`: the target may be a GPU.

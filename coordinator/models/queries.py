@@ -15,10 +15,10 @@ def page(cluster: Cluster, tenant: str, after: str, most: int) -> tuple[list[ans
     found, last = cluster.models.page(tenant, after, most)
     services = cluster.store.services.of_tenant(tenant) if found else []
     loaded = placed.places(cluster, tenant) if services else []
-    return [serializers.serialize_model(one, services, loaded) for one in found], last
+    return [serializers.serialize_model(find_model, services, loaded) for find_model in found], last
 
 
-def one(cluster: Cluster, tenant: str, name: str) -> answers.Model:
+def find_model(cluster: Cluster, tenant: str, name: str) -> answers.Model:
     """Return the row of a model. NotFound where there is none."""
     found = cluster.models.find(tenant, name)
     return serializers.serialize_model(found, cluster.store.services.of_tenant(tenant), placed.places(cluster, tenant))

@@ -45,12 +45,12 @@ async def list_data(
     return json_response({"chunks": rows, **({"cursor": last} if last else {})})
 
 
-@routes.post("/v1/data", **tasks.described(NewData, answers.ChunkBegun))
+@routes.post("/v1/data", **tasks.describe_route(NewData, answers.ChunkBegun))
 async def create_data(
     request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Have a runner read a source into a chunk, by a workflow that can be followed, cancelled and retried."""
-    asked = await bodies.read(request, NewData, "source", pickled=True)
+    asked = await bodies.parse_body(request, NewData, "source", pickled=True)
     drawn = hashlib.sha256(f"{principal.tenant} {key}".encode()).hexdigest() if key else secrets.token_hex(_DIGITS)
     chunk = f"{CHUNK}{drawn[:_DIGITS]}"
     fields: dict[str, Any] = {"source": asked.source, "target_device": asked.device, "chunk_id": chunk}
@@ -60,7 +60,7 @@ async def create_data(
 
 
 @routes.get("/v1/data/{chunk}", tags=["models"], **http.describe_response(answers.Chunk))
-async def one_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def get_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a chunk and where it lies. 404 until it is there."""
     return json_response(await threads.run(lambda: queries.chunk(cluster, principal.tenant, chunk)))
 
@@ -77,28 +77,28 @@ async def delete_chunk(chunk: Chunk, cluster: http.ClusterDep, principal: http.P
     return Response(status_code=204)
 
 
-@routes.post("/v1/data/{chunk}/move", **tasks.described(MoveData))
+@routes.post("/v1/data/{chunk}/move", **tasks.describe_route(MoveData))
 async def move_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Move a chunk to one location outside the cluster's store, by a workflow."""
-    return await _moved(request, "data_move", chunk, cluster, principal, key)
+    return await _begin_move(request, "data_move", chunk, cluster, principal, key)
 
 
-@routes.post("/v1/data/{chunk}/transfer", **tasks.described(MoveData))
+@routes.post("/v1/data/{chunk}/transfer", **tasks.describe_route(MoveData))
 async def transfer_data(
     request: Request, chunk: Chunk, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a chunk to another host, as a move does."""
-    return await _moved(request, "data_transfer", chunk, cluster, principal, key)
+    return await _begin_move(request, "data_transfer", chunk, cluster, principal, key)
 
 
-async def _moved(
+async def _begin_move(
     request: Request, action: str, chunk: str, cluster: http.ClusterDep, principal: http.PrincipalDep, key: str | None
 ) -> Response:
-    asked = await bodies.read(request, MoveData)
+    asked = await bodies.parse_body(request, MoveData)
     fields = {"data_id": chunk, "target_device": asked.target_device}
-    return await tasks.begun(cluster, principal, action, chunk, key, fields, queries.chunk)
+    return await tasks.begin_task(cluster, principal, action, chunk, key, fields, queries.chunk)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -124,20 +124,20 @@ async def list_models(
 )
 async def register_model(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Note where a model comes from, for downloads of its name. It lies nowhere yet."""
-    asked = await bodies.read(request, Registration, "source")
+    asked = await bodies.parse_body(request, Registration, "source")
     tenant, name = principal.tenant, asked.model_name
 
     def work() -> Response:
         cluster.models.register(tenant, name, asked.type, asked.source, principal.actor)
-        return json_response(queries.one(cluster, tenant, name), 201)
+        return json_response(queries.find_model(cluster, tenant, name), 201)
 
     return await threads.run(work)
 
 
 @routes.get("/v1/models/{model}", tags=["models"], **http.describe_response(answers.Model))
-async def one_model(model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
+async def get_model(model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Show a model and where it lies."""
-    return json_response(await threads.run(lambda: queries.one(cluster, principal.tenant, model)))
+    return json_response(await threads.run(lambda: queries.find_model(cluster, principal.tenant, model)))
 
 
 @routes.delete("/v1/models/{model}", status_code=204, tags=["models"], dependencies=_SUBMIT)
@@ -153,7 +153,7 @@ async def delete_model(
         found = cluster.models.find(principal.tenant, model).artifact
         if device in ("", str(locations.STORE)):
             _delete(cluster, principal, found, model)
-        elif not cluster.store.artifacts.let_go(principal.tenant, found.id, _held(found, device)):
+        elif not cluster.store.artifacts.let_go(principal.tenant, found.id, _find_holder(found, device)):
             raise errors.NotFound(f"device: {model} is gone", field="device")
 
     await threads.run(work)
@@ -175,7 +175,7 @@ def _delete(cluster: Cluster, principal: Principal, row: artifacts.Artifact, mod
         raise errors.Conflict(f"model_name: {first if names else ending}", field="model_name") from None
 
 
-def _held(row: artifacts.Artifact, device: str) -> str:
+def _find_holder(row: artifacts.Artifact, device: str) -> str:
     """Return what holds an artifact at a place. NotFound where it does not lie there."""
     there = locations.list_locations(row.holders)
     if device not in there:
@@ -184,37 +184,37 @@ def _held(row: artifacts.Artifact, device: str) -> str:
     return f"{locations.HOLDER_PREFIX}{device}"
 
 
-@routes.post("/v1/models/{model}/download", **tasks.described(Download))
+@routes.post("/v1/models/{model}/download", **tasks.describe_route(Download))
 async def download_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Have a runner download a model from its source, by a workflow that can be followed, cancelled and retried."""
-    asked = await bodies.read(request, Download, "source")
+    asked = await bodies.parse_body(request, Download, "source")
     if asked.source is None and not cluster.models.find(principal.tenant, model).source:
         detail = f"source: no source of {model} is known; give it, or register it with POST /api/v1/models"
         raise errors.InvalidRequest(detail, field="source")
     fields = {"model_name": model, **asked.model_dump(exclude_none=True)}
-    return await tasks.begun(cluster, principal, "download", model, key, fields)
+    return await tasks.begin_task(cluster, principal, "download", model, key, fields)
 
 
-@routes.post("/v1/models/{model}/copy", **tasks.described(Move))
+@routes.post("/v1/models/{model}/copy", **tasks.describe_route(Move))
 async def copy_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a model to another place, by a workflow."""
-    asked = await bodies.read(request, Move)
+    asked = await bodies.parse_body(request, Move)
     fields = {"model_name": model, **asked.model_dump(exclude={"keep_source"})}
-    return await tasks.begun(cluster, principal, "copy", model, key, fields, _find)
+    return await tasks.begin_task(cluster, principal, "copy", model, key, fields, _find)
 
 
-@routes.post("/v1/models/{model}/move", **tasks.described(Move))
+@routes.post("/v1/models/{model}/move", **tasks.describe_route(Move))
 async def move_model(
     request: Request, model: Name, cluster: http.ClusterDep, principal: http.PrincipalDep, key: tasks.Key = None
 ) -> Response:
     """Bring a model to another place and let it leave the one before; the cluster's store keeps every model."""
-    asked = await bodies.read(request, Move, gpus=True)
+    asked = await bodies.parse_body(request, Move, gpus=True)
     fields = {"model_name": model, **asked.model_dump()}
-    return await tasks.begun(cluster, principal, "move", model, key, fields, _find)
+    return await tasks.begin_task(cluster, principal, "move", model, key, fields, _find)
 
 
 def _find(cluster: Cluster, tenant: str, model: str) -> Model:

@@ -21,7 +21,7 @@ from threads_protocol.answers import models as answers
 Key: TypeAlias = Annotated[str | None, Header(alias="Idempotency-Key", max_length=submissions.MAX_KEY)]
 
 
-def described(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> dict[str, Any]:
+def describe_route(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> dict[str, Any]:
     """Return the arguments of a route that takes this form and begins a task."""
     return {
         "status_code": 202,
@@ -32,7 +32,7 @@ def described(form: type[BaseModel], answer: type[Any] = answers.TaskBegun) -> d
     }
 
 
-async def begun(
+async def begin_task(
     cluster: Cluster,
     principal: Principal,
     action: str,

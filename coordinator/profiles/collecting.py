@@ -42,7 +42,7 @@ class Collection:
         stored = self._store_parts(known)
         for order in orders:
             if order.state == "collecting" and order.profile_id in known:
-                self._guarded(known[order.profile_id], lambda profile: self._bring_to_end(profile, now))
+                self._attempt(known[order.profile_id], lambda profile: self._bring_to_end(profile, now))
         self._forget(orders, known)
         return 0.0 if stored else None
 
@@ -63,10 +63,10 @@ class Collection:
         stored = False
         for profile_id, name, number in self._store.profiles.parts():
             if profile := known.get(profile_id):
-                stored |= self._guarded(profile, partial(self._part, name=name, number=number))
+                stored |= self._attempt(profile, partial(self._part, name=name, number=number))
         return stored
 
-    def _guarded(self, profile: Profile, work: Callable[[Profile], bool]) -> bool:
+    def _attempt(self, profile: Profile, work: Callable[[Profile], bool]) -> bool:
         """Do something about a profile; what refuses it is shown with it, and tried again in the next round."""
         try:
             done = work(profile)
@@ -89,7 +89,7 @@ class Collection:
         try:
             self._trees.transfers.put_part(profile.tenant, recording.sha, recording.size, number, data)
         except errors.InvalidRequest as error:
-            self._again(profile, recording, error)
+            self._schedule_retry(profile, recording, error)
         calls.keep_part(profile.profile_id, name, number, recording.sha)
         return True
 
@@ -99,11 +99,11 @@ class Collection:
             if recording.size > PART_BYTES:
                 self._trees.transfers.complete(profile.tenant, recording.sha)
         except (errors.InvalidRequest, errors.NotFound, errors.Conflict) as error:
-            self._again(profile, recording, error)
+            self._schedule_retry(profile, recording, error)
             return
         self._store.profiles.settle(profile.profile_id, recording.name, "kept", recording.sha)
 
-    def _again(self, profile: Profile, recording: KnownRecording, error: errors.ClusterError) -> None:
+    def _schedule_retry(self, profile: Profile, recording: KnownRecording, error: errors.ClusterError) -> None:
         how = self._store.profiles.settle(profile.profile_id, recording.name, "again", recording.sha)
         log.warning("recording %s of profile %s, %s: %s", recording.name, profile.name, how, error.detail)
 
@@ -127,7 +127,7 @@ class Collection:
         self._trees.transfers.put_part(profile.tenant, sha, len(about), 0, about)
         paths = [Entry(kind="f", path="profile.json", size=len(about), sha=sha)]
         paths += [Entry(kind="f", path=f"{one.name}.jsonl.gz", size=one.size, sha=one.sha) for one in kept]
-        text = manifest.written(paths)
+        text = manifest.serialize(paths)
         return self._trees.commit(profile.tenant, text, f"profile-{profile.name}", profile.actor)[1].id
 
 

@@ -14,12 +14,12 @@ def profile_list(store: Store, tenant: str) -> list[answers.Profile]:
     return [_row(store, profile) for profile in store.profiles.of_tenant(tenant)]
 
 
-def one(store: Store, tenant: str, name: str) -> answers.Profile:
+def find_row(store: Store, tenant: str, name: str) -> answers.Profile:
     """Return the row of a profile. NotFound when there is none."""
-    return _row(store, found(store, tenant, name))
+    return _row(store, find(store, tenant, name))
 
 
-def found(store: Store, tenant: str, name: str) -> Profile:
+def find(store: Store, tenant: str, name: str) -> Profile:
     """Return a profile. NotFound when there is none, as of another tenant's."""
     profile = store.profiles.one(tenant, name)
     if profile is None:

@@ -58,10 +58,10 @@ def list_profiles(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 async def start_profile(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Have workers record the telemetry of their hosts and devices, until it is stopped or its time is over."""
     asked = http.parse(NewProfile, await bodies.read_json(request))
-    return json_response(await run_in_threadpool(_started, cluster, asked, principal), 201)
+    return json_response(await run_in_threadpool(_start, cluster, asked, principal), 201)
 
 
-def _started(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers.Profile:
+def _start(cluster: Cluster, asked: NewProfile, principal: Principal) -> answers.Profile:
     _ = cluster.artifacts.transfers  # MissingSetting where nothing could be stored
     _check_hosts(cluster, asked.hosts)
     _check_job(cluster, asked.job_id, principal)
@@ -84,7 +84,7 @@ def _started(cluster: Cluster, asked: NewProfile, principal: Principal) -> answe
     how, what = cluster.store.profiles.start(profile, asked.seconds)
     if how != "new":
         raise _refusal(how, what)
-    return queries.one(cluster.store, principal.tenant, asked.name)
+    return queries.find_row(cluster.store, principal.tenant, asked.name)
 
 
 def _refusal(how: str, what: str) -> errors.ClusterError:
@@ -121,28 +121,28 @@ def _check_job(cluster: Cluster, job_id: str | None, principal: Principal) -> No
 
 
 @routes.get("/profiles/{name}", **http.describe_response(answers.Profile))
-def one_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+def get_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a profile: its recordings, and how far they are."""
-    return json_response(queries.one(cluster.store, tenant, name))
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.post("/profiles/{name}/stop", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def stop_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Stop recording, and have what was recorded stored as an artifact; the same again changes nothing."""
-    cluster.store.profiles.stop(queries.found(cluster.store, tenant, name).profile_id, principal.actor)
-    return json_response(queries.one(cluster.store, tenant, name))
+    cluster.store.profiles.stop(queries.find(cluster.store, tenant, name).profile_id, principal.actor)
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.post("/profiles/{name}/recover", dependencies=_SUBMIT, **http.describe_response(answers.Profile))
 def recover_profile(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Collect once more what workers have of a profile that is done, such as those that were away at its end."""
-    profile = queries.found(cluster.store, tenant, name)
+    profile = queries.find(cluster.store, tenant, name)
     if profile.state == "recording":
         raise errors.Conflict(f"name: the profile {name} records; stop it first", field="name")
     if not cluster.store.profiles.recover(profile.profile_id, principal.actor):
         detail = f"name: {MAX_COLLECTED} profiles are being collected, as many as may be at once; try again in a minute"
         raise errors.Conflict(detail, field="name")
-    return json_response(queries.one(cluster.store, tenant, name))
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.delete("/profiles/{name}", status_code=204, dependencies=_SUBMIT)

@@ -48,7 +48,7 @@ class Answer:
 
 
 @asynccontextmanager
-async def asked(app: ASGIApp, request: Request) -> AsyncIterator[Answer]:
+async def send_request(app: ASGIApp, request: Request) -> AsyncIterator[Answer]:
     """Send a request and give its answer as soon as it begins. Leaving the context ends the request."""
     answer, exchange = Answer(), _Exchange(request)
     task = asyncio.create_task(exchange.run(app, answer))
@@ -78,19 +78,19 @@ class _Exchange:
                 await answer.incoming.put(None)
 
     def _scope(self) -> Scope:
-        asked = self._request
+        send_request = self._request
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
-            "method": asked.method,
+            "method": send_request.method,
             "scheme": "http",
-            "path": asked.path,
-            "raw_path": asked.path.encode(),
-            "query_string": asked.query,
+            "path": send_request.path,
+            "raw_path": send_request.path.encode(),
+            "query_string": send_request.query,
             "root_path": "",
-            "headers": list(asked.headers),
-            "client": asked.caller,
+            "headers": list(send_request.headers),
+            "client": send_request.caller,
             "server": ("127.0.0.1", 0),
             "state": {},
         }

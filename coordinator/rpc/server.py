@@ -45,7 +45,7 @@ async def serve(app: ASGIApp, settings: Settings) -> Callable[[], Awaitable[None
     """Listen, and return what stops it. Raises PortTaken."""
     server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
     server.add_generic_rpc_handlers((handlers(Service(app)),))
-    place = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
+    place = f"{_bracket_ipv6(settings.bind)}:{settings.grpc_port}"
     try:
         if settings.tls_certificate:
             server.add_secure_port(place, _credentials(settings))
@@ -75,7 +75,7 @@ def handlers(service: Service) -> Any:
         "StreamMetrics": (many, service.stream_metrics, messages.MetricsRequest),
     }
     made = {
-        name: kind(_whole(call) if kind is one else _streamed(call), _reader(asked), _written)
+        name: kind(_unary_handler(call) if kind is one else _stream_handler(call), _reader(asked), _encode)
         for name, (kind, call, asked) in calls.items()
     }
     return grpc.method_handlers_generic_handler(NAME, made)
@@ -93,12 +93,12 @@ def _reader(asked: Any) -> Callable[[bytes], Any]:
     return read
 
 
-def _written(answer: Any) -> bytes:
+def _encode(answer: Any) -> bytes:
     octets: bytes = answer.SerializeToString()
     return octets
 
 
-def _whole(call: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+def _unary_handler(call: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
     async def checked(request: Any, context: Any) -> Any:
         await _check(request, context)
         return await call(request, context)
@@ -106,7 +106,7 @@ def _whole(call: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], A
     return checked
 
 
-def _streamed(call: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def _stream_handler(call: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def checked(request: Any, context: Any) -> AsyncIterator[Any]:
         await _check(request, context)
         async with aclosing(cast(AsyncGenerator[Any, None], call(request, context))) as answers:
@@ -121,7 +121,7 @@ async def _check(request: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is no message of cluster.proto")
 
 
-def _bracketed(host: str) -> str:
+def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from coordinator.rpc import cluster_pb2 as messages
 from coordinator.rpc.frames import Frame, Frames
-from coordinator.rpc.inside import Answer, Request, asked
+from coordinator.rpc.inside import Answer, Request, send_request
 from coordinator.server import patterns
 from coordinator.server.http import serialize_problem
 from jobs import errors
@@ -60,7 +60,7 @@ class Service:
     async def submit(self, request: Any, context: Any) -> Message:
         body = {name: _plain(request, name) for name in _BODY if _is_given(request, name)}
         if request.parameters_json:
-            body["parameters"] = await self._parsed(request.parameters_json, context)
+            body["parameters"] = await self._parse(request.parameters_json, context)
         row = await self._ask(context, "POST", "/api/submit", _waiting(request), json.dumps(body).encode())
         result = json.dumps(row["result"], ensure_ascii=False) if "result" in row else None
         return messages.SubmitReply(
@@ -96,7 +96,7 @@ class Service:
         query = {"topics": request.topics} if request.topics and not one_job else {}
         headers = [(b"last-event-id", request.after.encode())] if request.after else []
         last = Frame("", "", "")
-        async with self._streaming(context), self._answered(context, "GET", path, query, headers=headers) as answer:
+        async with self._streaming(context), self._send_request(context, "GET", path, query, headers=headers) as answer:
             await context.send_initial_metadata(())  # it has begun, though nothing may happen for long
             frames = Frames()
             async for piece in answer.pieces():
@@ -140,11 +140,11 @@ class Service:
         self, context: Any, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
     ) -> Any:
         """Return the API's answer; a refusal ends the call with the same words."""
-        async with self._answered(context, method, path, query, body) as answer:
+        async with self._send_request(context, method, path, query, body) as answer:
             return json.loads(await answer.body())
 
     @asynccontextmanager
-    async def _answered(
+    async def _send_request(
         self,
         context: Any,
         method: str,
@@ -153,7 +153,7 @@ class Service:
         body: bytes = b"",
         headers: list[tuple[bytes, bytes]] | None = None,
     ) -> AsyncIterator[Answer]:
-        given = [*forwarded_headers(context), *(headers or ())]
+        given = [*list_headers(context), *(headers or ())]
         if body:
             given += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         request = Request(
@@ -164,7 +164,7 @@ class Service:
             body=body,
             caller=_address(context.peer()),
         )
-        async with asked(self._app, request) as answer:
+        async with send_request(self._app, request) as answer:
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 await _end(context, answer.status, await answer.body())
             if back := answer.headers.get(b"traceparent"):
@@ -178,7 +178,7 @@ class Service:
             await self._refuse(context, _invalid("job_id", "must be a job's id: 1 to 64 letters, digits, dashes or _"))
         return job_id
 
-    async def _parsed(self, text: str, context: Any) -> Any:
+    async def _parse(self, text: str, context: Any) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -248,7 +248,7 @@ def _sample(time: int, series: Mapping[str, Any], place: int) -> Message:
     return messages.Sample(time=time, values={name: mean for name, mean in means.items() if mean is not None})
 
 
-def forwarded_headers(context: Any) -> list[tuple[bytes, bytes]]:
+def list_headers(context: Any) -> list[tuple[bytes, bytes]]:
     """Return what of a call's metadata the API reads. No page of a browser can make such a call, so it is no host's."""
     given = [(name, value) for name, value in context.invocation_metadata() or () if name in _PASSED]
     return [(b"host", b"localhost"), *((name.encode(), _octets(value)) for name, value in given)]

@@ -48,10 +48,10 @@ class NewSchedule(BaseModel):
     )
 
 
-def planned(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[Schedule, tuple[str, ...]]:
+def plan_schedule(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[Schedule, tuple[str, ...]]:
     """Return a new schedule and the artifacts that its jobs need. InvalidRequest and others name the field."""
     _check_times(asked)
-    artifacts = _checked(cluster, asked, principal)
+    artifacts = _validate(cluster, asked, principal)
     now = cluster.store.schedules.now_ms() // 1000
     first = Times(every=asked.every_seconds or 0, anchor=now, cron=asked.cron or "", timezone=asked.timezone).after(now)
     maker = Maker.of(principal)
@@ -89,28 +89,30 @@ def _check_cron(text: str | None) -> None:
         times.check_cron(text)
 
 
-def _checked(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[str, ...]:
+def _validate(cluster: Cluster, asked: NewSchedule, principal: Principal) -> tuple[str, ...]:
     """Validate what a schedule submits; return the artifacts that it needs."""
     if asked.job is not None and asked.workflow is None:
-        return _checked_job(cluster, asked.job, principal)
+        return _validate_job(cluster, asked.job, principal)
     if asked.workflow is None or asked.job is not None:
         raise errors.InvalidRequest("job: give it or workflow, one of both", field="job")
     try:
-        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), principal, cluster.settings)
+        whole = submitting.validate_submission(
+            asked.workflow.encode(errors="surrogatepass"), principal, cluster.settings
+        )
     except errors.InvalidRequest as error:
         error.field, error.detail = "workflow", f"workflow: {error.detail}"
         raise
     return submitting.artifacts(cluster, whole, principal)
 
 
-def _checked_job(cluster: Cluster, body: dict[str, Any], principal: Principal) -> tuple[str, ...]:
+def _validate_job(cluster: Cluster, body: dict[str, Any], principal: Principal) -> tuple[str, ...]:
     """Validate a job as its submission would be now; return the artifacts that it needs."""
     if body.get("idempotency_key") is not None:
         detail = "job.idempotency_key: every run would be the job of the first; leave it out"
         raise errors.InvalidRequest(detail, field="job.idempotency_key")
     references = References(principal, cluster.artifacts, cluster.secrets)
     try:
-        asked = submissions.read(body)
+        asked = submissions.parse_submission(body)
         accepted = submissions.accept(asked, principal, cluster.queries.fleet_cache.get(), cluster.settings, references)
     except errors.ClusterError as error:
         error.field = f"job.{error.field}" if error.field and error.field != "Authorization" else error.field

@@ -12,12 +12,12 @@ from threads_protocol.answers import schedules as answers
 
 def schedule_list(store: Store, tenant: str) -> list[answers.Schedule]:
     """Return a tenant's schedules by name."""
-    found = store.schedules.of_tenant(tenant)
-    states = _workflow_states(store.workflows, found)
-    return [serializers.serialize_schedule(schedule, states.get(schedule.schedule_id)) for schedule in found]
+    find = store.schedules.of_tenant(tenant)
+    states = _workflow_states(store.workflows, find)
+    return [serializers.serialize_schedule(schedule, states.get(schedule.schedule_id)) for schedule in find]
 
 
-def found(store: Schedules, tenant: str, name: str) -> Schedule:
+def find(store: Schedules, tenant: str, name: str) -> Schedule:
     """Return a schedule. NotFound when there is none."""
     schedule = store.one(tenant, name)
     if schedule is None:
@@ -25,9 +25,9 @@ def found(store: Schedules, tenant: str, name: str) -> Schedule:
     return schedule
 
 
-def one(store: Store, tenant: str, name: str) -> answers.Schedule:
+def find_row(store: Store, tenant: str, name: str) -> answers.Schedule:
     """Return the row of a schedule with what it submits. NotFound when there is none."""
-    schedule = found(store.schedules, tenant, name)
+    schedule = find(store.schedules, tenant, name)
     return serializers.serialize_details(
         schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id)
     )
@@ -37,4 +37,4 @@ def _workflow_states(store: Workflows, schedules: list[Schedule]) -> dict[str, s
     """Return the states of the last workflows that there are, by schedule."""
     having = [each for each in schedules if each.workflow and each.last_job]
     stored = store.read([each.last_job for each in having])
-    return {each.schedule_id: one.state for each, one in zip(having, stored, strict=True) if one}
+    return {each.schedule_id: find_row.state for each, find_row in zip(having, stored, strict=True) if find_row}

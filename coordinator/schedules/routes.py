@@ -37,11 +37,11 @@ def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
 async def add_schedule(request: Request, cluster: http.ClusterDep, principal: http.PrincipalDep) -> Response:
     """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
     asked = http.parse(NewSchedule, await bodies.read_json(request))
-    return json_response(await run_in_threadpool(_added, cluster, asked, principal), 201)
+    return json_response(await run_in_threadpool(_add, cluster, asked, principal), 201)
 
 
-def _added(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.Schedule:
-    schedule, artifacts = additions.planned(cluster, asked, principal)
+def _add(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answers.Schedule:
+    schedule, artifacts = additions.plan_schedule(cluster, asked, principal)
     how, what = cluster.store.schedules.add(schedule, artifacts, principal.actor)
     if how == "exists":
         detail = f"name: there is a schedule {what} already; delete it first, or choose another name"
@@ -53,13 +53,13 @@ def _added(cluster: Cluster, asked: NewSchedule, principal: Principal) -> answer
     if how == "artifact":
         field = "workflow" if schedule.workflow else "job.parameters"
         raise errors.NotFound(f"{field}: artifact {what} was deleted meanwhile", field=field)
-    return queries.one(cluster.store, principal.tenant, asked.name)
+    return queries.find_row(cluster.store, principal.tenant, asked.name)
 
 
 @routes.get("/schedules/{name}", **http.describe_response(answers.Schedule))
-def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+def get_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """Show a schedule, what it submits and its next runs."""
-    return json_response(queries.one(cluster.store, tenant, name))
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.delete("/schedules/{name}", status_code=204, dependencies=_SUBMIT)
@@ -75,7 +75,7 @@ def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, pri
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, principal.actor):
         raise errors.missing("schedule", name, "name")
-    return json_response(queries.one(cluster.store, tenant, name))
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 def check_may_start(schedule: Schedule, principal: Principal) -> None:
@@ -92,13 +92,13 @@ def check_may_start(schedule: Schedule, principal: Principal) -> None:
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
-    schedule = queries.found(store, tenant, name)
+    schedule = queries.find(store, tenant, name)
     check_may_start(schedule, principal)
     following = times(schedule).after(store.now_ms() // 1000)
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
     store.resume(tenant, name, following, principal.actor)
-    return json_response(queries.one(cluster.store, tenant, name))
+    return json_response(queries.find_row(cluster.store, tenant, name))
 
 
 @routes.post("/schedules/{name}/run", dependencies=_SUBMIT, **http.describe_response(answers.Started, 202))
@@ -106,7 +106,7 @@ def run_schedule(
     request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep
 ) -> Response:
     """Submit the job or workflow of a schedule now, beside its times."""
-    schedule = queries.found(cluster.store.schedules, tenant, name)
+    schedule = queries.find(cluster.store.schedules, tenant, name)
     check_may_start(schedule, principal)
     made = shared_state(request).runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
-from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
 from coordinator.schedules.times import Times
 from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED
@@ -69,7 +69,7 @@ class Runs:
     def run_due(self) -> int:
         """Run some of the schedules that are due, and return the number of schedules that were checked."""
         now, due = self._store.due(AT_ONCE, self._stayed)
-        stayed = sum(not self._tried(schedule, now) for schedule in due)
+        stayed = sum(not self._try_run(schedule, now) for schedule in due)
         # Those that failed are due still, before all others.
         self._stayed = self._stayed + stayed if len(due) == AT_ONCE else 0
         self._correct(now)
@@ -79,7 +79,7 @@ class Runs:
         """Note that another process leads: it may leave what a clock has done for this one to correct."""
         self._latest = None
 
-    def _tried(self, schedule: Schedule, now: int) -> bool:
+    def _try_run(self, schedule: Schedule, now: int) -> bool:
         """Run a schedule; False: it failed, and stays due."""
         try:
             self.run_schedule(schedule, now)
@@ -153,7 +153,7 @@ class Runs:
         return answer
 
     def run_schedule(self, schedule: Schedule, now: int) -> None:
-        firing = schedule.firing or self._claimed(schedule, now)
+        firing = schedule.firing or self._claim(schedule, now)
         if not firing:
             return
         name = _name(schedule, str(firing))
@@ -179,7 +179,7 @@ class Runs:
         else:
             self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
-    def _claimed(self, schedule: Schedule, now: int) -> int:
+    def _claim(self, schedule: Schedule, now: int) -> int:
         """Move a schedule on and return the run that is to be made; 0: none, or somebody else moved it on."""
         count, last, following = times(schedule).passed(schedule.next, now)
         wanted = schedule.catch_up == "last" or now - last <= ON_TIME
@@ -209,6 +209,6 @@ class Runs:
                 return submitting.submit(self._workflows, self._settings, text, maker.principal, key=key)
             except errors.ClusterError as error:
                 return error
-        wanted = Wanted(job_id=name, body=json.loads(schedule.job), maker=maker)
+        wanted = JobRequest(job_id=name, body=json.loads(schedule.job), maker=maker)
         [answer] = self._on_behalf.submit([wanted])
         return answer

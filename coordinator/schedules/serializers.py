@@ -29,8 +29,8 @@ def serialize_schedule(schedule: Schedule, workflow_state: str | None) -> answer
         "catch_up": schedule.catch_up,
         "state": state,
         "created": decoding.format_seconds(schedule.created),
-        "next_run": _moment(schedule.next),
-        "last_run": _moment(schedule.last),
+        "next_run": _format_time(schedule.next),
+        "last_run": _format_time(schedule.last),
         "last_job_id": None if schedule.workflow else schedule.last_job or None,
         "last_workflow_id": schedule.last_job or None if schedule.workflow else None,
         "last_workflow_state": workflow_state,
@@ -54,5 +54,5 @@ def serialize_details(schedule: Schedule, workflow_state: str | None) -> answers
     return {**row, "job": json.loads(schedule.job)}
 
 
-def _moment(seconds: int) -> str | None:
+def _format_time(seconds: int) -> str | None:
     return decoding.format_seconds(seconds) if seconds else None

@@ -40,7 +40,7 @@ class Admission:
             try:
                 self._check(scope)
             except errors.ClusterError as error:
-                await error_forms.refused(error, scope["path"])(scope, receive, send)
+                await error_forms.build_error_response(error, scope["path"])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -42,7 +42,7 @@ def respond_unmatched(app: FastAPI, request: Request, error: HTTPException) -> R
 
 def _model_api_error(status: int, detail: str, path: str, headers: dict[str, str]) -> Response:
     """Return the error in the format that clients of the model API expect."""
-    answer = error_forms.refused(MethodNotAllowed(detail) if status == 405 else UnknownPath(detail), path)
+    answer = error_forms.build_error_response(MethodNotAllowed(detail) if status == 405 else UnknownPath(detail), path)
     answer.headers.update(headers)
     return answer
 

@@ -29,4 +29,4 @@ class ShutdownResponder:
         except asyncio.CancelledError:
             if scope["type"] == "http" and not has_started:
                 error = errors.Unavailable("this coordinator is stopping; send the request again")
-                await error_forms.refused(error, scope.get("path", ""))(scope, receive, send)
+                await error_forms.build_error_response(error, scope.get("path", ""))(scope, receive, send)

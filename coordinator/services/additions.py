@@ -79,7 +79,7 @@ class NewService(BaseModel):
     force: bool = Field(False, description="Serve a model also where its weights are more than any runner's memory.")
 
 
-def planned(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
+def plan_service(cluster: Cluster, asked: NewService, principal: Principal) -> Service:
     """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
     model = model_of(cluster, asked.model, asked.name, principal)
     engine, replicas = asked.engine or registry.select_engine(model, _gpus(asked)), _replicas(asked)
@@ -90,7 +90,7 @@ def planned(cluster: Cluster, asked: NewService, principal: Principal) -> Servic
     if launch.runs_models_code:
         principal.require(Scope.OPERATE)
     job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
-    artifact = _checked(cluster, job, principal)
+    artifact = _validate_replica(cluster, job, principal)
     noted = asked.model_dump(exclude={"force"}) | {
         "memory": _memory(cluster, asked, parameters, model),
         "abilities": asdict(registry.abilities(asked.engine, parameters, model)),
@@ -101,7 +101,7 @@ def planned(cluster: Cluster, asked: NewService, principal: Principal) -> Servic
         name=asked.name,
         engine=asked.engine,
         token=principal.token,
-        job=json.dumps(_settled(job, artifact)),
+        job=json.dumps(_pin_artifact(job, artifact)),
         asked=json.dumps(noted),
         artifact=artifact,
         replicas=replicas,
@@ -196,12 +196,12 @@ def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
     }
 
 
-def _checked(cluster: Cluster, job: dict[str, Any], principal: Principal) -> str:
+def _validate_replica(cluster: Cluster, job: dict[str, Any], principal: Principal) -> str:
     """Validate the job of a replica as its submission would be now; return the id of its artifact, or nothing."""
     references = References(principal, cluster.artifacts, cluster.secrets, leads=True)
     fleet = cluster.queries.fleet_cache.get()
     try:
-        accepted = submissions.accept(submissions.read(job), principal, fleet, cluster.settings, references)
+        accepted = submissions.accept(submissions.parse_submission(job), principal, fleet, cluster.settings, references)
     except errors.ClusterError as error:
         for theirs, ours in _FIELDS.items():
             if error.field and error.field.startswith(theirs):
@@ -211,7 +211,7 @@ def _checked(cluster: Cluster, job: dict[str, Any], principal: Principal) -> str
     return next(iter(accepted.job.plan.artifacts), "")
 
 
-def _settled(job: dict[str, Any], artifact: str) -> dict[str, Any]:
+def _pin_artifact(job: dict[str, Any], artifact: str) -> dict[str, Any]:
     """Return a submission that names its artifact by its id: the name may point elsewhere later."""
     return {**job, "parameters": {**job["parameters"], "files": artifact or None}}
 

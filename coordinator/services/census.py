@@ -28,7 +28,7 @@ class Census(Collector):
         states = GaugeMetricFamily(*_shape(metrics.SERVICE_REPLICAS))
         desired = GaugeMetricFamily(*_shape(metrics.SERVICE_DESIRED))
         try:
-            counted, wanted = self._counted()
+            counted, wanted = self._count()
         except connection.Unreachable:
             return  # the exporter says so
         for (tenant, name, state), count in counted.items():
@@ -38,7 +38,7 @@ class Census(Collector):
         yield states
         yield desired
 
-    def _counted(self) -> tuple[Counter[tuple[str, str, str]], Counter[tuple[str, str]]]:
+    def _count(self) -> tuple[Counter[tuple[str, str, str]], Counter[tuple[str, str]]]:
         services = sorted(self._store.services.all(), key=lambda one: (one.deleted, one.tenant, one.name))
         replicas = self._store.services.replicas([one.service_id for one in services])
         now = round(self._store.clock.now() * 1000)

@@ -18,7 +18,7 @@ def list_engines(_cluster: http.ClusterDep) -> Response:
     return json_response({"engines": _ENGINES})
 
 
-def _row(name: str) -> answers.Engine:
+def _build_engine(name: str) -> answers.Engine:
     engine = registry.definition(name)
     return {
         "engine": name,
@@ -31,4 +31,4 @@ def _row(name: str) -> answers.Engine:
 
 
 #: Read once, at the start: a request could find no file descriptor free, and leave an empty list of names behind.
-_ENGINES = [_row(name) for name in registry.names()]
+_ENGINES = [_build_engine(name) for name in registry.names()]

@@ -41,16 +41,16 @@ def counts(exchange: Exchange) -> Counter[str]:
     failed = exchange.status != _LEFT and (exchange.status == _TOO_MANY or exchange.status >= _SERVERS)
     added = Counter({REQUESTS: 1, FAILED: int(failed), PROMPT: exchange.prompt_tokens, ANSWER: exchange.answer_tokens})
     if exchange.status == _DONE:
-        added[_place(SECONDS, exchange.seconds)] = 1
+        added[_metric_key(SECONDS, exchange.seconds)] = 1
     if exchange.first_seconds is not None:
-        added[_place(FIRST, exchange.first_seconds)] = 1
+        added[_metric_key(FIRST, exchange.first_seconds)] = 1
         streamed = exchange.seconds - exchange.first_seconds
         if exchange.answer_tokens > 1 and streamed > 0:
-            added[_place(SPEED, (exchange.answer_tokens - 1) / streamed)] = 1
+            added[_metric_key(SPEED, (exchange.answer_tokens - 1) / streamed)] = 1
     return +added
 
 
-def _place(name: str, value: float) -> str:
+def _metric_key(name: str, value: float) -> str:
     return f"{name}|{math.floor(math.log(max(value, _LEAST), STEP))}"
 
 

@@ -42,7 +42,7 @@ async def list_models(request: Request, principal: http.PrincipalDep, _cluster: 
 
 
 @routes.get("/models/{model}", **http.describe_response(answers.ServedModel))
-async def one_model(
+async def get_model(
     request: Request,
     model: Annotated[str, Path(max_length=64)],
     principal: http.PrincipalDep,

@@ -17,7 +17,7 @@ from coordinator.server import bodies, http
 from coordinator.server.http import json_response
 from coordinator.services import additions, queries, routes
 from coordinator.services.additions import MAX_REPLICAS, NewService
-from coordinator.services.gateway.gateway import Question, Whole, question
+from coordinator.services.gateway.gateway import Question, WholeAnswer, question
 from coordinator.services.gateway.openai import BadUpstream
 from coordinator.services.gateway_routes import MAX_BODY, pass_on
 from coordinator.services.routes import Scale
@@ -104,7 +104,7 @@ def _deployed(cluster: Cluster, asked: NewDeployment, principal: Principal) -> d
     name, memory = _name(asked), _memory(asked)
     model = additions.model_of(cluster, asked.model_name, name, principal)
     wanted = _service(asked, name, registry.select_engine(model, asked.gpu_per_replica), memory)
-    service = additions.planned(cluster, wanted, principal)
+    service = additions.plan_service(cluster, wanted, principal)
     noted = json.dumps({**json.loads(service.asked), "deployment": asked.model_dump()})
     if refused := additions.refusal(*cluster.store.services.add(replace(service, asked=noted), principal.actor)):
         raise refused
@@ -178,7 +178,7 @@ async def infer(
     try:
         return json_response({**_text(bytes(answer.body), answer.status_code), "deployment_id": deployment})
     finally:
-        if isinstance(answer, Whole):
+        if isinstance(answer, WholeAnswer):
             await answer.let_go()
 
 

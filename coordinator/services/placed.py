@@ -35,7 +35,7 @@ def serve(
 
     Unless it is `routed` nobody can ask it yet. `workflow`: which began it, and withdraws it where it is cancelled,
     unless anybody else has called this for it. Conflict where the name is that of another service; errors as
-    `additions.planned`.
+    `additions.plan_service`.
     """
     name = name_of(model.name, place)
     known = cluster.store.services.one(principal.tenant, name)
@@ -88,7 +88,7 @@ def begun_by(services: Services, tenant: str, workflow: str) -> list[str]:
 def _add(
     cluster: Cluster, wanted: NewService, place: Location, principal: Principal, *, routed: bool, workflow: str
 ) -> Service:
-    planned = additions.planned(cluster, wanted, principal)
+    planned = additions.plan_service(cluster, wanted, principal)
     more = {**({} if routed else {"unrouted": True}), **({"workflow": workflow} if workflow else {})}
     noted = {**json.loads(planned.asked), "place": str(place), **more}
     service = replace(planned, asked=json.dumps(noted))

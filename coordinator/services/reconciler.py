@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator.events.event import Event
-from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
 from coordinator.services import planning, scaling
 from coordinator.services.absences import Absences
 from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
@@ -101,7 +101,7 @@ class Reconciler:
 
     def _submit(self, service: Service, replica: Replica, now: int) -> None:
         maker = Maker(tenant=service.tenant, token=service.token, runs_programs=True, leads=True)
-        wanted = Wanted(job_id=replica.job_id, body=json.loads(service.job), maker=maker)
+        wanted = JobRequest(job_id=replica.job_id, body=json.loads(service.job), maker=maker)
         [answer] = self._on_behalf.submit([wanted])
         if not isinstance(answer, errors.ClusterError):
             return

@@ -47,7 +47,7 @@ async def list_services(request: Request, cluster: http.ClusterDep, tenant: http
 
 async def _unreached(request: Request, tenant: str) -> dict[str, str]:
     """Return why this coordinator does not reach some replicas that are ready."""
-    found: dict[str, str] = await shared_state(request).gateway.routes.unreached(tenant)
+    found: dict[str, str] = await shared_state(request).gateway.routes.explain_unreached(tenant)
     return found
 
 
@@ -59,7 +59,7 @@ async def add_service(request: Request, cluster: http.ClusterDep, principal: htt
 
 
 def _added(cluster: Cluster, asked: NewService, principal: Principal) -> answers.Service:
-    service = additions.planned(cluster, asked, principal)
+    service = additions.plan_service(cluster, asked, principal)
     if refused := additions.refusal(*cluster.store.services.add(service, principal.actor)):
         raise refused
     return _row(cluster, principal.tenant, asked.name)

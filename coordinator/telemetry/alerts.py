@@ -79,7 +79,7 @@ class Finding:
         return f"{self.rule}/{self.subject}" if self.subject else self.rule
 
 
-def figures(facts: Facts) -> list[Finding]:
+def find_all(facts: Facts) -> list[Finding]:
     """The figure of every rule and subject."""
     findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds), *_clocks(facts.workers)]
     for kind, count in facts.failed.items():
@@ -102,13 +102,13 @@ def figures(facts: Facts) -> list[Finding]:
 def _queues(facts: Facts) -> Iterable[Finding]:
     for row in facts.queues:
         queue, jobs, oldest = row["queue"], row["jobs"], row["oldest_wait_seconds"]
-        if scheduler.estimated_wait(queue, facts.fleet) is None:
+        if scheduler.estimate_wait(queue, facts.fleet) is None:
             device = Device(queue.partition(".")[0])
             which = "worker" if device is Device.ANY else f"{device} worker"
             wait = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
             text = f"{wait} in {queue} and no {which} lives; start one, or cancel what waits"
             if facts.fleet.knows(queue):
-                text = f"{wait} in {queue}: {scheduler.unserved(queue, facts.fleet)}"
+                text = f"{wait} in {queue}: {scheduler.explain_unserved(queue, facts.fleet)}"
             yield Finding(rule="no-worker", subject=queue, value=jobs, text=text)
         if queues.priority_of(queue) is not Priority.LOW:  # what is low may wait
             rule = "interactive-wait" if queues.priority_of(queue) is Priority.INTERACTIVE else "queue-wait"
@@ -199,7 +199,7 @@ def _earlier(moment: str, seconds: float) -> str:
     return earlier.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def shown(alerts: Sequence[Alert]) -> list[Alert]:
+def sort_alerts(alerts: Sequence[Alert]) -> list[Alert]:
     """Firing ones first, each newest first."""
     firing = [alert for alert in alerts if alert["state"] == "firing"]
     resolved = [alert for alert in alerts if alert["state"] != "firing"]

@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
-def _family(metric: metrics.Metric) -> Family:
+def _new_family(metric: metrics.Metric) -> Family:
     shape = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
     return shape(metric.name, metric.help, labels=metric.labels)
 
 
-def _filled(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
-    family = _family(metric)
+def _fill_family(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
+    family = _new_family(metric)
     for labels, value in values.items():
         family.add_metric(list(labels), value)
     return family
@@ -66,12 +66,12 @@ class ClusterCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        leader = _family(metrics.LEADER)
+        leader = _new_family(metrics.LEADER)
         leader.add_metric([], float(self._leading()))
         yield leader
-        yield _filled(metrics.BUILD, {(VERSION,): 1})
-        yield _filled(metrics.SKIPPED, {(sort,): count for sort, count in skipped.SKIPS.counts.items()})
-        up = _family(metrics.REDIS_UP)
+        yield _fill_family(metrics.BUILD, {(VERSION,): 1})
+        yield _fill_family(metrics.SKIPPED, {(sort,): count for sort, count in skipped.SKIPS.counts.items()})
+        up = _new_family(metrics.REDIS_UP)
         try:
             families = list(self._cluster())
             up.add_metric([], 1)
@@ -83,8 +83,8 @@ class ClusterCollector(Collector):
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
         yield from self._tenants()
-        yield _filled(metrics.BROKEN, {(): self._store.broken()})
-        yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
+        yield _fill_family(metrics.BROKEN, {(): self._store.broken()})
+        yield _fill_family(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
         yield from self._artifacts()
         yield from self._profiles()
         yield from self._webhooks()
@@ -93,7 +93,7 @@ class ClusterCollector(Collector):
         yield from self._workers()
         yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())
         yield self._histogram(metrics.WAIT, keys.WAITS, queues.ALL)
-        states = _family(metrics.JOBS_KEPT)
+        states = _new_family(metrics.JOBS_KEPT)
         for state, count in self._queries.jobs.counts().items():
             states.add_metric([state], count)
         yield states
@@ -110,7 +110,7 @@ class ClusterCollector(Collector):
         for metric, key, labels in zeros:
             counted = {tuple(field.split("|")): value for field, value in self._store.figures(key).items()}
             sound = {row: value for row, value in counted.items() if len(row) == len(metric.labels)}
-            yield _filled(metric, dict.fromkeys(labels, 0.0) | sound)
+            yield _fill_family(metric, dict.fromkeys(labels, 0.0) | sound)
 
     def _tenants(self) -> Iterator[Metric]:
         """Counters by tenant, of at most MAX_TENANTS, and one for all others."""
@@ -121,8 +121,8 @@ class ClusterCollector(Collector):
             jobs[(label,)] = jobs.get((label,), 0.0) + sum(used.jobs.values())
             for device, ms in used.lane_ms.items():
                 lanes[(label, device)] = lanes.get((label, device), 0.0) + ms / 1000
-        yield _filled(metrics.TENANT_JOBS, jobs)
-        yield _filled(metrics.TENANT_LANES, lanes)
+        yield _fill_family(metrics.TENANT_JOBS, jobs)
+        yield _fill_family(metrics.TENANT_LANES, lanes)
 
     def _artifacts(self) -> Iterator[Metric]:
         sums = self._queries.store.files.sums().values()
@@ -134,22 +134,22 @@ class ClusterCollector(Collector):
             ("stored",): sum(each.stored_files for each in sums),
             ("loose",): sum(each.loose_files for each in sums),
         }
-        yield _filled(metrics.ARTIFACT_BYTES, size)
-        yield _filled(metrics.ARTIFACT_FILES, count)
+        yield _fill_family(metrics.ARTIFACT_BYTES, size)
+        yield _fill_family(metrics.ARTIFACT_FILES, count)
 
     def _profiles(self) -> Iterator[Metric]:
         """Figures of the profiles that live, of which there are few."""
         profiles = self._queries.store.profiles
         orders = profiles.orders()
         states = [order.state for order in orders]
-        yield _filled(metrics.PROFILES, {(state,): states.count(state) for state in metrics.PROFILE_STATES})
+        yield _fill_family(metrics.PROFILES, {(state,): states.count(state) for state in metrics.PROFILE_STATES})
         rows = [one.row for order in orders for one in profiles.recordings(order.profile_id)]
         for metric, field in (
             (metrics.PROFILE_SAMPLES, "samples"),
             (metrics.PROFILE_MISSED, "missed"),
             (metrics.PROFILE_BYTES, "bytes"),
         ):
-            yield _filled(metric, {(): sum(_count(row.get(field)) for row in rows)})
+            yield _fill_family(metric, {(): sum(_count(row.get(field)) for row in rows)})
 
     def _webhooks(self) -> Iterator[Metric]:
         counted = self._store.figures(keys.WEBHOOKS)
@@ -157,12 +157,12 @@ class ClusterCollector(Collector):
             (metrics.WEBHOOKS, metrics.WEBHOOK_OUTCOMES),
             (metrics.WEBHOOK_ATTEMPTS, metrics.ATTEMPT_OUTCOMES),
         ):
-            yield _filled(metric, {(outcome,): counted.get(outcome, 0.0) for outcome in outcomes})
+            yield _fill_family(metric, {(outcome,): counted.get(outcome, 0.0) for outcome in outcomes})
         tenants = {DEFAULT_TENANT, *self._queries.store.tenants.names()}
         count, age_ms = self._queries.store.webhooks.pending(sorted(tenants))
-        yield _filled(metrics.WEBHOOKS_PENDING, {(): count})
-        yield _filled(metrics.WEBHOOKS_OLDEST, {(): age_ms / 1000})
-        yield _filled(metrics.WEBHOOKS_DEAD, {(): self._queries.store.webhooks.dead(sorted(tenants))})
+        yield _fill_family(metrics.WEBHOOKS_PENDING, {(): count})
+        yield _fill_family(metrics.WEBHOOKS_OLDEST, {(): age_ms / 1000})
+        yield _fill_family(metrics.WEBHOOKS_DEAD, {(): self._queries.store.webhooks.dead(sorted(tenants))})
 
     def _workflows(self) -> Iterator[Metric]:
         """Figures of workflows and schedules: few reads, however many there are."""
@@ -173,13 +173,13 @@ class ClusterCollector(Collector):
             moment = counted.get(name, 0.0)
             return max(0.0, (now - moment) / 1000) if moment else 0.0
 
-        yield _filled(metrics.WORKFLOWS, {(state,): counted.get(state, 0.0) for state in metrics.WORKFLOW_STATES})
-        yield _filled(metrics.WORKFLOW_IDLE, {(): since("idle")})
-        yield _filled(metrics.WORKFLOWS_AGE, {(): since("at")})
-        yield _filled(metrics.SCHEDULES_LATE, {(): store.schedules.late_seconds()})
+        yield _fill_family(metrics.WORKFLOWS, {(state,): counted.get(state, 0.0) for state in metrics.WORKFLOW_STATES})
+        yield _fill_family(metrics.WORKFLOW_IDLE, {(): since("idle")})
+        yield _fill_family(metrics.WORKFLOWS_AGE, {(): since("at")})
+        yield _fill_family(metrics.SCHEDULES_LATE, {(): store.schedules.late_seconds()})
 
     def _queues(self) -> Iterator[Metric]:
-        depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
+        depth, oldest, load = (_new_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
         waiting = self._store.figures(keys.LOAD)
         for row in self._queries.fleet.queues():
             depth.add_metric([row["queue"]], row["jobs"])
@@ -202,23 +202,25 @@ class ClusterCollector(Collector):
                 rates[(kind, device)].append(rate)
         means = {labels: sum(values) / len(values) for labels, values in rates.items()}
         for metric, values in ((metrics.WORKERS, states), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
-            yield _filled(metric, values)
-        configured = _family(metrics.CONFIGURED)
+            yield _fill_family(metric, values)
+        configured = _new_family(metrics.CONFIGURED)
         configured.add_metric(["any"], self._queries.settings.wanted_workers())
         yield configured
-        yield _filled(metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()})
+        yield _fill_family(
+            metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()}
+        )
         yield from self._hosts(live)
 
     def _hosts(self, live: list[answers.Worker]) -> Iterator[Metric]:
         labels = metrics.WORKER_INFO.labels[1:]
         infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
-        yield _filled(metrics.WORKER_INFO, infos)
+        yield _fill_family(metrics.WORKER_INFO, infos)
         for figure in figures.HOST:
             speakers = hosts.speakers(live, figure.metric.labels)
             known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
-            yield _filled(figure.metric, known)
-        yield from self._derived(live)
-        yield _filled(
+            yield _fill_family(figure.metric, known)
+        yield from self._derive_host_metrics(live)
+        yield _fill_family(
             metrics.GPU_CORDONED,
             {
                 (worker["id"], gpu["uuid"]): float(bool(worker.get("cordoned")))
@@ -229,18 +231,18 @@ class ClusterCollector(Collector):
         )
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
-    def _derived(self, live: list[answers.Worker]) -> Iterator[Metric]:
+    def _derive_host_metrics(self, live: list[answers.Worker]) -> Iterator[Metric]:
         """Figures of hosts that are made of several of their workers'."""
         by_host = hosts.by_host(live)
         for metric, made in ((metrics.HOST_SCORE, hosts.score), (metrics.HOST_CLOCK, hosts.clock_offset)):
             known = {(name,): value for name, of_it in by_host.items() if (value := made(of_it)) is not None}
-            yield _filled(metric, known)
+            yield _fill_family(metric, known)
         disks = {(name, disk["disk"]): disk for name, of_it in by_host.items() for disk in hosts.disks(of_it)}
-        yield _filled(metrics.HOST_DISK_FREE, {place: disk["free_bytes"] for place, disk in disks.items()})
-        yield _filled(metrics.HOST_DISK_TOTAL, {place: disk["total_bytes"] for place, disk in disks.items()})
+        yield _fill_family(metrics.HOST_DISK_FREE, {place: disk["free_bytes"] for place, disk in disks.items()})
+        yield _fill_family(metrics.HOST_DISK_TOTAL, {place: disk["total_bytes"] for place, disk in disks.items()})
 
     def _gpus(self, gpus: list[tuple[str, Mapping[str, Any]]]) -> Iterator[Metric]:
-        info, throttled = _family(metrics.GPU_INFO), _family(metrics.GPU_THROTTLED)
+        info, throttled = _new_family(metrics.GPU_INFO), _new_family(metrics.GPU_THROTTLED)
         known = set(metrics.THROTTLE_REASONS)
         for worker, gpu in gpus:
             info.add_metric([worker, gpu["uuid"], str(gpu.get("index", "")), gpu.get("name", "")], 1)
@@ -251,7 +253,9 @@ class ClusterCollector(Collector):
         yield from (info, throttled)
         for figure in figures.GPU:
             reporting = ((worker, gpu) for worker, gpu in gpus if gpu.get(figure.field) is not None)
-            yield _filled(figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in reporting})
+            yield _fill_family(
+                figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in reporting}
+            )
 
     def _histogram(self, metric: metrics.Metric, key: str, labels: Iterable[str]) -> Metric:
         rows: dict[str, dict[str, float]] = {label: {} for label in labels}

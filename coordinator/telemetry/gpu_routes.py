@@ -25,22 +25,22 @@ def gpu_status(cluster: http.ClusterDep) -> Response:
     gpus = [gpu for gpu in fleet_serializers.serialize_gpus(cluster.queries.fleet.workers()) if gpu["live"]]
     numbers = {gpu["uuid"]: number for number, gpu in enumerate(gpus)}
     now, blocks = history.read(cluster.store, _SECONDS)
-    then = history.binned(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
+    then = history.fill_bins(now, blocks, history.patterns("gpu.*"), _SECONDS, _SECONDS)
     row: telemetry_answers.GpuStatus = {
         "summary": {
             "available": bool(gpus),
             "count": len(gpus),
-            "gpus": [_now(number, gpu) for number, gpu in enumerate(gpus)],
+            "gpus": [_build_gpu_now(number, gpu) for number, gpu in enumerate(gpus)],
         },
         "recent_metrics": _recent(then, numbers),
     }
     return json_response(row)
 
 
-def _now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answers.GpuNow:
+def _build_gpu_now(number: int, gpu: fleet_answers.FleetGpu) -> telemetry_answers.GpuNow:
     return {
         "name": gpu.get("name", ""),
-        **_figures(
+        **_build_gpu_figures(
             number,
             gpu.get("memory_total_bytes"),
             gpu.get("memory_used_bytes"),
@@ -58,7 +58,7 @@ def _recent(then: telemetry_answers.History, numbers: Mapping[str, int]) -> list
         for uuid, number in numbers.items():
             of = [_mean(then, f"gpu.{uuid}.{name}", place) for name in _NAMES]
             if any(value is not None for value in of):
-                found.append({"timestamp": time, **_figures(number, *of)})
+                found.append({"timestamp": time, **_build_gpu_figures(number, *of)})
     return found
 
 
@@ -71,18 +71,18 @@ def _mean(then: telemetry_answers.History, name: str, place: int) -> float | Non
     return bins["mean"][place] if bins else None
 
 
-def _figures(
+def _build_gpu_figures(
     number: int, total: float | None, used: float | None, busy: float | None, heat: float | None, power: float | None
 ) -> telemetry_answers.GpuFigures:
     return {
         "id": number,
-        "memory_total": _scaled(total, 1 / _GIBIBYTE),
-        "memory_used": _scaled(used, 1 / _GIBIBYTE),
-        "utilization": _scaled(busy, 100),
-        "temperature": _scaled(heat, 1),
-        "power_usage": _scaled(power, 1),
+        "memory_total": _scale(total, 1 / _GIBIBYTE),
+        "memory_used": _scale(used, 1 / _GIBIBYTE),
+        "utilization": _scale(busy, 100),
+        "temperature": _scale(heat, 1),
+        "power_usage": _scale(power, 1),
     }
 
 
-def _scaled(value: float | None, by: float) -> float | None:
+def _scale(value: float | None, by: float) -> float | None:
     return None if value is None else round(value * by, 2)

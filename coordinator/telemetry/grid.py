@@ -24,7 +24,7 @@ def rows(queries: Queries) -> list[answers.Metric]:
     scores = {name: score for name, of_it in hosts.by_host(live).items() if (score := hosts.score(of_it)) is not None}
     samples = {
         metrics.GRID_SUBMITTED: [_sample(metrics.GRID_SUBMITTED, sum(figures(keys.SUBMITTED).values()))],
-        metrics.GRID_COMPLETED: _completed(figures(keys.ENDED)),
+        metrics.GRID_COMPLETED: _count_completed(figures(keys.ENDED)),
         metrics.GRID_DURATION: _durations(figures(keys.DURATIONS)),
         metrics.GRID_SCORE: [_sample(metrics.GRID_SCORE, score, host=name) for name, score in sorted(scores.items())],
         metrics.GRID_ACTIVE: [_sample(metrics.GRID_ACTIVE, queries.jobs.counts().get(JobState.RUNNING.value, 0))],
@@ -40,7 +40,7 @@ def _sample(metric: metrics.Metric, value: float, suffix: str = "", **labels: st
     return {"name": metric.name + suffix, "labels": labels, "value": whole}
 
 
-def _completed(ended: Mapping[str, float]) -> list[answers.Sample]:
+def _count_completed(ended: Mapping[str, float]) -> list[answers.Sample]:
     """Return jobs that ended, by whether they were done; `ended` by kind|state."""
     counts = {"success": 0.0, "failure": 0.0}
     for field, count in ended.items():

@@ -150,17 +150,21 @@ class _Bins:
         self.count[place] += len(known)
 
     def shown(self) -> answers.Bins:
-        means = [rounded(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)]
+        means = [
+            round_digits(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)
+        ]
         return {"min": self.low, "mean": means, "max": self.high}
 
 
-def rounded(value: float) -> float:
+def round_digits(value: float) -> float:
     """Six digits, and no point where none is needed."""
     short = float(f"{value:.6g}")
     return int(short) if short.is_integer() else short
 
 
-def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int) -> answers.History:
+def fill_bins(
+    now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int
+) -> answers.History:
     """Return the figures as the API shows them. Bins begin at multiples of their length and stay."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1

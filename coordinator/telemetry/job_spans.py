@@ -77,7 +77,7 @@ class EndedJob:
         return int(self.row.get("started") or self.row["created"])
 
 
-def ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
+def parse_ended(job_id: str, stored: Mapping[str, bytes | None]) -> EndedJob | None:
     """Return a job of whose trace spans are kept; None for any other. ValueError for what no function writes."""
     row = {name: value.decode() for name, value in stored.items() if value is not None}
     trace = tracing.parse_headers([row.get("traceparent", "")], [row.get("tracestate", "")])

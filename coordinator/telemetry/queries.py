@@ -18,7 +18,9 @@ class TelemetryQueries:
 
     def alerts(self) -> list[answers.Alert]:
         """Return alerts that fire and, for an hour, those that did."""
-        return alerts.shown(skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text)))
+        return alerts.sort_alerts(
+            skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text))
+        )
 
 
 def _alert(text: bytes) -> answers.Alert:

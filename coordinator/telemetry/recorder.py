@@ -88,9 +88,11 @@ class Recorder:
             **dict(self._units(units, now)),
             **dict(self._workers(live)),
             **dict(self._hosts(live, now)),
-            "redis.memory": _stepped(memory),
+            "redis.memory": _round_count(memory),
         }
-        history.append(self._store, int(now), {name: history.rounded(value) for name, value in figures_now.items()})
+        history.append(
+            self._store, int(now), {name: history.round_digits(value) for name, value in figures_now.items()}
+        )
 
     def _cluster(self, live: Sequence[answers.Worker], queues: Sequence[answers.Queue]) -> Figures:
         yield "workers.live", len(live)
@@ -117,7 +119,7 @@ class Recorder:
             for gpu in map(serializers.by_name, worker.get("gpus", ())):
                 for figure in figures.GPU:
                     if figure.history and gpu.get(figure.field) is not None:
-                        yield f"gpu.{gpu['uuid']}.{figure.history}", _written(figure, gpu[figure.field])
+                        yield f"gpu.{gpu['uuid']}.{figure.history}", _encode_value(figure, gpu[figure.field])
 
     def _hosts(self, live: Sequence[answers.Worker], now: float) -> Figures:
         named = [worker for worker in live if worker["host"]]
@@ -160,17 +162,17 @@ class Recorder:
             lost_seconds=self._queries.settings.alert_worker_lost_seconds,
         )
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
-        changed, gone = self._watch.round(known, alerts.figures(facts), format_seconds(now))
+        changed, gone = self._watch.round(known, alerts.find_all(facts), format_seconds(now))
         self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)
 
 
 def _gauges(figure: Figure, values: Mapping[tuple[str, ...], float]) -> Figures:
-    yield from ((place[0], _written(figure, value)) for place, value in values.items())
+    yield from ((place[0], _encode_value(figure, value)) for place, value in values.items())
 
 
-def _written(figure: Figure, value: float) -> float:
-    return _stepped(value) if figure.unit == "bytes" else value
+def _encode_value(figure: Figure, value: float) -> float:
+    return _round_count(value) if figure.unit == "bytes" else value
 
 
-def _stepped(count: float) -> int:
+def _round_count(count: float) -> int:
     return round(count / _STEP_BYTES) * _STEP_BYTES

@@ -34,9 +34,9 @@ class RequestSpans:
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})["trace"] = trace
-        await self._traced(scope, receive, send, trace, caller)
+        await self._trace(scope, receive, send, trace, caller)
 
-    async def _traced(
+    async def _trace(
         self, scope: Scope, receive: Receive, send: Send, trace: TraceContext, caller: TraceContext | None
     ) -> None:
         began, status = time.time(), 500

@@ -36,7 +36,7 @@ of a gpu.UUID: {_parts(figures.GPU)}."""
 
 
 @routes.get("/history", description=FIGURES, **http.describe_response(answers.History))
-def read_history(
+def get_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
     seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
@@ -44,7 +44,7 @@ def read_history(
 ) -> Response:
     wanted = history.patterns(names)
     now, blocks = history.read(cluster.store, seconds)
-    return json_response(history.binned(now, blocks, wanted, seconds, points))
+    return json_response(history.fill_bins(now, blocks, wanted, seconds, points))
 
 
 @routes.get("/stream", **http.describe_response(answers.Spans))

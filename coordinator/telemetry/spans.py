@@ -71,8 +71,8 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
     leased = list(_open(store, stored.running, stored.now))
     heard = store.fleet_reads.last_heard(_worker(span.lane) for span in leased)
     computing = (_until(span, heard.get(_worker(span.lane))) for span in leased)
-    spans = [span for span in chain(_ended(stored), computing) if span.end >= since]
-    spans = _told(spans, hidden) if hidden else spans
+    spans = [span for span in chain(_read_ended(stored), computing) if span.end >= since]
+    spans = _redact(spans, hidden) if hidden else spans
     complete = stored.now - MAX_SECONDS * 1000
     joined, resolution = join_spans(spans, seconds, most)
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
@@ -83,20 +83,20 @@ def read(store: Store, seconds: int, most: int, hidden: Hidden | None = None) ->
         "complete_since": (max(complete, stored.oldest) if stored.full else complete) / 1000,
         "resolution_seconds": resolution / 1000,
         "lanes": [_lane(lane, device, heard.get(_worker(lane)), stored.now) for lane, device in lanes.items()],
-        "spans": [_shown(span, places[span.lane]) for span in joined],
+        "spans": [_build_span(span, places[span.lane]) for span in joined],
     }
 
 
 def of_jobs(store: Store, jobs: Set[str], seconds: int) -> dict[str, list[Span]]:
     """Return the spans of each of these jobs that ended within the last `seconds`; of small ones there are none."""
     found: dict[str, list[Span]] = {}
-    for span in _ended(store.telemetry.spans(seconds)):
+    for span in _read_ended(store.telemetry.spans(seconds)):
         if span.job and span.job in jobs:
             found.setdefault(span.job, []).append(span)
     return found
 
 
-def _ended(stored: StoredSpans) -> Iterator[Span]:
+def _read_ended(stored: StoredSpans) -> Iterator[Span]:
     """The spans that the functions keep, each lane's latest last."""
     yield from skipped.readable(
         "span", stored.past, lambda _, row: parse_span(row[b"lane"].decode(), row[b"span"].decode())
@@ -104,13 +104,13 @@ def _ended(stored: StoredSpans) -> Iterator[Span]:
     yield from skipped.readable("span", stored.latest, lambda lane, text: parse_span(lane.decode(), text.decode()))
 
 
-def _told(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
+def _redact(spans: Sequence[Span], hidden: Hidden) -> list[Span]:
     """The same spans; those that are not told without their jobs and kinds."""
     veiled = {None, *hidden(sorted({span.job for span in spans if span.job}))}
     return [replace(span, job=None, kind=None, untold=True) if span.job in veiled else span for span in spans]
 
 
-def _shown(span: Span, lane: int) -> answers.Span:
+def _build_span(span: Span, lane: int) -> answers.Span:
     row: answers.Span = {
         "lane": lane,
         "job_id": span.job,

@@ -56,7 +56,7 @@ class Outcome:
     seconds: float = 0.0
 
     @property
-    def delivered(self) -> bool:
+    def is_delivered(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
     @property
@@ -104,7 +104,7 @@ async def post(
         request.error = f"no connection to {request.host} within {connect_seconds:g} s"
     except (ForbiddenAddress, OSError, UnicodeError, *_BROKEN) as error:
         is_silent = isinstance(error, httpcore.ProtocolError) and request.budget.left in (0, MAX_ANSWER)
-        request.error = "" if is_silent else _said(error)
+        request.error = "" if is_silent else _describe_error(error)
     # What follows a status changes nothing any more.
     said = "" if request.status else request.error or "the connection ended without an answer"
     return Outcome(
@@ -119,7 +119,7 @@ class _Budget:
     left: int = MAX_ANSWER
 
 
-class _Bounded(httpcore.AsyncNetworkStream):
+class _BoundedStream(httpcore.AsyncNetworkStream):
     """Connection that looks closed once the budget is used up."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream, budget: _Budget) -> None:
@@ -141,13 +141,13 @@ class _Bounded(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._budget)
+        return _BoundedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._budget)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _Checked(httpcore.AsyncNetworkBackend):
+class _PinnedBackend(httpcore.AsyncNetworkBackend):
     """Connects to the first of these addresses that takes a connection. Nothing is looked up again."""
 
     def __init__(self, addresses: Sequence[str], budget: _Budget) -> None:
@@ -167,7 +167,7 @@ class _Checked(httpcore.AsyncNetworkBackend):
             left = max(until - time.monotonic(), 0.001)
             try:
                 stream = await self._backend.connect_tcp(address, port, left, local_address, socket_options)
-                return _Bounded(stream, self._budget)
+                return _BoundedStream(stream, self._budget)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as refused:
                 error = refused
         raise error
@@ -192,7 +192,7 @@ class _Request:
         addresses = await self._resolve(self.host, self._port)
         self._check(addresses)
         encryption = encryption_context() if self._url.scheme == "https" else None
-        backend = _Checked(addresses[:_TRIED], self.budget)
+        backend = _PinnedBackend(addresses[:_TRIED], self.budget)
         async with httpcore.AsyncConnectionPool(encryption, network_backend=backend) as pool:
             await self._exchange(pool)
 
@@ -225,7 +225,7 @@ class _Request:
         async with pool.stream(
             "POST", address, headers=cast(Any, fields), content=self._body, extensions=extensions
         ) as answer:
-            self.status, self.wait_seconds = answer.status, _asked_wait(answer)
+            self.status, self.wait_seconds = answer.status, _parse_retry_after(answer)
             async for _ in answer.aiter_stream():
                 pass
 
@@ -235,7 +235,7 @@ def encryption_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _asked_wait(answer: httpcore.Response) -> float:
+def _parse_retry_after(answer: httpcore.Response) -> float:
     """Return the seconds of Retry-After, which a date may tell, too; 0 without any."""
     text = next((value for name, value in answer.headers if name.lower() == b"retry-after"), b"").decode(
         "ascii", "replace"
@@ -249,7 +249,7 @@ def _asked_wait(answer: httpcore.Response) -> float:
     return min(max(left, 0.0), _LONGEST_WAIT)
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, httpcore.ProtocolError):
         return f"it does not answer as HTTP: {error}"
     cause = causes.system_error(error) if isinstance(error, _BROKEN) else None

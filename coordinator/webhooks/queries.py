@@ -12,14 +12,17 @@ from threads_protocol.answers import webhooks as answers
 
 def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
     """Return a tenant's deliveries, of one state or of all, the latest first, and how many there are of each state."""
-    found = [one for each in (state,) if each for one in store.listed(tenant, each, limit)]
+    found = [find_delivery for each in (state,) if each for find_delivery in store.listed(tenant, each, limit)]
     if state is None:
-        found = [one for each in STATES for one in store.listed(tenant, each, limit)]
-        found.sort(key=lambda one: (one.ended or one.created, one.delivery_id), reverse=True)
+        found = [find_delivery for each in STATES for find_delivery in store.listed(tenant, each, limit)]
+        found.sort(
+            key=lambda find_delivery: (find_delivery.ended or find_delivery.created, find_delivery.delivery_id),
+            reverse=True,
+        )
     return {"deliveries": list(map(serializers.serialize_delivery, found[:limit])), "counts": store.counts(tenant)}
 
 
-def one(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
+def find_delivery(store: Webhooks, tenant: str, delivery_id: str) -> answers.Delivery:
     """Return one delivery. NotFound when the tenant has none of this id."""
     found = store.one(tenant, delivery_id)
     if found is None:

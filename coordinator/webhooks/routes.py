@@ -56,7 +56,7 @@ def list_deliveries(
 @routes.get("/webhooks/key", dependencies=_SUBMIT, **http.describe_response(answers.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
-    key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
+    key = signing.export_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
     cluster.store.webhooks.note_shown(tenant, principal.actor)
     answer = json_response({"tenant": tenant, "key": key})
     answer.headers["Cache-Control"] = "no-store"
@@ -85,13 +85,13 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
         said="",
     )
     body = sender.body(message)
-    with _place_of(tenant):
+    with _reserve_attempt(tenant):
         generation = await run_in_threadpool(cluster.store.webhooks.generation, tenant)
         headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body, generation)
         outcome = await attempt.post(url, headers, body, shared_state(request).guard)
     return json_response(
         {
-            "delivered": outcome.delivered,
+            "delivered": outcome.is_delivered,
             "status": outcome.status,
             "error": outcome.error or None,
             "seconds": round(outcome.seconds, 3),
@@ -100,7 +100,7 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
 
 
 @contextmanager
-def _place_of(tenant: str) -> Iterator[None]:
+def _reserve_attempt(tenant: str) -> Iterator[None]:
     """Take one of the places for trying receivers. OverLimit while the tenant has its part, or all are taken."""
     if _trying[tenant] >= TRIED_OF_ONE:
         detail = f"tenant {tenant} tries {TRIED_OF_ONE} receivers already; try again in 15 s"
@@ -128,7 +128,7 @@ async def retry_delivery(
         raise queries.missing(delivery_id)
     if how == "full":
         raise errors.OverLimit("too many deliveries of the tenant are pending already", field="delivery_id", seconds=60)
-    return json_response(await run_in_threadpool(queries.one, store, tenant, delivery_id))
+    return json_response(await run_in_threadpool(queries.find_delivery, store, tenant, delivery_id))
 
 
 def _url(text: str) -> str:

@@ -161,7 +161,7 @@ class Sender(threading.Thread):
         wait = wait_seconds(delivery.attempts, outcome)
         for _ in range(_NOTED):
             try:
-                if outcome.delivered:
+                if outcome.is_delivered:
                     await self._call(lambda: self._store.end(delivery, "delivered", 0, outcome.text()))
                 elif wait is None:
                     await self._call(lambda: self._store.end(delivery, "dead", 0, outcome.text()))

@@ -22,10 +22,10 @@ def require(keys: Keys) -> None:
         raise errors.Conflict(f"{why}; set it for every coordinator (docs/webhooks.md)", field="SECRETS_KEY")
 
 
-def shown_key(keys: Keys, tenant: str, generation: int = 0) -> str:
+def export_key(keys: Keys, tenant: str, generation: int = 0) -> str:
     """Return a tenant's key as its receivers are given it: whsec_ and base64. Conflict without SECRETS_KEY."""
     require(keys)
-    return f"whsec_{base64.b64encode(_derived(keys, tenant, generation)[0]).decode()}"
+    return f"whsec_{base64.b64encode(_derive_keys(keys, tenant, generation)[0]).decode()}"
 
 
 def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, generation: int = 0) -> dict[str, str]:
@@ -34,7 +34,7 @@ def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, g
     One signature for each key of SECRETS_KEY: while one replaces another, receivers may know either.
     """
     signed = f"{delivery}.{seconds}.".encode() + body
-    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in _derived(keys, tenant, generation)]
+    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in _derive_keys(keys, tenant, generation)]
     return {
         "webhook-id": delivery,
         "webhook-timestamp": str(seconds),
@@ -42,6 +42,6 @@ def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, g
     }
 
 
-def _derived(keys: Keys, tenant: str, generation: int) -> list[bytes]:
+def _derive_keys(keys: Keys, tenant: str, generation: int) -> list[bytes]:
     """Return a tenant's keys. One of a name that others had before, `generation` of them, has keys of its own."""
     return keys.derived(_PURPOSE, f"{tenant}/{generation}" if generation else tenant)

@@ -28,7 +28,7 @@ class ArtifactHost:
         """Let a name point to an artifact, or to a new one with a value as JSON; return its id."""
         tenant = self._actor.tenant
         if artifact is None:
-            text = self._written(value)
+            text = self._store_value(value)
         else:
             text = self._trees.manifest(tenant, self._trees.find(tenant, artifact))
         _, row = self._trees.commit(tenant, text, name, self._actor)
@@ -41,11 +41,11 @@ class ArtifactHost:
         except errors.NotFound:
             return
 
-    def _written(self, value: Any) -> bytes:
+    def _store_value(self, value: Any) -> bytes:
         """Store a value as a file, and return the manifest of the tree that has it alone."""
         data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         if len(data) > PART_BYTES:
             raise errors.TooLarge(f"value: has {len(data)} bytes as JSON; at most {PART_BYTES}", field="value")
         sha = hashlib.sha256(data).hexdigest()
         self._trees.transfers.put_part(self._actor.tenant, sha, len(data), 0, data)
-        return manifest.written([Entry(kind="f", path=VALUE_FILE, size=len(data), sha=sha)])
+        return manifest.serialize([Entry(kind="f", path=VALUE_FILE, size=len(data), sha=sha)])

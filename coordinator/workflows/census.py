@@ -17,7 +17,7 @@ _GOES_ON = frozenset({State.RUNNING, State.CANCELLING})
 
 
 @dataclass
-class _Tally:
+class _Counts:
     """Counts of those that were read so far."""
 
     states: Counter[str] = field(default_factory=Counter)
@@ -37,7 +37,7 @@ class Census:
 
     def __init__(self, store: Workflows) -> None:
         self._store = store
-        self._tally = _Tally()
+        self._tally = _Counts()
 
     def run_once(self) -> None:
         """Go on counting; store the counts when all are counted."""
@@ -45,7 +45,7 @@ class Census:
         while self._count():
             if time.monotonic() > until:
                 return
-        tally, self._tally = self._tally, _Tally()
+        tally, self._tally = self._tally, _Counts()
         states = {state.value: tally.states[state] for state in State}
         self._store.publish({**states, "idle": tally.idle, "at": self._store.now_ms()})
 

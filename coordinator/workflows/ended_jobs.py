@@ -45,7 +45,7 @@ class EndedJobs:
         self.kept_bytes = 0
         self._turns: dict[str, int] = {}
 
-    def read(self, workflow: str, sources: Sequence[Source]) -> list[DoneJob]:
+    def read_jobs(self, workflow: str, sources: Sequence[Source]) -> list[DoneJob]:
         """Return these jobs of a workflow, each as it was left.
 
         Raises Unfilled for one that is gone or broken, and beyond MAX_READ and MAX_UNITS; Unread: call again later.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.jobs.on_behalf import JobRequest, Maker, OnBehalf
 from coordinator.server.bodies import MAX_BODY
 from coordinator.workflows import planning, results, retries
 from coordinator.workflows.documents import filling, references
@@ -117,7 +117,7 @@ class Engine:
         course = self.store.workflows.course(workflow)
         if course is None or (whole := self.documents.get(course.workflow)) is None:
             return Outcome()
-        known = seen(self.store.workflows, course)
+        known = read_known(self.store.workflows, course)
         look = _Look(self, course.workflow, whole, known)
         if course.retries and known.state in (State.RUNNING, State.WAITING):
             look.retry(course.retries)
@@ -171,7 +171,7 @@ def _is_reopened(known: Known) -> bool:
     return known.state == State.FAILED and not any(job.gone for job in known.jobs.values())
 
 
-def seen(store: workflows.Workflows, course: Course) -> Known:
+def read_known(store: workflows.Workflows, course: Course) -> Known:
     """Return what is known of a workflow: the states that its jobs have now, of those that are gone the last one."""
     keys, ids = list(course.jobs), list(course.jobs.values())
     states = _states(store, ids)
@@ -236,7 +236,7 @@ class _Look:
         self._maker = Maker(tenant=stored.tenant, token=stored.token, runs_programs=stored.run)
         self._results = Results(whole, known, f"{stored.id} {stored.created}", engine.ended_jobs)
         self._until = time.monotonic() + LOOK_SECONDS
-        self._batch: list[tuple[Submit, Wanted]] = []
+        self._batch: list[tuple[Submit, JobRequest]] = []
         self._batch_bytes = 0
         self._stopped = False
         #: Items of all foreach so far, and their bytes; None: not counted yet.
@@ -273,7 +273,7 @@ class _Look:
                 refused.add(key)
             tried.append(key)
         if refused:
-            anew = retries.begun_anew(self._whole, self._known, refused)
+            anew = retries.find_restarted(self._whole, self._known, refused)
             self.store.workflows.forget(*self._during, sorted(anew))
         if tried:
             self.store.workflows.retried(*self._during, tried)
@@ -342,7 +342,7 @@ class _Look:
         except connection.Unreachable:
             raise
         except Exception as error:
-            self._faulted(step, error)
+            self._note_fault(step, error)
         else:
             if not isinstance(step, Submit):
                 self._engine.faults.forget(self._stored.id, key_of(step))
@@ -361,7 +361,7 @@ class _Look:
     def _wait(self, why: str) -> None:
         self.waits, self._stopped, self.outcome.soon = why[:_MAX_ERROR], True, True
 
-    def _faulted(self, step: Step, error: Exception) -> None:
+    def _note_fault(self, step: Step, error: Exception) -> None:
         """Note a fault of the coordinator: the step is tried again later, and at last its action has failed."""
         fault = self._engine.faults.note(error, self._stored.id, key_of(step))
         if not fault.is_given_up:
@@ -381,14 +381,14 @@ class _Look:
                     action.type, parameters, self._results, step.item, step.index, is_item=action.foreach is not None
                 )
             else:
-                parameters = filling.filled(action.type, parameters, lambda _: None)
+                parameters = filling.fill_parameters(action.type, parameters, lambda _: None)
             size = references.size_of(parameters)
             if size > MAX_BODY:
                 raise Unfilled(f"its parameters have {size} bytes as JSON; at most {MAX_BODY}")
         except Unfilled as error:
             self._fail(step.key, str(error))
             return
-        wanted = Wanted(
+        wanted = JobRequest(
             job_id=step.job_id,
             body={"type": action.type, "parameters": parameters, **action.options},
             maker=self._maker,
@@ -415,7 +415,7 @@ class _Look:
             raise
         except Exception as error:
             if len(batch) == 1:
-                self._faulted(batch[0][0], error)
+                self._note_fault(batch[0][0], error)
                 return
             for one in batch:  # whichever it was, the others go on
                 self._batch = [one]
@@ -424,11 +424,11 @@ class _Look:
         for (step, _), answer in zip(batch, answers, strict=True):
             self._engine.faults.forget(self._stored.id, step.key)
             if isinstance(answer, errors.ClusterError):
-                self._refused(step, answer)
+                self._note_refusal(step, answer)
             else:
                 self.outcome.again = True
 
-    def _refused(self, step: Submit, error: errors.ClusterError) -> None:
+    def _note_refusal(self, step: Submit, error: errors.ClusterError) -> None:
         """Note why a job was not submitted: for good, or until there is room."""
         if isinstance(error, errors.OverLimit | errors.Unavailable | errors.StoreFull):
             self._wait(error.detail)
@@ -442,7 +442,7 @@ class _Look:
     def _expand(self, step: Expand) -> None:
         action = step.action
         try:
-            items = references.filled(action.foreach, references.bounded(self._results.part, MAX_ITEMS))
+            items = references.fill_references(action.foreach, references.limit_look_up(self._results.part, MAX_ITEMS))
             self._check_items(action.foreach, items)
         except Unfilled as error:
             self._fail(action.id, f"foreach: {error}")
@@ -451,7 +451,7 @@ class _Look:
 
     def _check_items(self, foreach: Any, items: Any) -> None:
         """Count items among those of the whole workflow. Unfilled for too many, and for what is no list."""
-        others, bytes_of_others = self._items or self._counted_items()
+        others, bytes_of_others = self._items or self._count_items()
         most = MAX_ACTIONS - len(self._whole.actions) - others
         if not isinstance(items, list) or len(items) > most:
             what = f"a list of {len(items)}" if isinstance(items, list) else f"a {type(items).__name__}"
@@ -470,7 +470,7 @@ class _Look:
             )
         self._items = others + len(items), bytes_of_others + size
 
-    def _counted_items(self) -> tuple[int, int]:
+    def _count_items(self) -> tuple[int, int]:
         lists = [one.items for one in self._known.records.values() if one.state == "expanded"]
         return sum(map(len, lists)), sum(map(references.size_of, lists))
 
@@ -482,7 +482,9 @@ class _Look:
             self._fail(action.id, f"{action.type} needs another version of the cluster")
             return
         try:
-            filled = references.filled(action.parameters, references.bounded(self._results.part, PART_BYTES))
+            filled = references.fill_references(
+                action.parameters, references.limit_look_up(self._results.part, PART_BYTES)
+            )
             if wrong := of.check(filled, frozenset()):
                 path, words = wrong[0]
                 raise Unfilled(f"{'.'.join(map(str, path))}: {words}")
@@ -512,7 +514,7 @@ class _Look:
         return int(self.store.clock.now() * 1000)
 
 
-def unfinished_items(known: Known, action: str) -> tuple[int, int]:
+def count_items(known: Known, action: str) -> tuple[int, int]:
     """Return how many items of a foreach have ended, and how many there are."""
     record = known.records.get(action)
     total = len(record.items) if record else 0

@@ -170,7 +170,7 @@ def plan(document: Document, known: Known) -> Plan:
     planner = _Planner(document, known)
     for action in document.actions.values():
         planner.look_at(action)
-    return planner.concluded()
+    return planner.conclude()
 
 
 class _Planner:
@@ -186,7 +186,7 @@ class _Planner:
         """Find the state of an action, and plan its step."""
         self._plan.states[action.id] = self._state(action)
 
-    def concluded(self) -> Plan:
+    def conclude(self) -> Plan:
         """Return the plan with the workflow's state."""
         plan, known = self._plan, self._known
         if known.state == State.CANCELLING:

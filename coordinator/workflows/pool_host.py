@@ -42,17 +42,17 @@ class PoolHost(ArtifactHost):
             "model.leave": self._leave,
             "model.batch": self._batch,
             "batch.clear": self._clear,
-            "download": self._placed,
-            "copy": self._placed,
-            "move": self._moved,
+            "download": self._note_placed,
+            "copy": self._note_placed,
+            "move": self._note_moved,
             "serve": self._serve,
-            "inference": self._inferred,
+            "inference": self._note_inferred,
             "data.source": self._data_source,
             "data.keep": self._data_keep,
             "data.at": self._data_at,
-            "data_create": self._created,
-            "data_move": self._transferred,
-            "data_transfer": self._transferred,
+            "data_create": self._note_created,
+            "data_move": self._note_transferred,
+            "data_transfer": self._note_transferred,
         }
 
     def step(self, action_type: str, parameters: Given) -> Given:
@@ -118,21 +118,21 @@ class PoolHost(ArtifactHost):
     def _leave(self, given: Given) -> Given:
         model = self._models.maybe(self._tenant, given["model_name"])
         if model:
-            place = locations.holder_name(_place(given["source_device"]))
+            place = locations.holder_name(_parse_location(given["source_device"]))
             self._artifacts.let_go(self._tenant, model.artifact.id, place)
         return {}
 
-    def _placed(self, given: Given) -> Given:
+    def _note_placed(self, given: Given) -> Given:
         """Note where a model lies now."""
-        place = _place(given["target_device"])
+        place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)
         return {"model_name": given["model_name"], "artifact": given["artifact"], "place": str(place)}
 
-    def _moved(self, given: Given) -> Given:
+    def _note_moved(self, given: Given) -> Given:
         """Note where a model lies now; on a GPU, once a replica that nobody can ask yet has it there."""
-        place = _place(given["target_device"])
+        place = _parse_location(given["target_device"])
         if place.kind != "gpu":
-            return self._placed(given)
+            return self._note_placed(given)
         name = placed.serve(
             self._cluster, self._find(given), place, self._maker.principal, routed=False, workflow=self._workflow
         )
@@ -185,9 +185,9 @@ class PoolHost(ArtifactHost):
             self._trees.delete(self._tenant, given["name"], self._actor, beside_jobs=True)
         return {}
 
-    def _inferred(self, given: Given) -> Given:
+    def _note_inferred(self, given: Given) -> Given:
         """Note where the answers of a batch lie."""
-        self._hold(given["artifact"], _place(given["output_device"]))
+        self._hold(given["artifact"], _parse_location(given["output_device"]))
         return {"output": given["chunk_id"], "artifact": given["artifact"], "place": given["output_device"]}
 
     # -- data -------------------------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ class PoolHost(ArtifactHost):
             raise errors.NotFound(f"{given['data_id']} is no chunk of data", field="data_id")
         return {"chunk_id": chunk, "artifact": row.id}
 
-    def _created(self, given: Given) -> Given:
+    def _note_created(self, given: Given) -> Given:
         """Note where a chunk lies."""
-        self._hold(given["artifact"], _place(given["target_device"]))
+        self._hold(given["artifact"], _parse_location(given["target_device"]))
         return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": given["target_device"]}
 
-    def _transferred(self, given: Given) -> Given:
+    def _note_transferred(self, given: Given) -> Given:
         """Note where a chunk lies now, and nowhere else but in the cluster's store."""
-        place = _place(given["target_device"])
+        place = _parse_location(given["target_device"])
         self._hold(given["artifact"], place)
         [row] = self._artifacts.read(self._tenant, [given["artifact"]])
         for other in locations.list_locations(row.holders) if row else ():
@@ -223,5 +223,5 @@ class PoolHost(ArtifactHost):
         return {"chunk_id": given["chunk_id"], "artifact": given["artifact"], "place": str(place)}
 
 
-def _place(text: str) -> Location:
+def _parse_location(text: str) -> Location:
     return locations.parse(text, _PLACES)

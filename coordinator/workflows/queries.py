@@ -60,7 +60,7 @@ class WorkflowQueries:
         whole = self._documents.get(course.workflow) if course else None
         if course is None or whole is None:
             raise errors.NotFound(f"workflow {workflow} is gone", field="workflow_id")
-        known = engine.seen(self._store, course)
+        known = engine.read_known(self._store, course)
         plan = planning.plan(whole, known)
         if known.state in ENDED and any(job.gone for job in known.jobs.values()):
             plan.states |= course.final  # jobs of it have expired
@@ -71,11 +71,11 @@ class WorkflowQueries:
         whole, known, _, _ = self.planned(workflow, tenant)
         if known.state not in ENDED:
             return known, Retry([], []), []
-        outdated = self._outdated(whole, known)
-        retry = retries.planned(whole, known, outdated)
+        outdated = self._find_outdated(whole, known)
+        retry = retries.plan_retry(whole, known, outdated)
         return known, retry, _notes(whole, known, retry, outdated)
 
-    def _outdated(self, whole: Document, known: Known) -> dict[str, str]:
+    def _find_outdated(self, whole: Document, known: Known) -> dict[str, str]:
         """Return, of the jobs that would go on, those whose kind has another version now, each with its own."""
         bad = {key: job.id for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and not job.gone}
         stored = self._store.job_fields(list(bad.values()), ("version",)) if bad else []
@@ -93,10 +93,10 @@ class WorkflowQueries:
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
         actions = [serializers.serialize_action(action, plan, known, fields) for action in whole.actions.values()]
         self._explain(actions)
-        services = self._begun(whole, course.workflow)
+        services = self._list_services(whole, course.workflow)
         return {**serializers.serialize_workflow(course.workflow), "actions": actions, "services": services}
 
-    def _begun(self, whole: Document, stored: StoredWorkflow) -> list[str]:
+    def _list_services(self, whole: Document, stored: StoredWorkflow) -> list[str]:
         """Return the services that a workflow began, and that are there."""
         if not any(action.type in SERVING for action in whole.actions.values()):
             return []

@@ -61,12 +61,12 @@ class Results:
     def _of(self, source: Source) -> dict[str, Any]:
         """Return what a job gave; of a program with the values and artifacts of its units, where they are wanted."""
         if source not in self.kept_results:
-            [job] = self._jobs.read(self._run, [source])
-            self._keep(source, self._given(source, job), job.bytes)
+            [job] = self._jobs.read_jobs(self._run, [source])
+            self._keep(source, self._read_given(source, job), job.bytes)
         given: dict[str, Any] = self.kept_results[source]
         return given
 
-    def _given(self, source: Source, job: DoneJob) -> dict[str, Any]:
+    def _read_given(self, source: Source, job: DoneJob) -> dict[str, Any]:
         try:
             result = decoding.parse_json(job.result) if job.result else {}
             fields = result if isinstance(result, dict) else {"result": result}
@@ -100,7 +100,7 @@ class Results:
             return references.part({"state": "done", "count": count, "results": []}, reference)
         if len(path) == 1:
             return self._all(key, count)
-        index = references.place(path[1], count)
+        index = references.find_index(path[1], count)
         if index is None:
             return references.part({"results": [None] * count}, reference)
         return references.part(self._of(self._item(key, index)), reference, 2)
@@ -114,8 +114,8 @@ class Results:
     def _all(self, key: str, count: int) -> list[Any]:
         if key not in self.kept_results:
             sources = [self._item(key, index) for index in range(count)]
-            jobs = self._jobs.read(self._run, sources)
-            given = [self._given(source, job) for source, job in zip(sources, jobs, strict=True)]
+            jobs = self._jobs.read_jobs(self._run, sources)
+            given = [self._read_given(source, job) for source, job in zip(sources, jobs, strict=True)]
             self._keep(key, given, sum(job.bytes for job in jobs))
         given_by_all: list[Any] = self.kept_results[key]
         return given_by_all
@@ -133,7 +133,7 @@ def body(
             return index
         return results.part(reference)
 
-    filled = filling.filled(action_type, parameters, references.bounded(look_up, MAX_BODY))
+    filled = filling.fill_parameters(action_type, parameters, references.limit_look_up(look_up, MAX_BODY))
     return _with_words(filled) if registry.program_kind(action_type) else filled
 
 

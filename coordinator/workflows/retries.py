@@ -21,11 +21,11 @@ class Retry(NamedTuple):
     anew: list[str]
 
 
-def planned(whole: Document, known: Known, outdated: Iterable[str] = ()) -> Retry:
+def plan_retry(whole: Document, known: Known, outdated: Iterable[str] = ()) -> Retry:
     """Return how a workflow that has ended goes on. `outdated`: jobs that cannot, since their kind has changed."""
     gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
     refused = [key for key, one in known.records.items() if one.state == "failed"]
-    anew = begun_anew(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
+    anew = find_restarted(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
     goes_on = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and key not in anew]
     return Retry(goes_on, sorted(anew))
 
@@ -39,7 +39,7 @@ def _too_early(whole: Document, known: Known) -> Iterator[str]:
             yield from own[action.id]
 
 
-def begun_anew(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
+def find_restarted(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
     """Return these keys, those of actions after theirs that are not done, and of jobs whose lost results are needed.
 
     The former wait for the new jobs; an action of which something goes on stays as it is. The latter were done and are
@@ -97,7 +97,7 @@ class _Spread:
         """Yield actions to which one refers and whose jobs are gone, and forget these."""
         has_items = action.id in self._known.records and action.id not in self.anew
         refers = action.parameters if has_items else [action.parameters, action.foreach]
-        for name in {one.action for _, one in references.found(refers)} if self._lost else ():
+        for name in {one.action for _, one in references.find_references(refers)} if self._lost else ():
             if name in self._lost and name not in self._seen:
                 self.anew.update(self._lost[name])
                 yield self._whole.actions[name]

@@ -76,11 +76,11 @@ async def submit_workflow(
 ) -> Response:
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
     async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
-        name = await run_in_threadpool(_submitted, cluster, text, principal, idempotency_key, notify or "", trace)
+        name = await run_in_threadpool(_submit, cluster, text, principal, idempotency_key, notify or "", trace)
     return json_response(await run_in_threadpool(queries.row, name, principal.tenant), 202)
 
 
-def _submitted(
+def _submit(
     cluster: Cluster, text: bytes, principal: Principal, key: str | None, notify: str, trace: TraceContext | None
 ) -> str:
     return submitting.submit(
@@ -100,11 +100,11 @@ def _submitted(
 async def validate_workflow(request: Request) -> Response:
     """Validate a text and submit nothing: what is wrong with it, each with line and column."""
     async with bodies.open_bytes(request, MAX_BYTES, shared_state(request).workflow_body_memory) as text:
-        row = await run_in_threadpool(_validated, text)
+        row = await run_in_threadpool(_validate, text)
     return json_response(row)
 
 
-def _validated(text: bytes) -> answers.Validation:
+def _validate(text: bytes) -> answers.Validation:
     try:
         valid = validation.validate(text)
     except InvalidWorkflow as error:
@@ -119,10 +119,10 @@ def _validated(text: bytes) -> answers.Validation:
             "notes": [],
             "more": error.more,
         }
-    return _described(valid)
+    return _describe(valid)
 
 
-def _described(valid: Valid) -> answers.Validation:
+def _describe(valid: Valid) -> answers.Validation:
     actions = valid.document.actions
     depth: dict[str, int] = {}
     for action in actions.values():

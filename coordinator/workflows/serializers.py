@@ -49,7 +49,7 @@ def serialize_action(
     said = planning.error_of(action.id, plan, known) or (error or b"").decode(errors="replace")
     items = None
     if action.foreach is not None:
-        finished, of = engine.unfinished_items(known, action.id)
+        finished, of = engine.count_items(known, action.id)
         items = answers.Items(done=finished, total=of)
     return {
         "action_id": action.id,
@@ -60,8 +60,8 @@ def serialize_action(
         "job_id": job.id if job else None,
         "waiting_because": None,
         "error": said or None,
-        "started": _moment(started),
-        "ended": _moment(ended) or (decoding.format_optional_ms(record.ended if record else None)),
+        "started": _format_time(started),
+        "ended": _format_time(ended) or (decoding.format_optional_ms(record.ended if record else None)),
         "progress": _progress(done, total),
         "items": items,
     }
@@ -85,7 +85,7 @@ def serialize_complaint(complaint: Complaint) -> answers.Complaint:
     return cast(answers.Complaint, document.as_row(complaint))
 
 
-def _moment(ms: bytes | None) -> str | None:
+def _format_time(ms: bytes | None) -> str | None:
     return decoding.format_optional_ms(ms.decode()) if ms and ms != b"0" else None
 
 

@@ -37,11 +37,11 @@ def submit(
     notify: as in the text, which it overrules. trace: where in a trace its jobs are submitted; None: in none.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
-    whole = accepted(text, principal, settings, notify)
+    whole = validate_submission(text, principal, settings, notify)
     new = NewWorkflow(
         key=key,
         digest=hashlib.sha256(text).hexdigest(),
-        document=document.packed(whole),
+        document=document.pack(whole),
         name=whole.name,
         description=whole.description,
         total=len(whole.actions),
@@ -59,7 +59,7 @@ def submit(
     return what
 
 
-def accepted(text: bytes, principal: Principal, settings: Settings, notify: str = "") -> Document:
+def validate_submission(text: bytes, principal: Principal, settings: Settings, notify: str = "") -> Document:
     """Return a workflow that this principal may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
     _check_may_run(valid.document, principal)
@@ -75,10 +75,10 @@ def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[
     for action in whole.actions.values():
         if action.late or not action_types.TYPES[action.type].is_job:
             continue
-        parameters = filling.filled(action.type, action.parameters, lambda _: None)
+        parameters = filling.fill_parameters(action.type, action.parameters, lambda _: None)
         body = {"type": action.type, "parameters": parameters, **action.options}
         try:
-            job = submissions.accept(submissions.read(body), principal, fleet, cluster.settings, found).job
+            job = submissions.accept(submissions.parse_submission(body), principal, fleet, cluster.settings, found).job
         except errors.Unavailable:
             raise
         except errors.ClusterError:

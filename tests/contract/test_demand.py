@@ -97,7 +97,7 @@ def test_a_job_waits_for_what_can_start_before_it(bench: Bench) -> None:
 
     def wait(tenant: str = "default") -> float | None:
         seen.forget()
-        return scheduler.estimated_wait("any.normal", seen.get(), tenant)
+        return scheduler.estimate_wait("any.normal", seen.get(), tenant)
 
     def load() -> float:
         seen.forget()

@@ -122,6 +122,6 @@ def test_a_gpu_that_knows_something_else_is_refused(monkeypatch: pytest.MonkeyPa
     (first, *_), told = selftest.questions("thread"), selftest.questions
     first["partial"]["cells"]["0"]["digest"] ^= 1
     monkeypatch.setattr(selftest, "questions", lambda kind: [first] if kind == "thread" else told(kind))
-    with pytest.raises(selftest.Failed, match="wrong cells"):
+    with pytest.raises(selftest.SelfTestFailed, match="wrong cells"):
         selftest.run()
     gpu.use(None)

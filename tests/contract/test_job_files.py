@@ -28,7 +28,7 @@ from tests.contract.api_transport import Served, serve
 from tests.contract.fake_runner import Runner, running, submit, written
 from tests.unit.artifact_bench import manifest_of, sha_of
 from threads_protocol import bundles, manifest
-from threads_protocol.errors import Malformed
+from threads_protocol.errors import MalformedText
 from threads_protocol.manifest import Entry
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -88,7 +88,7 @@ def test_many_small_files_come_in_bundles(served: Served, store: Store) -> None:
     data = [b"%d" % number * 3000 for number in range(1200)]
     transfers = served.app.state.coordinator.cluster.artifacts.transfers
     for at in range(0, len(data), 300):
-        transfers.put_bundle("default", bundles.packed([(sha_of(each), each) for each in data[at : at + 300]]))
+        transfers.put_bundle("default", bundles.pack([(sha_of(each), each) for each in data[at : at + 300]]))
     rows = [["f", f"{number:05}", len(each), sha_of(each)] for number, each in enumerate(data)]
     files = running(served, store, items_artifact=commit(served, *rows)).files("j")
     got: dict[str, bytes] = {}
@@ -245,7 +245,7 @@ def test_a_manifest_that_leads_out_is_refused(served: Served, store: Store) -> N
     for bad in (["f", "../x", *row], ["f", "/etc/passwd", *row], ["l", "a", "/etc/passwd"], ["l", "a", "../x"]):
         answer = asked(served, token, "POST", "artifacts?units=0", manifest_of(bad))
         assert answer.status_code == 422, answer.text
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedText):
             manifest.entries(manifest_of(bad))
     answer = asked(served, token, "POST", "artifacts?units=0", manifest_of(["f", "a", 1, "0" * 64]))
     assert (answer.status_code, answer.json()["field"]) == (409, "body"), "a file that nobody uploaded"

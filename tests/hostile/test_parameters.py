@@ -34,7 +34,7 @@ FLEET, CHOSEN = scheduler.Fleet(), Settings()
 def submitted(kind: str, parameters: dict[str, Any]) -> Plan | errors.ClusterError:
     body = {"type": kind, "parameters": parameters}
     try:
-        return submissions.accept(submissions.read(body), ANYONE, FLEET, CHOSEN).job.plan
+        return submissions.accept(submissions.parse_submission(body), ANYONE, FLEET, CHOSEN).job.plan
     except errors.ClusterError as refusal:
         return refusal
 

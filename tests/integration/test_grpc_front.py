@@ -82,7 +82,7 @@ def test_tokens_and_scopes_count(live: Live, proxy: Front) -> None:
 def test_the_api_hears_who_called_nginx_and_no_other_metadata() -> None:
     """Of it, client_address.py believes what TRUSTED_PROXIES say."""
     given = (("x-forwarded-for", "203.0.113.9"), ("host", "evil"), ("cookie", "cluster_session=x"))
-    headers = service.forwarded_headers(SimpleNamespace(invocation_metadata=lambda: given))
+    headers = service.list_headers(SimpleNamespace(invocation_metadata=lambda: given))
     assert headers == [(b"host", b"localhost"), (b"x-forwarded-for", b"203.0.113.9")]
 
 

@@ -47,7 +47,7 @@ def store(cluster: Live) -> Iterator[Store]:
 def submit(store: Store, tenant: str, copies: int = 1) -> list[str]:
     """Submits small jobs of a tenant as the coordinator does for a principal of it."""
     principal = Principal(tenant=tenant, token="t", scopes=frozenset({Scope.SUBMIT}))
-    asked = submissions.read({"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}})
+    asked = submissions.parse_submission({"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}})
     jobs = [submissions.accept(asked, principal, Fleet(), Settings()).job for _ in range(copies)]
     return [answer[1] for answer in store.jobs.submit(jobs) if isinstance(answer, tuple)]
 

@@ -10,13 +10,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cpu_worker.child import Warmed
+from cpu_worker.child import WarmUpResult
 
 STOP = 0
 
 
 def main(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    pipe.send(Warmed())
+    pipe.send(WarmUpResult())
     while True:
         what, *rest = pipe.recv()
         if what == "small":  # as one that compiles: it looks at no flag
@@ -38,22 +38,22 @@ def wrong_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collectio
     for kind in anew:
         with right.open("a") as file:
             file.write(f"{kind}\n")
-    pipe.send(Warmed(wrong={} if right.exists() else {"k": "wrong sum"}))
+    pipe.send(WarmUpResult(wrong={} if right.exists() else {"k": "wrong sum"}))
     pipe.recv()
 
 
 def removed_some(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    pipe.send(Warmed(removed=["k-1"]))
+    pipe.send(WarmUpResult(removed=["k-1"]))
     pipe.recv()
 
 
 def kept_nothing(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    pipe.send(Warmed(unkept={"k": "No space left on device"}))
+    pipe.send(WarmUpResult(unkept={"k": "No space left on device"}))
     pipe.recv()
 
 
 def always_wrong(pipe: Connection, shared: Any, parent: int, anew: Collection[str] = ()) -> None:
-    pipe.send(Warmed(wrong={"k": "wrong sum"}))
+    pipe.send(WarmUpResult(wrong={"k": "wrong sum"}))
     pipe.recv()
 
 
@@ -64,7 +64,7 @@ def crashed_until_anew(pipe: Connection, shared: Any, parent: int, anew: Collect
         right.write_text(" ".join(anew))
     elif not right.exists():
         os.kill(os.getpid(), signal.SIGSEGV)
-    pipe.send(Warmed())
+    pipe.send(WarmUpResult())
     pipe.recv()
 
 

@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Facts, Facts]] = {
 
 def rounds(watch: Watch, facts: Facts, known: dict[str, Any], count: int, now: str = NOW) -> dict[str, Any]:
     for _ in range(count):
-        changed, gone = watch.round(known, alerts.figures(facts), now)
+        changed, gone = watch.round(known, alerts.find_all(facts), now)
         known = {**known, **{alert["id"]: alert for alert in changed}}
         known = {name: alert for name, alert in known.items() if name not in gone}
     return known
@@ -137,7 +137,7 @@ def test_an_unchanged_alert_is_not_written_again() -> None:
     beyond, _ = CASES["jobs-failed/collatz"]
     watch = Watch(RULES)
     known = rounds(watch, beyond, {}, 1)
-    assert watch.round(known, alerts.figures(beyond), LATER) == ([], [])
+    assert watch.round(known, alerts.find_all(beyond), LATER) == ([], [])
 
 
 def test_it_fires_anew_with_a_new_beginning() -> None:
@@ -164,12 +164,12 @@ def test_firing_ones_are_shown_first() -> None:
         {"id": "c", "state": "resolved", "since": "3", "until": "6"},
         {"id": "d", "state": "firing", "since": "4", "until": None},
     ]
-    assert [alert["id"] for alert in alerts.shown(rows)] == ["d", "b", "c", "a"]
+    assert [alert["id"] for alert in alerts.sort_alerts(rows)] == ["d", "b", "c", "a"]
 
 
 def test_thresholds_are_settings() -> None:
     rules = alerts.rules(Settings(alert_queue_wait_seconds=5, alert_redis_memory_ratio=0.5))
     assert (rules["queue-wait"].threshold, rules["redis-memory"].threshold) == (5, 0.5)
     facts = Facts(queues=[queue("any.high", 1, 6)])
-    assert not Watch(RULES).round({}, alerts.figures(facts), NOW)[0]
-    assert [alert["threshold"] for alert in Watch(rules).round({}, alerts.figures(facts), NOW)[0]] == [5]
+    assert not Watch(RULES).round({}, alerts.find_all(facts), NOW)[0]
+    assert [alert["threshold"] for alert in Watch(rules).round({}, alerts.find_all(facts), NOW)[0]] == [5]

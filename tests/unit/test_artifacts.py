@@ -27,7 +27,7 @@ from tests.unit.artifact_bench import TOKEN, Bench, manifest_of, sha_of
 from threads_cluster.client import api
 from threads_cluster.errors import ApiError, BadArgument
 from threads_protocol import bundles, manifest
-from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.errors import MalformedText, TooLarge
 
 DATA, OTHER = b"what is kept", b"and something else"
 FILE: list[Any] = ["f", "a.txt", len(DATA), sha_of(DATA)]
@@ -219,8 +219,8 @@ def test_ranges_are_those_of_the_file(bench: Bench) -> None:
     ],
 )
 def test_a_manifest_that_leads_elsewhere_or_is_none_is_refused(rows: list[list[Any]], part: str) -> None:
-    with pytest.raises(Malformed) as refusal:
-        manifest.parsed(manifest_of(*rows))
+    with pytest.raises(MalformedText) as refusal:
+        manifest.parse(manifest_of(*rows))
     assert part in str(refusal.value)
 
 
@@ -232,7 +232,7 @@ def test_a_link_leads_where_a_file_system_says(tmp_path: Path) -> None:
         ["l", "deep/er/top", "../.."],
         ["l", "deep/up", "er/top/./deep/er/../.."],
     ]
-    assert manifest.parsed(manifest_of(*rows)).files == 1
+    assert manifest.parse(manifest_of(*rows)).files == 1
 
 
 def test_names_with_any_end_of_a_line_are_put_fetched_and_collected(bench: Bench, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_manifest_of_deep_paths_takes_no_more_memory_than_its_text() -> None:
     text = manifest_of(*(["f", f"{number:03}/" + "a/" * 2000 + "b", *FILE[2:]] for number in range(200)))
     tracemalloc.start()
     try:
-        assert manifest.parsed(text).files == 200
+        assert manifest.parse(text).files == 200
         assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
     finally:
         tracemalloc.stop()
@@ -258,12 +258,12 @@ def test_a_manifest_of_deep_paths_takes_no_more_memory_than_its_text() -> None:
 
 def test_lines_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was read"))
-    with pytest.raises(Malformed):
-        bundles.unpacked(b"[" + b"[]," * (1 << 20) + b"[]]\n")
-    with pytest.raises(Malformed):
-        manifest.parsed(b'{"artifact":1}\n[' + b"[]," * (1 << 20) + b"[]]\n")
+    with pytest.raises(MalformedText):
+        bundles.unpack(b"[" + b"[]," * (1 << 20) + b"[]]\n")
+    with pytest.raises(MalformedText):
+        manifest.parse(b'{"artifact":1}\n[' + b"[]," * (1 << 20) + b"[]]\n")
     with pytest.raises(TooLarge):
-        manifest.parsed(b"\n" * (1 << 20))
+        manifest.parse(b"\n" * (1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_lines_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_text_that_is_no_manifest_is_refused(text: bytes) -> None:
-    with pytest.raises(Malformed):
-        manifest.parsed(text)
+    with pytest.raises(MalformedText):
+        manifest.parse(text)
 
 
 def test_a_manifest_of_fifty_thousand_paths_is_taken_and_one_of_more_is_not(bench: Bench) -> None:

@@ -119,7 +119,7 @@ def test_a_million_unknown_keys_are_one_complaint() -> None:
     before = time.process_time()
     for _ in range(3):
         with pytest.raises(errors.InvalidRequest, match="x0: is not known"):
-            submissions.read({f"x{number}": 1 for number in range(300_000)})
+            submissions.parse_submission({f"x{number}": 1 for number in range(300_000)})
     assert time.process_time() - before < 3
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.fleet.desired import RAISE_SECONDS, Limits, Scale, Work, Workers, follow, needed
+from coordinator.fleet.desired import RAISE_SECONDS, Limits, Scale, Work, Workers, count_needed_workers, follow
 from jobs.models import Device
 
 CPU, GPU = Device.CPU, Device.GPU
@@ -20,7 +20,7 @@ TEN = Limits(least=1, most=10)
 
 def count(*work: Work, lanes: float = 2, most: int = 10, gpus: int = 0, **max_lanes: int) -> dict[Device, int]:
     limits = {CPU: Limits(least=1, most=most), GPU: Limits(least=0, most=gpus)}
-    return needed(work, {CPU: Workers(live=1, lanes=lanes), GPU: Workers(lanes=2)}, limits, max_lanes)
+    return count_needed_workers(work, {CPU: Workers(live=1, lanes=lanes), GPU: Workers(lanes=2)}, limits, max_lanes)
 
 
 def on_cpu(seconds: float, jobs: float = 1, pace: float = 1, most_lanes: float = math.inf, tenant: str = "a") -> Work:
@@ -67,8 +67,8 @@ def test_workers_that_live_compute_work_for_any_device_too_where_none_may_be_add
     limits = {CPU: Limits(least=0, most=0), GPU: Limits(least=0, most=0)}
     anywhere = Work(seconds=1200, paces={CPU: 1, GPU: 1})
     none, one = Workers(), Workers(live=1)
-    assert needed([anywhere], {CPU: none, GPU: none}, limits, {}) == {CPU: 0, GPU: 0}
-    assert needed([anywhere], {CPU: none, GPU: one}, limits, {}) == {CPU: 0, GPU: 20}
+    assert count_needed_workers([anywhere], {CPU: none, GPU: none}, limits, {}) == {CPU: 0, GPU: 0}
+    assert count_needed_workers([anywhere], {CPU: none, GPU: one}, limits, {}) == {CPU: 0, GPU: 20}
 
 
 # -- what is desired --------------------------------------------------------------------------------------------------

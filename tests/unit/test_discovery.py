@@ -122,8 +122,8 @@ def test_nothing_that_is_announced_is_secret() -> None:
 
 
 def test_addresses_are_those_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert announcing.announced_addresses("192.0.2.7", ()) == ["192.0.2.7"]
-    found = announcing.announced_addresses("0.0.0.0", ())
+    assert announcing.list_addresses("192.0.2.7", ()) == ["192.0.2.7"]
+    found = announcing.list_addresses("0.0.0.0", ())
     assert not [address for address in found if address.startswith("127.") or ":" in address]
 
 

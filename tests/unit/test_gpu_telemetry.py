@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpu_worker import telemetry
-from gpu_worker.claim import allowed
+from gpu_worker.claim import filter_visible
 from gpu_worker.health import Health
 from gpu_worker.nvml import REASONS
 from gpu_worker.telemetry import HostGpu, Sample
@@ -177,7 +177,7 @@ def test_reasons_have_the_names_of_the_metric() -> None:
 
 
 def test_a_row_leaves_out_what_is_not_known() -> None:
-    found = telemetry.row(HostGpu(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
+    found = telemetry.describe_gpu(HostGpu(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
     assert found == {"uuid": "GPU-x", "index": 3, "name": "X", "power_watts": 0.0}
 
 
@@ -189,7 +189,7 @@ GPUS = [HostGpu(index=0, uuid="GPU-aa1", name=""), HostGpu(index=1, uuid="GPU-bb
     [("", [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("GPU-aa", [0]), ("GPU-bb2, 0", [1, 0]), ("7", [])],
 )
 def test_only_visible_gpus_may_be_claimed(visible: str, indices: list[int]) -> None:
-    assert [gpu.index for gpu in allowed(GPUS, visible)] == indices
+    assert [gpu.index for gpu in filter_visible(GPUS, visible)] == indices
 
 
 # Shares

@@ -32,7 +32,7 @@ def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> Any:
         _, blocks = history.read(Store(client), seconds)
-        return history.binned(now, blocks, history.patterns(names), seconds, points)
+        return history.fill_bins(now, blocks, history.patterns(names), seconds, points)
 
     return show
 
@@ -89,7 +89,7 @@ def test_names_are_chosen_with_stars(client: connection.Client, at: Any) -> None
 def test_stars_cost_no_more_than_the_name_is_long(names: str) -> None:
     figures = [f"node.{'a' * 2000}.{number}" for number in range(50)]
     blocks = [history.Block(times=[100], columns={name: [1.0] for name in figures})]
-    assert history.binned(100, blocks, history.patterns(names), 10, 10)["series"] == {}
+    assert history.fill_bins(100, blocks, history.patterns(names), 10, 10)["series"] == {}
 
 
 @given(st.text("ab*", max_size=9), st.text("ab", max_size=9))

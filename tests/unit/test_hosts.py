@@ -48,7 +48,7 @@ def worker(name: str, **facts: Any) -> Any:
         "round_trip_seconds": 0.2,
     }
     texts = {key: str(value) for key, value in (stored | facts).items() if value is not None}
-    return fleet_serializers.serialize_worker(fleet_serializers.stated(name, texts), True, 1_000_001.0)
+    return fleet_serializers.serialize_worker(fleet_serializers.parse_report(name, texts), True, 1_000_001.0)
 
 
 def gpu(uuid: str = "GPU-1", used: float | None = 0.5, **facts: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.worker.api import folders
 from tests.unit.artifact_bench import sha_of
-from threads_protocol.folders import opened
+from threads_protocol.folders import open_file
 
 DATA = b"what was left"
 
@@ -80,4 +80,4 @@ def test_what_takes_the_place_of_a_file_meanwhile_is_not_read(tmp_path: Path) ->
     os.mkfifo(root / "pipe")
     for entry in tree.entries:
         with pytest.raises(OSError, match=r"pipe|link|folder"):
-            opened(tree.root, entry.path)
+            open_file(tree.root, entry.path)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threads_protocol import folders, manifest
-from threads_protocol.errors import Malformed
+from threads_protocol.errors import MalformedText
 from threads_protocol.manifest import Entry
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -103,11 +103,11 @@ def read(text: bytes) -> list[Entry] | None:
     """Return the entries of a text, or None when it is refused."""
     try:
         entries = manifest.entries(text)
-    except Malformed:
+    except MalformedText:
         return None
-    assert manifest.written(entries) == text
+    assert manifest.serialize(entries) == text
     assert all(end is not None for end in folders.link_ends(entries).values())
-    assert manifest.parsed(text).files == len([entry for entry in entries if entry.is_file])
+    assert manifest.parse(text).files == len([entry for entry in entries if entry.is_file])
     return entries
 
 

@@ -79,7 +79,7 @@ class Files(inputs.Files):
         self.sent: list[tuple[int, int, list[tuple[str, bytes]]]] = []
 
     def manifest(self, which: str = "files") -> bytes:
-        return manifest.written(self.entries)
+        return manifest.serialize(self.entries)
 
     def fetch(self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None:
         for entry in entries:

@@ -87,7 +87,7 @@ def test_gpu_preferred_says_why_it_goes_elsewhere(
 def test_the_wait_is_work_of_the_same_priority_or_above_over_the_lanes_that_serve_it(
     queue: str, load: dict[str, float], seconds: float
 ) -> None:
-    assert scheduler.estimated_wait(queue, Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load)) == seconds
+    assert scheduler.estimate_wait(queue, Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -110,23 +110,23 @@ def test_a_job_waits_for_the_turns_before_its_own_where_those_end_before_all_wor
     fleet = Fleet(
         workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.normal": 400.0}, waiting=waiting, weights={"c": 2}
     )
-    assert scheduler.estimated_wait("cpu.normal", fleet, tenant) == seconds
+    assert scheduler.estimate_wait("cpu.normal", fleet, tenant) == seconds
 
 
 def test_work_of_a_higher_priority_is_done_before() -> None:
     fleet = Fleet(workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.high": 40.0, "any.normal": 400.0})
-    assert scheduler.estimated_wait("any.normal", fleet) == 11.25
+    assert scheduler.estimate_wait("any.normal", fleet) == 11.25
 
 
 def test_a_worker_that_idles_takes_a_new_job_at_once() -> None:
     busy = Fleet(workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.high": 400.0}, idle={CPU: 1})
-    assert scheduler.estimated_wait("any.normal", busy) == 0.0
+    assert scheduler.estimate_wait("any.normal", busy) == 0.0
     taken = replace(busy, waiting={"cpu.high": {"default": 1}})
-    assert scheduler.estimated_wait("any.normal", taken) == 100.0
+    assert scheduler.estimate_wait("any.normal", taken) == 100.0
 
 
 def test_without_a_worker_there_is_no_estimate() -> None:
-    assert scheduler.estimated_wait("gpu.normal", Fleet(lanes={CPU: 4})) is None
+    assert scheduler.estimate_wait("gpu.normal", Fleet(lanes={CPU: 4})) is None
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_device_that_was_measured_to_be_fast_has_the_shorter_wait() -> None:
     """10 s of work wait in each queue; a GPU lane does 50 times the work of a CPU lane."""
     load = {"gpu.normal": 10.0, "any.normal": 10.0, "cpu.normal": 10.0}
     fleet = Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load, speeds={GPU: 50.0})
-    waits = {queue: scheduler.estimated_wait(queue, fleet) for queue in load}
+    waits = {queue: scheduler.estimate_wait(queue, fleet) for queue in load}
     assert waits == {"gpu.normal": 0.2, "any.normal": 0.288, "cpu.normal": 5.0}
     assert scheduler.route(plan(CPU, GPU), ANY, True, Priority.NORMAL, fleet).queue == "gpu.normal"
 
@@ -372,7 +372,7 @@ def test_programs_are_for_runners_alone() -> None:
         scheduler.route(plan(RUNNER), ANY, True, Priority.LOW, BOTH)
     with pytest.raises(errors.InvalidRequest, match="it runs on cpu"):
         scheduler.route(plan(CPU), RUNNER, False, Priority.LOW, BOTH)
-    assert scheduler.estimated_wait("any.normal", Fleet(lanes={RUNNER: 4})) is None
+    assert scheduler.estimate_wait("any.normal", Fleet(lanes={RUNNER: 4})) is None
 
 
 # -- labels -----------------------------------------------------------------------------------------------------------
@@ -388,9 +388,9 @@ def labelled(part: Fleet) -> Fleet:
 
 def test_hosts_that_may_not_compute_for_a_tenant_do_not_shorten_its_wait() -> None:
     fleet = labelled(Fleet(workers={CPU: 1}, lanes={CPU: 4}, load_seconds=PLAIN.load_seconds))
-    assert scheduler.estimated_wait("any.normal", fleet, "b") == pytest.approx(5 / 6, abs=0.001)
-    assert scheduler.estimated_wait("any.normal", fleet, "a") == 5.0, "a turn"
-    assert scheduler.estimated_wait("gpu.normal", fleet, "a") is None
+    assert scheduler.estimate_wait("any.normal", fleet, "b") == pytest.approx(5 / 6, abs=0.001)
+    assert scheduler.estimate_wait("any.normal", fleet, "a") == 5.0, "a turn"
+    assert scheduler.estimate_wait("gpu.normal", fleet, "a") is None
 
 
 def test_gpu_preferred_counts_the_gpus_of_hosts_with_the_labels() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi import Response
 
 from coordinator.services.gateway import gateway, openai
-from coordinator.services.gateway.gateway import Passed
+from coordinator.services.gateway.gateway import PassedStream
 from coordinator.services.gateway.openai import BadUpstream, NoReplica, TooLate, UnknownModel
 from coordinator.services.gateway.shares import SMALL, Shares
 from jobs import errors
@@ -163,7 +163,7 @@ def test_who_leaves_before_the_stream_begins_holds_nothing(*, sleeps: bool) -> N
         for _ in range(5):
             client.stored.list = [] if sleeps else there
             answer = await client.ask(STREAM)
-            assert isinstance(answer, Passed)
+            assert isinstance(answer, PassedStream)
             await answer(_SCOPE, left, _into([]))
             await nothing_is_held(client)
         assert [one.status for one in client.ended] == [499] * 5

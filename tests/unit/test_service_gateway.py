@@ -391,7 +391,7 @@ def test_beyond_what_passes_at_once_as_many_wait_and_others_come_later() -> None
         await until(lambda: not (len(engines[0].asked) < 2))
         with pytest.raises(errors.OverLimit) as over:
             await client.ask({"model": "chat"})
-        assert error_forms.refused(over.value, "/v1/completions").headers["Retry-After"] == "1"
+        assert error_forms.build_error_response(over.value, "/v1/completions").headers["Retry-After"] == "1"
         assert len(engines[0].asked) == 2
         free.set()
         assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 4
@@ -480,7 +480,7 @@ def test_without_a_ready_replica_the_refusal_says_why() -> None:
     async def work(client: Client, _engines: list[Engine]) -> None:
         with pytest.raises(NoReplica) as refused:
             await client.ask({"model": "chat"})
-        answer = error_forms.refused(refused.value, "/v1/completions")
+        answer = error_forms.build_error_response(refused.value, "/v1/completions")
         body = json.loads(bytes(answer.body))
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "5"
         assert body["error"]["code"] == "no_ready_replica" and body["waiting_because"] == "no replica has begun yet"
@@ -526,19 +526,19 @@ def test_why_a_ready_replica_is_not_reached_is_told_to_its_tenant_alone(monkeypa
 
     async def work(client: Client, engines: list[Engine]) -> None:
         routes, [first, second, third] = client.gateway.routes, client.stored.list
-        assert await routes.unreached("default") == {}
+        assert await routes.explain_unreached("default") == {}
         assert second.report and third.report
         far = replace(second, report=replace(second.report, address="0.0.0.0"))
         gone = replace(third, report=replace(third.report, port=1))
         client.stored.list = [first, far, gone]
         monkeypatch.setattr(routing, "FRESH_SECONDS", 0.0)
-        found = await routes.unreached("default")
+        found = await routes.explain_unreached("default")
         assert found.keys() == {far.job_id, gone.job_id}
         assert "runner-2 has no tunnel to this coordinator yet" in found[far.job_id]
         assert found[gone.job_id].startswith("nobody answers at 127.0.0.1, port 1: ")
-        assert await routes.unreached("other") == {}
+        assert await routes.explain_unreached("other") == {}
         client.stored.list = [first, second, third]
-        assert await routes.unreached("default") == {}, "it is looked for again"
+        assert await routes.explain_unreached("default") == {}, "it is looked for again"
         assert not any(engine.asked for engine in engines), "a look is no request"
 
     with_engines(3, work)
@@ -651,7 +651,7 @@ def test_frames_are_cut_alike_however_they_come(size: int) -> None:
     frames = Frames(hide_usage=True)
     got = [frame for at in range(0, len(text), size) for frame in frames.feed(text[at : at + size])]
     assert got == [b"data: 1\n\n", b"data: 2\r\n\r\n", b": ping\n\n", b"data: [DONE]\n\n"]
-    assert frames.rest() == b"rest" and frames.usage == USAGE["usage"]
+    assert frames.take_rest() == b"rest" and frames.usage == USAGE["usage"]
 
 
 def test_a_huge_frame_passes_in_pieces_and_in_linear_time() -> None:

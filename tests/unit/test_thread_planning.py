@@ -37,7 +37,7 @@ def test_a_batch_of_120_different_pareto_jobs_is_planned_in_no_time() -> None:
     """In CPU seconds, of which one such job took 0.14 with a sum of 711 fractions a cell."""
     began = time.process_time()
     for number in range(120):
-        submissions.accept(submissions.read(pareto(number)), ANYONE, scheduler.Fleet(), Settings())
+        submissions.accept(submissions.parse_submission(pareto(number)), ANYONE, scheduler.Fleet(), Settings())
     assert time.process_time() - began < 3
 
 

@@ -117,7 +117,7 @@ def test_a_public_address_is_reached(address: str) -> None:
 def test_a_name_with_a_public_and_a_private_address_is_refused_and_nothing_is_sent() -> None:
     with Receiver() as taken:
         outcome = post(taken.url(host="both.example"), Guard(), resolve=resolves("8.8.8.8", "127.0.0.1"))
-        assert not outcome.delivered and taken.got == []
+        assert not outcome.is_delivered and taken.got == []
         assert "both.example has an address that is not public" in outcome.error and "127.0.0.1" not in outcome.error
 
 
@@ -183,7 +183,7 @@ def test_what_an_internal_name_stands_for_is_told_to_the_log_alone(caplog: pytes
 )
 def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
     outcome = post(destinations.normalize_url(url), Guard())
-    assert not outcome.delivered and outcome.status is None and outcome.error
+    assert not outcome.is_delivered and outcome.status is None and outcome.error
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_name_is_looked_up_once_and_its_address_is_what_is_connected_to() -> N
     asked: list[str] = []
     with Receiver() as taken:
         outcome = post(taken.url("/a?b=c", host="hooks.example"), resolve=resolves("127.0.0.1", asked=asked))
-        assert outcome.delivered and asked == ["hooks.example"]
+        assert outcome.is_delivered and asked == ["hooks.example"]
         [got] = taken.got
         assert got.line == "POST /a?b=c HTTP/1.1" and got.headers["host"] == f"hooks.example:{taken.port}"
         assert (got.headers["webhook-id"], got.headers["content-type"], got.body) == (
@@ -248,13 +248,13 @@ def test_a_name_is_looked_up_once_and_its_address_is_what_is_connected_to() -> N
 def test_a_dead_address_of_a_name_is_followed_by_its_next() -> None:
     with Receiver() as taken:
         outcome = post(taken.url(host="two.example"), resolve=resolves("127.0.0.9", "127.0.0.1"))
-        assert outcome.delivered
+        assert outcome.is_delivered
 
 
 def test_a_redirect_is_not_followed() -> None:
     with Receiver() as other, Receiver(answers(307, f"Location: {other.url('/')}")) as taken:
         outcome = post(taken.url())
-        assert (outcome.delivered, outcome.status, outcome.gone) == (False, 307, False)
+        assert (outcome.is_delivered, outcome.status, outcome.gone) == (False, 307, False)
         assert len(taken.got) == 1 and other.got == []
 
 
@@ -262,7 +262,7 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
     with Receiver() as proxy, Receiver() as taken:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url("/"))
-        assert post(taken.url()).delivered and proxy.got == []
+        assert post(taken.url()).is_delivered and proxy.got == []
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_an_answer_is_bounded_in_bytes_and_time(answer: Any, status: int | None,
         began = time.monotonic()
         outcome = post(taken.url(), seconds=0.6 if "0.6" in error else 60.0)
         assert (outcome.status, outcome.gone) == (status, status == 410) and error in outcome.error
-        assert outcome.delivered == (status in (200, 204, 299)) and time.monotonic() - began < 50
+        assert outcome.is_delivered == (status in (200, 204, 299)) and time.monotonic() - began < 50
 
 
 def test_a_receiver_may_ask_to_be_left_alone_for_an_hour_at_most() -> None:
@@ -345,7 +345,7 @@ def test_encryption_asks_for_the_name_and_its_certificate_must_be_of_it(
     with Receiver(encryption=serving) as taken:
         assert "certificate is not valid" in post(taken.url(host="hooks.example"), resolve=to_loopback).error
         monkeypatch.setattr(attempt, "encryption_context", lambda: trusting)
-        assert post(taken.url(host="hooks.example"), resolve=to_loopback).delivered
+        assert post(taken.url(host="hooks.example"), resolve=to_loopback).is_delivered
         assert taken.got[-1].name == "hooks.example"
         assert "certificate is not valid" in post(taken.url(host="evil.example"), resolve=to_loopback).error
         assert len(taken.got) == 1
@@ -368,15 +368,15 @@ def test_a_name_that_is_not_found_is_said() -> None:
 
 def test_a_signature_is_that_of_the_tenant_and_outlives_a_change_of_the_key() -> None:
     old, both, new = Keys([FIRST]), Keys([SECOND, FIRST]), Keys([SECOND])
-    before, after = signing.shown_key(old, "a"), signing.shown_key(new, "a")
-    assert before != after == signing.shown_key(both, "a") and before != signing.shown_key(old, "b")
+    before, after = signing.export_key(old, "a"), signing.export_key(new, "a")
+    assert before != after == signing.export_key(both, "a") and before != signing.export_key(old, "b")
     headers = signing.headers(both, "a", "msg_1", 1_700_000_000, b"{}")
     assert verified(before, headers, b"{}") and verified(after, headers, b"{}")
-    assert not verified(signing.shown_key(both, "b"), headers, b"{}") and not verified(after, headers, b"[]")
+    assert not verified(signing.export_key(both, "b"), headers, b"{}") and not verified(after, headers, b"[]")
     assert not verified(after, {**headers, "webhook-timestamp": "1700000001"}, b"{}")
     assert len(base64.b64decode(after.removeprefix("whsec_"))) == 32 and FIRST not in before
     with pytest.raises(errors.Conflict, match="SECRETS_KEY"):
-        signing.shown_key(Keys([]), "a")
+        signing.export_key(Keys([]), "a")
 
 
 def test_a_tenant_of_a_name_that_another_had_has_a_key_of_its_own(api: Api) -> None:

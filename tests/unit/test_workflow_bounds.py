@@ -41,13 +41,13 @@ def plant(flow: Flows, job: str, result: Any, values: list[Any] | None = None) -
 
 def test_what_references_bring_is_counted_and_held_once() -> None:
     value = ["x" * 1000] * 1000
-    look_up = references.bounded(lambda _: value, 2 * MIB)
-    filled = references.filled(["${a.values}"] * 2, look_up)
+    look_up = references.limit_look_up(lambda _: value, 2 * MIB)
+    filled = references.fill_references(["${a.values}"] * 2, look_up)
     assert filled[0] is filled[1] is value, "one object, however often it is filled in"
     with pytest.raises(
         Unfilled, match=r"over 2097152 bytes as JSON, which is the most \(\$\{a.values\} alone has 1003001"
     ):
-        references.filled("${a.values}", look_up)
+        references.fill_references("${a.values}", look_up)
 
 
 def test_size_is_that_of_json_in_utf_8() -> None:
@@ -236,7 +236,7 @@ def test_readings_that_push_each_other_out_end(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(100):
         for workflow in sorted(left):
             try:
-                jobs.read(workflow, [Source(f"b/{index}", f"{workflow}-{index}", True) for index in range(1500)])
+                jobs.read_jobs(workflow, [Source(f"b/{index}", f"{workflow}-{index}", True) for index in range(1500)])
                 left.discard(workflow)
             except Unread:
                 pass
@@ -256,7 +256,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_jobs, "MAX_BYTES", 10_000)
     jobs = EndedJobs(Shelf(), Clock(0.0))  # type: ignore[arg-type]
     for number in range(100):
-        jobs.read("w", [Source("a", f"j{number}", False)])
+        jobs.read_jobs("w", [Source("a", f"j{number}", False)])
         assert sum(job.bytes + 500 for job in jobs.kept_jobs.values()) == jobs.kept_bytes <= 10_000
 
 

@@ -171,29 +171,29 @@ def document(**dependencies: str) -> Document:
 
 def test_what_is_done_stays_and_what_comes_after_it_too() -> None:
     whole = document(a="", b="a", c="b", d="c")
-    plan = retries.planned(whole, known(a=None, b="done", c="failed", d="skipped"))
+    plan = retries.plan_retry(whole, known(a=None, b="done", c="failed", d="skipped"))
     assert plan == (["c"], ["a"]), "c comes after b, which is done"
 
 
 def test_an_action_of_which_something_goes_on_is_left_alone() -> None:
     whole = document(a="", b="a")
-    assert retries.planned(whole, known(a=None, b="running")) == ([], ["a"])
-    assert retries.planned(whole, known(a=None, b="blocked")) == ([], ["a"])
+    assert retries.plan_retry(whole, known(a=None, b="running")) == ([], ["a"])
+    assert retries.plan_retry(whole, known(a=None, b="blocked")) == ([], ["a"])
 
 
 def test_items_begin_anew_together_where_what_they_are_of_does() -> None:
     whole = document(a="", b="a")
     items = {"b": Record(state="expanded", items=(1, 2))}
     seen = known(items, a=None, b__0="done", b__1="failed")
-    assert retries.planned(whole, seen).anew == ["a", "b", "b/0", "b/1"]
+    assert retries.plan_retry(whole, seen).anew == ["a", "b", "b/0", "b/1"]
     seen = known(items, a="done", b__0="done", b__1=None)
-    assert retries.planned(whole, seen) == ([], ["b/1"])
+    assert retries.plan_retry(whole, seen) == ([], ["b/1"])
     unbegun = known(items, a=None, b__0="done")
-    assert retries.planned(whole, unbegun).anew == ["a", "b", "b/0"]
+    assert retries.plan_retry(whole, unbegun).anew == ["a", "b", "b/0"]
 
 
 def test_refused_actions_begin_anew() -> None:
     whole = document(a="", b="a", c="")
     seen = known({"a": Record(state="failed")}, b="skipped", c="cancelled")
-    assert retries.planned(whole, seen) == (["c"], ["a", "b"])
+    assert retries.plan_retry(whole, seen) == (["c"], ["a", "b"])
     assert planning.plan(whole, seen).states["a"] == "failed"

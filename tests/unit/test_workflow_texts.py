@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.workflows.documents import action_types, document, validation
-from coordinator.workflows.documents.document import InvalidWorkflow, packed, shown, unpacked
+from coordinator.workflows.documents.document import InvalidWorkflow, format_complaint, pack, unpack
 from tests.unit.workflow_bench import workflow_text
 from threads_protocol import yaml_texts
-from threads_protocol.yaml_texts import Place, Unreadable, parsed, place_in, plain
+from threads_protocol.yaml_texts import Place, Unreadable, find_position, parse, plain
 
 #: The workflows of the specification, as its users have them.
 DEPLOYMENT = """\
@@ -55,7 +55,7 @@ def complaints(source: str | bytes) -> list[str]:
     """All that is wrong with a text, in the order of its places."""
     with pytest.raises(InvalidWorkflow) as caught:
         validation.validate(source.encode() if isinstance(source, str) else source)
-    return [shown(one) for one in caught.value.complaints]
+    return [format_complaint(one) for one in caught.value.complaints]
 
 
 def complaint(*actions: str) -> str:
@@ -101,7 +101,7 @@ def validated(*actions: str) -> document.Document:
     ],
 )
 def test_scalars_mean_what_yaml_1_2_says(written: str, value: Any) -> None:
-    found, wrong = parsed(f"a: {written}\n".encode() if written != "-" else b"a:\n")
+    found, wrong = parse(f"a: {written}\n".encode() if written != "-" else b"a:\n")
     assert plain(found) == {"a": value} and not wrong.total
     assert type(found["a"]) is type(value)
 
@@ -118,7 +118,7 @@ def test_scalars_mean_what_yaml_1_2_says(written: str, value: Any) -> None:
     )
 )
 def test_json_means_what_it_says(value: Any) -> None:
-    found, wrong = parsed(json.dumps({"a": value}, ensure_ascii=False).encode())
+    found, wrong = parse(json.dumps({"a": value}, ensure_ascii=False).encode())
     assert plain(found) == {"a": value} and not wrong.total
 
 
@@ -144,26 +144,26 @@ def test_json_means_what_it_says(value: Any) -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_place(source: str, place: Place, words: str) -> None:
     with pytest.raises(Unreadable) as caught:
-        parsed(source.encode())
+        parse(source.encode())
     assert caught.value.complaint.place == place and words in caught.value.complaint.text
 
 
 def test_characters_beyond_16_bits_may_be_escaped_as_json_does() -> None:
     value = {"a": "\N{GRINNING FACE}\\ud83d\\ude00\\\N{GRINNING FACE}\n", "b": ["\N{GRINNING FACE}"]}
     text = json.dumps(value)
-    assert "\\ud83d\\ude00" in text and plain(parsed(text.encode())[0]) == value
+    assert "\\ud83d\\ude00" in text and plain(parse(text.encode())[0]) == value
     of_yaml = r"a: \ud83d\ude00 and '\ud83d\ude00'"
-    assert plain(parsed(of_yaml.encode())[0]) == {"a": of_yaml[3:]}
+    assert plain(parse(of_yaml.encode())[0]) == {"a": of_yaml[3:]}
 
 
 def test_numbers_of_any_base_can_be_written_as_json() -> None:
-    found = plain(parsed(f"a: [0x{'f' * 4000}, 0o{'7' * 4000}, {'9' * 4000}]".encode())[0])
+    found = plain(parse(f"a: [0x{'f' * 4000}, 0o{'7' * 4000}, {'9' * 4000}]".encode())[0])
     assert json.loads(json.dumps(found)) == found
 
 
 def test_what_is_wrong_is_said_shortly_however_long_it_is() -> None:
     with pytest.raises(Unreadable) as caught:
-        parsed(f"a: &{'x' * 2_000_000} 1".encode())
+        parse(f"a: &{'x' * 2_000_000} 1".encode())
     assert len(caught.value.complaint.text) < 200
     for word in (f"${{b{'.x' * 9_000}}}", f"${{b.{'x' * 9_000}}}", f"${{{'c' * 9_000}.x}}", f"is ${{b{'.x' * 9_000}}}"):
         assert len(complaint("b", f'a, action_type: command, command: ["{word}"]')) < 400
@@ -171,17 +171,17 @@ def test_what_is_wrong_is_said_shortly_however_long_it_is() -> None:
 
 def test_a_text_is_utf_8_and_of_bounded_size() -> None:
     with pytest.raises(Unreadable, match="UTF-8") as caught:
-        parsed(b"a: 1\nb: \xff\n")
+        parse(b"a: 1\nb: \xff\n")
     assert caught.value.complaint.place.line == 2
     with pytest.raises(Unreadable, match="4194304"):
-        parsed(b"a: " + b"x" * yaml_texts.MAX_BYTES)
-    assert parsed("\ufeffa: 1".encode())[0] == {"a": 1}
+        parse(b"a: " + b"x" * yaml_texts.MAX_BYTES)
+    assert parse("\ufeffa: 1".encode())[0] == {"a": 1}
 
 
 def test_places_are_known_at_any_depth() -> None:
-    found, _ = parsed(b"a:\n  b: [1,\n    2]\n")
-    assert place_in(found, ("a", "b", 1), yaml_texts.START) == Place(3, 5)
-    assert place_in(found, ("a", "nix"), yaml_texts.START) == Place(1, 1)
+    found, _ = parse(b"a:\n  b: [1,\n    2]\n")
+    assert find_position(found, ("a", "b", 1), yaml_texts.START) == Place(3, 5)
+    assert find_position(found, ("a", "nix"), yaml_texts.START) == Place(1, 1)
 
 
 # -- shape ----------------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_the_deployment_of_the_specification_is_valid() -> None:
 
 
 def test_the_same_workflow_as_json_is_the_same() -> None:
-    found, _ = parsed(PIPELINE.encode())
+    found, _ = parse(PIPELINE.encode())
     again = validation.validate(json.dumps(plain(found), indent=2).encode())
     assert again.document.actions.keys() == validation.validate(PIPELINE.encode()).document.actions.keys()
 
@@ -325,10 +325,10 @@ def test_a_document_is_stored_as_it_is() -> None:
         'd, action_type: command, foreach: "${a.values}", command: ["${item}"]',
         "e, foreach: []",
     )
-    again = unpacked(whole.name, whole.description, json.loads(json.dumps(packed(whole))))
+    again = unpack(whole.name, whole.description, json.loads(json.dumps(pack(whole))))
     assert list(again.actions) == list(whole.actions)
     for name, action in again.actions.items():
-        assert packed(document.Document(name="", actions={"": action})) == packed(
+        assert pack(document.Document(name="", actions={"": action})) == pack(
             document.Document(name="", actions={"": whole.actions[name]})
         )
         assert action.foreach == whole.actions[name].foreach

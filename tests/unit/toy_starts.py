@@ -171,7 +171,7 @@ def _start(
     if device == "gpu":
         for kind in kinds:
             registry.warm(kind, Device.GPU)
-    warmed = child.warm() if warms and device == "cpu" else child.Warmed()
+    warmed = child.warm() if warms and device == "cpu" else child.WarmUpResult()
     kernels: Any = {kind: registry.kernel(kind, Device(device)) for kind in kinds}
     for each in types:
         count = getattr(numpy, each)(COUNT)

@@ -21,7 +21,7 @@ from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
 from threads_cluster.terminal import visible
 from threads_protocol import bundles, folders, manifest, uploads
 from threads_protocol.answers import artifacts as artifact_answers
-from threads_protocol.errors import Malformed
+from threads_protocol.errors import MalformedText
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
 from threads_protocol.uploads import Upload
@@ -112,7 +112,7 @@ class Artifacts:
             for path, entry in named.values()
             if path is not None and (entry.kind != "l" or _leads_along(entry, path, rename))
         ]
-        sound = trees.parsed(manifest.written(folders.with_sound_links(entries)))
+        sound = trees.parsed(manifest.serialize(folders.with_sound_links(entries)))
         return self._fetch_into(folder, sound, _silent, replace=replace)
 
     def entry(self, artifact_id: str, path: str) -> Entry | None:
@@ -232,8 +232,8 @@ class Artifacts:
                 extra_seconds=uploads.STORING_SECONDS,
             )
             try:
-                files = bundles.unpacked(body)
-            except Malformed:
+                files = bundles.unpack(body)
+            except MalformedText:
                 why = "the bytes of a file are not those of its hash"
                 raise UnexpectedAnswer(self._connection.url, why) from None
             if not files or list(files) != left[: len(files)]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from threads_cluster.errors import BadArgument, ClientError
 from threads_cluster.terminal import visible
 from threads_protocol import folders, manifest
-from threads_protocol.errors import Malformed
+from threads_protocol.errors import MalformedText
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import MAX_FILE, Entry
 
@@ -83,7 +83,7 @@ def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
     left = [""]
     while left:
         folder = left.pop()
-        rows = ((path, about.st_mode, target) for path, about, target in folders.listed(root, folder))
+        rows = ((path, about.st_mode, target) for path, about, target in folders.list_folder(root, folder))
         kept = [(path, mode, target) for path, mode, target in rows if not _is_ignored(ignored, path, mode)]
         if not kept and folder:
             yield Entry(kind="d", path=_sound(folder))
@@ -121,7 +121,7 @@ def _is_ignored(ignored: Any, path: str, mode: int) -> bool:
 def opened(root: Path, path: str) -> BinaryIO:
     """Open a file below a folder, and nothing else in its place. BadArgument when it cannot be read."""
     try:
-        return folders.opened(root, path)
+        return folders.open_file(root, path)
     except OSError as error:
         raise BadArgument(f"{visible(path)} cannot be read: {error.strerror}") from None
 
@@ -162,7 +162,7 @@ def parsed(text: bytes) -> list[Entry]:
         raise UnsafeArtifact("the manifest of this artifact is of another version; update the client")
     try:
         return manifest.entries(text)
-    except Malformed as error:
+    except MalformedText as error:
         raise UnsafeArtifact(f"the manifest of this artifact is wrong: {error}") from None
 
 

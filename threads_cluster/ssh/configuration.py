@@ -127,7 +127,7 @@ def _read(path: Path) -> ClusterConfig:
     except OSError as error:
         raise errors.BadArgument(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        value, complaints = yaml_texts.parsed(text, max_bytes=MAX_BYTES, max_depth=_MAX_DEPTH, typed=False)
+        value, complaints = yaml_texts.parse(text, max_bytes=MAX_BYTES, max_depth=_MAX_DEPTH, typed=False)
     except yaml_texts.Unreadable as error:
         raise errors.BadArgument(f"{path}:{error.complaint.place.line}: {error}") from None
     for one in complaints.first:
@@ -145,9 +145,9 @@ def _read(path: Path) -> ClusterConfig:
 
 def _line(value: Any, place: tuple[str | int, ...]) -> int:
     """Return the line of a place, else of what is around it."""
-    from threads_protocol.yaml_texts import START, place_in
+    from threads_protocol.yaml_texts import START, find_position
 
-    return place_in(value, place, START).line
+    return find_position(value, place, START).line
 
 
 def _given(value: Any) -> Any:

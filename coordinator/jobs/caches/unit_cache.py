@@ -22,7 +22,7 @@ _COSTLY, _WORTH = 0.05, 4.0
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedUnits:
     mark: UnitMark
     units: Units
     size: int
@@ -44,7 +44,7 @@ class UnitCache:
     def __init__(self, reads: UnitReads, clock: Callable[[], float] = time.monotonic) -> None:
         self._reads = reads
         self._clock = clock
-        self.entries: OrderedDict[str, tuple[float, _Kept]] = OrderedDict()
+        self.entries: OrderedDict[str, tuple[float, _CachedUnits]] = OrderedDict()
         self._changing = threading.Lock()
         self._reading = [threading.Lock() for _ in range(16)]
 
@@ -61,15 +61,15 @@ class UnitCache:
                 self._keep(job_id, kept, now)
             return kept.units if kept else None
 
-    def _read(self, job_id: str, mark: UnitMark, now: float) -> _Kept | None:
+    def _read(self, job_id: str, mark: UnitMark, now: float) -> _CachedUnits | None:
         began = time.thread_time()
         stored = self._reads.units(job_id)  # after the mark: what changes between the two is noticed the next time
         if stored is None:
             return None
-        found = units.read(job_id, stored)
-        return _Kept(mark, found, _size(stored), time.thread_time() - began, now)
+        found = units.read_units(job_id, stored)
+        return _CachedUnits(mark, found, _size(stored), time.thread_time() - began, now)
 
-    def _find(self, job_id: str, now: float) -> _Kept | None:
+    def _find(self, job_id: str, now: float) -> _CachedUnits | None:
         with self._changing:
             while self.entries and next(iter(self.entries.values()))[0] < now - IDLE_SECONDS:
                 self.entries.popitem(last=False)
@@ -80,7 +80,7 @@ class UnitCache:
             self.entries.move_to_end(job_id)
             return kept
 
-    def _keep(self, job_id: str, kept: _Kept | None, now: float) -> None:
+    def _keep(self, job_id: str, kept: _CachedUnits | None, now: float) -> None:
         with self._changing:
             self.entries.pop(job_id, None)
             if kept is None:

@@ -26,7 +26,7 @@ class StoredWorker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _Reading:
     """Result of a reading."""
 
     workers: Mapping[bytes, StoredWorker] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class WorkerTable:
     """The one copy of the workers that a replica keeps. Thread-safe: threads that read at once each read changes."""
 
     def __init__(self) -> None:
-        self._seen = _Seen()
+        self._seen = _Reading()
 
     def read(self, store: Store) -> tuple[list[tuple[StoredWorker, bool]], float]:
         """Return workers that were heard of within LOST_SECONDS by name, each with whether it lives, and the time.
@@ -47,15 +47,15 @@ class WorkerTable:
         """
         seen, now = self._seen, store.clock.now()
         heard = store.fleet_reads.heartbeats(now, now - LOST_SECONDS, math.floor(seen.at_ms))
-        kept = dict(_unchanged(seen, heard))
+        kept = dict(_filter_unchanged(seen, heard))
         changed = [name for name in heard.workers if name not in kept]
         kept.update(_read(store, changed, heard.now_ms))
-        self._seen = _Seen(workers=kept, drains=heard.drains, at_ms=heard.now_ms)
+        self._seen = _Reading(workers=kept, drains=heard.drains, at_ms=heard.now_ms)
         known = [(worker, name in heard.living) for name, worker in kept.items() if worker.fields]
         return sorted(known, key=lambda one: one[0].name), heard.now_ms / 1000
 
 
-def _unchanged(seen: _Seen, heard: Heartbeats) -> Iterator[tuple[bytes, StoredWorker]]:
+def _filter_unchanged(seen: _Reading, heard: Heartbeats) -> Iterator[tuple[bytes, StoredWorker]]:
     """Yield what need not be read again; after a step back of Redis' clock that is nothing."""
     if seen.drains != heard.drains or heard.now_ms < seen.at_ms:
         return

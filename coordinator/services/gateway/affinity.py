@@ -18,7 +18,7 @@ _DIGEST = 8
 
 def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
     """Return what requests have in common whose prompts begin alike; empty where there is nothing to keep."""
-    said = _said(path, body)
+    said = _read_prompt(path, body)
     if not said:
         return b""
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
@@ -26,7 +26,7 @@ def prefix(tenant: str, path: str, body: Mapping[str, Any]) -> bytes:
     return hashlib.blake2b(tenant.encode() + b"\0" + beginning, digest_size=16).digest()
 
 
-def _said(path: str, body: Mapping[str, Any]) -> Any:
+def _read_prompt(path: str, body: Mapping[str, Any]) -> Any:
     """Return the beginning of the prompt in a request's body; empty for a call without a prompt."""
     if path == calls.COMPLETIONS:
         return _beginning(body.get("prompt"))

@@ -46,7 +46,7 @@ def is_anthropic(path: str) -> bool:
     return path == calls.MESSAGES or path.startswith(f"{calls.MESSAGES}/")
 
 
-def refused(error: errors.ClusterError, path: str) -> Response:
+def build_error_response(error: errors.ClusterError, path: str) -> Response:
     """Return the response to a request that ended in this error."""
     answer = http.problem_response(error)
     if not covers(path):
@@ -77,10 +77,10 @@ def _form(message: str, status: int, path: str, param: str | None = None, code: 
 
 def frame(error: errors.ClusterError, path: str) -> bytes:
     """Return the last frame of a stream that failed."""
-    return framed(json.dumps(body(error, path)).encode(), path)
+    return build_error_frame(json.dumps(body(error, path)).encode(), path)
 
 
-def framed(content: bytes, path: str) -> bytes:
+def build_error_frame(content: bytes, path: str) -> bytes:
     """Return an error in its path's form as a frame of a stream that has begun."""
     if path.removeprefix(openai.PREFIX) == calls.RESPONSES:
         form = json.loads(content)
@@ -95,28 +95,28 @@ def of_engine(content: bytes, status: int, path: str) -> bytes:
     """Return an engine's error in the form that clients of a path read; unchanged if it has that form."""
     if has_form(content, path):
         return content
-    message = words(content) or f"the engine returned HTTP {status} without a message"
+    message = read_error_message(content) or f"the engine returned HTTP {status} without a message"
     return json.dumps(_form(message, status, path)).encode()
 
 
 def has_form(content: bytes, path: str) -> bool:
     """Return True for an engine's error that the clients of a path can read."""
-    parsed = _parsed(content)
+    parsed = _parse_error(content)
     error = parsed.get("error")
     is_named = isinstance(error, dict) and isinstance(error.get("message"), str)
     return is_named and (parsed.get("type") == "error" or not is_anthropic(path))
 
 
-def words(content: bytes) -> str:
+def read_error_message(content: bytes) -> str:
     """Return the message of an engine's error; empty if it has none."""
-    parsed: Any = _parsed(content)
+    parsed: Any = _parse_error(content)
     for name in ("error", "message", "detail"):
         parsed = parsed.get(name, parsed) if isinstance(parsed, dict) else parsed
     text = parsed if isinstance(parsed, str) else content[: 4 * _MOST_WORDS].decode(errors="replace")
     return text[:_MOST_WORDS].strip()
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse_error(content: bytes) -> dict[str, Any]:
     """Return the members of an engine's error; empty if it is not an object, or is too long."""
     try:
         parsed = bodies.parse_json(content, _MOST_VALUES) if len(content) <= _MOST_ERROR else None

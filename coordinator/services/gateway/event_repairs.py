@@ -57,9 +57,9 @@ class _Response:
             return frame
         if not isinstance(event, dict) or not str(event.get("type")).startswith("response."):
             return frame
-        return self._numbered(event)
+        return self._number_event(event)
 
-    def _numbered(self, event: dict[str, Any]) -> bytes:
+    def _number_event(self, event: dict[str, Any]) -> bytes:
         kind = str(event["type"])
         if kind in self._began:
             return b""

@@ -50,11 +50,11 @@ class Frames:
                 yield self._repair(frame)
         self._seen = len(self._rest)
         if self._seen > MOST_BYTES:
-            piece = self.rest()
+            piece = self.take_rest()
             self._long = _ends(self._long + piece)
             yield piece
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return what has come since the last frame, and forget it."""
         rest = bytes(self._rest)
         self._rest.clear()

@@ -181,7 +181,7 @@ class Gateway:
         return self._http.stream(method, url, headers=dict(headers), timeout=timeout, **body)
 
 
-class Whole(Response):
+class WholeAnswer(Response):
     """Answer that is no stream. `let_go` ends what holds room for it: whoever does not send it calls that."""
 
     def __init__(self, content: bytes, status: int, kind: str | None, held: AsyncExitStack) -> None:
@@ -201,7 +201,7 @@ class Whole(Response):
             await self.let_go()
 
 
-class Passed(StreamingResponse):
+class PassedStream(StreamingResponse):
     """Stream that lets go of what it holds as soon as nobody reads it any more, also where nobody ever began to."""
 
     def __init__(self, pieces: AsyncIterator[bytes], let_go: Callable[[], Awaitable[None]]) -> None:
@@ -236,7 +236,7 @@ class _Call:
         self._held = AsyncExitStack()
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(0.001, self._until - time.monotonic())
 
     async def response(self) -> Response:
@@ -245,10 +245,10 @@ class _Call:
             self._room = self._room.pop_all()
             self._held.push_async_callback(self._room.aclose)
             self._held.enter_context(self._gateway.routes.asking(self._route.service))
-            await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._left))
+            await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._seconds_left))
             if self._route.wakes and self._streams:
-                return Passed(self._with_comments(), self._let_go)
-            return await self._once_awake()
+                return PassedStream(self._with_comments(), self._let_go)
+            return await self._wait_until_awake()
         except BaseException:
             await self._held.aclose()
             raise
@@ -261,13 +261,13 @@ class _Call:
         finally:
             await self._held.aclose()
 
-    async def _once_awake(self) -> Response:
-        self._route = await self._gateway.routes.awake(self._route, self._left)
+    async def _wait_until_awake(self) -> Response:
+        self._route = await self._gateway.routes.awake(self._route, self._seconds_left)
         return await self._from_some_replica()
 
     async def _with_comments(self) -> AsyncIterator[bytes]:
         """Yield comments until there is an answer, then the answer. Errors end it as they end a stream."""
-        asked = asyncio.ensure_future(self._once_awake())
+        asked = asyncio.ensure_future(self._wait_until_awake())
         try:
             while not asked.done():
                 yield _COMMENT
@@ -305,7 +305,7 @@ class _Call:
         """Return the route, read anew where all that were known were tried. BadUpstream where it has no other one."""
         routes, route = self._gateway.routes, self._route
         if len(tried) < _ATTEMPTS and not routes.has_another(route, tried):
-            route = await routes.awake(await routes.anew(route), self._left)
+            route = await routes.awake(await routes.anew(route), self._seconds_left)
         if not route.ready or (len(tried) < _ATTEMPTS and routes.has_another(route, tried)):
             return route
         asked = f"{len(tried)} of {len(route.ready)} were asked"
@@ -315,10 +315,10 @@ class _Call:
     async def _from(self, replica: Replica) -> Response:
         held = AsyncExitStack()
         try:
-            held.enter_context(self._gateway.routes.counted(replica))
-            async with asyncio.timeout(self._left):
+            held.enter_context(self._gateway.routes.count_request(replica))
+            async with asyncio.timeout(self._seconds_left):
                 answer = await held.enter_async_context(
-                    self._gateway.send(replica, self._path, self._content, self._left)
+                    self._gateway.send(replica, self._path, self._content, self._seconds_left)
                 )
                 if answer.status_code in _TRY_ANOTHER:
                     raise _Another(f"it answers {answer.status_code}")
@@ -327,7 +327,7 @@ class _Call:
                 kind = answer.headers.get("content-type", "")
                 if self._streams and answer.status_code < 300 and kind.startswith("text/event-stream"):
                     return await self._stream(answer, held)
-                return await self._whole(answer, held)
+                return await self._pass_whole(answer, held)
         except (TimeoutError, httpx.ReadTimeout):
             await held.aclose()
             raise TooLate(f"no answer within request_timeout_seconds, {self._route.seconds:g}") from None
@@ -338,7 +338,7 @@ class _Call:
             await held.aclose()
             raise
 
-    async def _whole(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
+    async def _pass_whole(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
         room = AsyncExitStack()
         try:
             return await self._read(answer, held, room)
@@ -350,7 +350,7 @@ class _Call:
         content = bytearray()
         async for piece in answer.aiter_bytes():
             if len(content) <= SMALL < len(content) + len(piece):
-                share = self._gateway.answers.room(self._exchange.tenant, _announced(answer), self._left)
+                share = self._gateway.answers.room(self._exchange.tenant, _announced_size(answer), self._seconds_left)
                 await room.enter_async_context(share)
             content += piece
             if len(content) > MAX_ANSWER:
@@ -365,17 +365,17 @@ class _Call:
         self._gateway.end(self._exchange)
         kind = answer.headers.get("content-type", "")
         safe = kind if kind.isascii() and kind.partition(";")[0].strip() in _TYPES else "application/octet-stream"
-        return Whole(bytes(content), answer.status_code, safe, room)
+        return WholeAnswer(bytes(content), answer.status_code, safe, room)
 
     def _refusal(self, status: int, content: bytes, room: AsyncExitStack) -> Response:
         """Return an engine's error. Raises LacksCall if the error says that the engine does not know the call."""
         if self._is_unknown(status, content):
-            said = error_forms.words(content)
+            said = error_forms.read_error_message(content)
             detail = f"{_engine_of(self._route)} answers {status} to {openai.PREFIX}{self._path}: {said or 'no reason'}"
             raise openai.LacksCall(f"{detail}; {_SEE}")
         self._note(status, None)
         self._gateway.end(self._exchange)
-        return Whole(error_forms.of_engine(content, status, self._path), status, "application/json", room)
+        return WholeAnswer(error_forms.of_engine(content, status, self._path), status, "application/json", room)
 
     def _is_unknown(self, status: int, content: bytes) -> bool:
         completes = self._path in (calls.CHAT, calls.COMPLETIONS)
@@ -399,9 +399,9 @@ class _Call:
         await self._room.aclose()
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
-        return Passed(self._passed_on(first, frames, pieces), self._let_go)
+        return PassedStream(self._pass_frames(first, frames, pieces), self._let_go)
 
-    async def _passed_on(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _pass_frames(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         status = 499  # unless it comes to its end, the client has left
         try:
             yield first
@@ -424,7 +424,7 @@ class _Call:
         """Return what comes next. TimeoutError once the answer has taken too long, also where more is always there."""
         if time.monotonic() >= self._until:
             raise TimeoutError
-        return await asyncio.wait_for(anext(pieces), self._left)
+        return await asyncio.wait_for(anext(pieces), self._seconds_left)
 
     def _broken(self, error: Exception) -> errors.ClusterError:
         if isinstance(error, TimeoutError):
@@ -434,23 +434,23 @@ class _Call:
 
 async def _unsent(asked: asyncio.Future[Response]) -> None:
     """Let go of an answer that may have no reader. Its error was sent, or the client has left."""
-    if asked.exception() is None and isinstance(answer := asked.result(), Whole):
+    if asked.exception() is None and isinstance(answer := asked.result(), WholeAnswer):
         await answer.let_go()
 
 
 async def _pieces(answer: Response, path: str) -> AsyncGenerator[bytes, None]:
     """Yield an answer as pieces of a stream that has begun: one that is none is a frame of it."""
-    if isinstance(answer, Whole):
+    if isinstance(answer, WholeAnswer):
         content = bytes(answer.body)
         try:
             if answer.status_code >= http.FIRST_ERROR:
-                yield error_forms.framed(content, path)
+                yield error_forms.build_error_frame(content, path)
             else:
                 yield b"data: " + content.replace(b"\n", b" ") + b"\n\n"
         finally:
             await answer.let_go()
         return
-    assert isinstance(answer, Passed)
+    assert isinstance(answer, PassedStream)
     async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], answer.body_iterator)) as pieces:
         async for piece in pieces:
             yield piece
@@ -466,7 +466,7 @@ async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[at : at + _PIECE]
 
 
-def _announced(answer: httpx.Response) -> int:
+def _announced_size(answer: httpx.Response) -> int:
     """Return the bytes that an answer may have."""
     length = answer.headers.get("content-length", "")
     return min(int(length), MAX_ANSWER) if length.isdigit() else MAX_ANSWER

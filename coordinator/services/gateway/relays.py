@@ -45,14 +45,14 @@ def accepting(tunnels: Tunnels, worker: str, tasks: set[asyncio.Task[None]]) -> 
     """Return what takes in the streams of another coordinator, for the tunnel that a worker has to here."""
 
     def accept(stream: Stream, port: int) -> None:
-        task = asyncio.get_running_loop().create_task(_passed_on(tunnels, worker, stream, port))
+        task = asyncio.get_running_loop().create_task(_relay(tunnels, worker, stream, port))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     return accept
 
 
-async def _passed_on(tunnels: Tunnels, worker: str, stream: Stream, port: int) -> None:
+async def _relay(tunnels: Tunnels, worker: str, stream: Stream, port: int) -> None:
     with suppress(ConnectionError):
         if (tunnel := tunnels.own(worker)) is not None:
             await joined(stream, await tunnel.open(port))

@@ -135,7 +135,7 @@ class Routes:
         """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
         return list((await self._routes.get(tenant, time.monotonic() - FRESH_SECONDS)).values())
 
-    async def unreached(self, tenant: str) -> dict[str, str]:
+    async def explain_unreached(self, tenant: str) -> dict[str, str]:
         """Return why this coordinator does not reach some replicas of a tenant that are ready, by their jobs."""
         routes = await self.of_tenant(tenant)
         asked = {
@@ -188,7 +188,7 @@ class Routes:
         """
         now = time.monotonic()
         usable = _others(route, without)
-        fresh = [one for one in usable if self._ejected.get(_place(one), 0.0) <= now]
+        fresh = [one for one in usable if self._ejected.get(_locate(one), 0.0) <= now]
         if not (fresh or usable):
             name = route.service.name
             raise NoReplica(f"no replica of {name} is ready: {route.because}", because=route.because)
@@ -230,10 +230,10 @@ class Routes:
         """Give a replica that could not be reached no requests for a while, where there is another one."""
         now = time.monotonic()
         self._ejected = {place: until for place, until in self._ejected.items() if until > now}
-        self._ejected[_place(replica)] = now + EJECTED_SECONDS
+        self._ejected[_locate(replica)] = now + EJECTED_SECONDS
 
     @contextmanager
-    def counted(self, replica: Replica) -> Iterator[None]:
+    def count_request(self, replica: Replica) -> Iterator[None]:
         """Count a request to a replica, so that it is not ended meanwhile."""
         with self._counting(self.busy, replica.job_id):
             yield
@@ -372,7 +372,7 @@ class Routes:
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said
 
 
-def _place(replica: Replica) -> _Place:
+def _locate(replica: Replica) -> _Place:
     """Return where a replica answers: one whose runner died is begun elsewhere as the same job."""
     assert replica.report
     return replica.job_id, replica.report.worker, replica.report.port
@@ -380,8 +380,8 @@ def _place(replica: Replica) -> _Place:
 
 def _others(route: Route, tried: Collection[Replica]) -> list[Replica]:
     """Return the ready replicas of a route that were not tried."""
-    places = {_place(one) for one in tried}
-    return [one for one in route.ready if _place(one) not in places]
+    places = {_locate(one) for one in tried}
+    return [one for one in route.ready if _locate(one) not in places]
 
 
 def _is_tunnelled(report: Report) -> bool:

@@ -314,7 +314,7 @@ async def _refuse_page(origin: str, scope: Scope, receive: Receive, send: Send) 
     """Refuse a request that a page of a service sends to the cluster."""
     error = errors.Forbidden(f"a page of a service, {short(origin, 80)}, must not call the cluster", field="Origin")
     if scope["type"] == "http" and error_forms.covers(scope["path"]):
-        await error_forms.refused(error, scope["path"])(scope, receive, send)
+        await error_forms.build_error_response(error, scope["path"])(scope, receive, send)
     else:
         await _refuse(error, scope, receive, send)
 

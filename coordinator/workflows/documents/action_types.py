@@ -90,10 +90,12 @@ class ActionType:
 def _kind(name: str) -> ActionType:
     definition = registry.definition(name)
     fields = frozenset(definition.parameters.model_fields)
-    return ActionType(name=name, parameters=fields, gives=_given(name), is_job=True, check=_checked_by(name))
+    return ActionType(
+        name=name, parameters=fields, gives=_list_parameters(name), is_job=True, check=_check_by_model(name)
+    )
 
 
-def _given(kind: str) -> frozenset[str] | None:
+def _list_parameters(kind: str) -> frozenset[str] | None:
     fields = (registry.definition(kind).result_schema or {}).get("properties")
     if fields is None:
         return None
@@ -101,7 +103,7 @@ def _given(kind: str) -> frozenset[str] | None:
     return _ALWAYS | {"job_id"} | frozenset(fields) | programs
 
 
-def _checked_by(kind: str) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
+def _check_by_model(kind: str) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
     definition = registry.definition(kind)
 
     def check(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
@@ -140,7 +142,7 @@ def _complaint(complaint: Any) -> tuple[Path, str]:
 # -- what the cluster does itself -----------------------------------------------------------------------------------
 
 
-def _needed(**rules: Callable[[Any], str]) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
+def _require(**rules: Callable[[Any], str]) -> Callable[[Mapping[str, Any], frozenset[str]], Complaints]:
     """Return a check of parameters: each rule returns what is wrong with a value, empty for a sound one."""
 
     def check(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
@@ -160,7 +162,7 @@ def _rule(is_sound: Callable[[Any], Any], must: str, *, needed: bool = False) ->
     return rule
 
 
-def _read_by(read: Callable[[Any], Any], *, needed: bool = True) -> Callable[[Any], str]:
+def _check_by_reader(read: Callable[[Any], Any], *, needed: bool = True) -> Callable[[Any], str]:
     """Return a rule that a value can be read; ValueError says why it cannot."""
 
     def rule(value: Any) -> str:
@@ -196,12 +198,12 @@ def _gpus(value: Any) -> str:
     return ""
 
 
-def _place(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
-    return _read_by(lambda value: locations.parse(value, devices, any_host=any_host))
+def _check_location(*devices: str, any_host: bool = False) -> Callable[[Any], str]:
+    return _check_by_reader(lambda value: locations.parse(value, devices, any_host=any_host))
 
 
 def _source(*, pickled: bool, needed: bool) -> Callable[[Any], str]:
-    return _read_by(lambda value: catalog.check_source(value, pickled=pickled), needed=needed)
+    return _check_by_reader(lambda value: catalog.check_source(value, pickled=pickled), needed=needed)
 
 
 _message = _rule(
@@ -226,8 +228,8 @@ _artifact_name = _rule(
 _any_artifact = _rule(_matches("[A-Za-z0-9._-]{1,64}"), "must be the id or the name of an artifact", needed=True)
 
 
-def _published(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
-    wrong: Complaints = _needed(name=_artifact_name)(known, open_names)
+def _check_published(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
+    wrong: Complaints = _require(name=_artifact_name)(known, open_names)
     given = (known.keys() | open_names) & {"artifact", "value"}
     if len(given) != 1:
         wrong.append((("artifact",), "give artifact, the id or the name of one, or value, which becomes a file"))
@@ -246,11 +248,11 @@ def _delete(parameters: Mapping[str, Any], host: Host) -> Mapping[str, Any]:
     return {"artifact": parameters["artifact"]}
 
 
-def _stepped(
+def _define_stepped(
     name: str, gives: Sequence[str], *, written: Sequence[str] = (), **rules: Callable[[Any], str]
 ) -> ActionType:
     """Return a type that is carried out in steps; `written`: parameters that no reference fills."""
-    check = _needed(**rules)
+    check = _require(**rules)
 
     def checked(known: Mapping[str, Any], open_names: frozenset[str]) -> Complaints:
         late = [((one,), "is needed before anything runs: write it out, no reference fills it") for one in written]
@@ -281,29 +283,29 @@ SERVING = frozenset({"serve", "move"})
 #: Types of actions and steps that begin what outlives them: a cancelled workflow undoes these.
 UNDONE = SERVING | {"model.batch"}
 
-_FILES, _ANY = _place("disk", "dram"), _place("disk", "dram", "gpu")
+_FILES, _ANY = _check_location("disk", "dram"), _check_location("disk", "dram", "gpu")
 _OWN = (
     ActionType(
         name=APPROVE,
         parameters=frozenset({"message"}),
         gives=_ALWAYS | {"by", "at"},
-        check=_needed(message=_message),
+        check=_require(message=_message),
     ),
     ActionType(
         name="artifact_publish",
         parameters=frozenset({"name", "artifact", "value"}),
         gives=_ALWAYS | {"artifact", "name"},
-        check=_published,
+        check=_check_published,
         run=_publish,
     ),
     ActionType(
         name="artifact_delete",
         parameters=frozenset({"artifact"}),
         gives=_ALWAYS | {"artifact"},
-        check=_needed(artifact=_any_artifact),
+        check=_require(artifact=_any_artifact),
         run=_delete,
     ),
-    _stepped(
+    _define_stepped(
         "download",
         ("model_name", "artifact", "place"),
         written=("model_name", "target_device"),
@@ -313,7 +315,7 @@ _OWN = (
         sha256=_sha256,
         secrets=_names,
     ),
-    _stepped(
+    _define_stepped(
         "copy",
         ("model_name", "artifact", "place"),
         written=("model_name", "source_device", "target_device"),
@@ -321,7 +323,7 @@ _OWN = (
         source_device=_FILES,
         target_device=_FILES,
     ),
-    _stepped(
+    _define_stepped(
         "move",
         ("model_name", "artifact", "place"),
         written=("model_name", "source_device", "target_device"),
@@ -330,15 +332,15 @@ _OWN = (
         target_device=_ANY,
         keep_source=_flag,
     ),
-    _stepped(
+    _define_stepped(
         "serve",
         ("service_id", "url"),
         written=("model_name", "device"),
         model_name=_artifact_name,
-        device=_place("gpu", "cpu", any_host=True),
+        device=_check_location("gpu", "cpu", any_host=True),
         port=_port,
     ),
-    _stepped(
+    _define_stepped(
         "inference",
         ("output", "artifact", "place"),
         written=("model_name", "output_device", "requirements"),
@@ -349,7 +351,7 @@ _OWN = (
         temperature=_temperature,
         requirements=_gpus,
     ),
-    _stepped(
+    _define_stepped(
         "data_create",
         ("chunk_id", "artifact", "place"),
         written=("target_device",),
@@ -359,7 +361,7 @@ _OWN = (
         chunk_id=_chunk,
     ),
     *(
-        _stepped(
+        _define_stepped(
             name,
             ("chunk_id", "artifact", "place"),
             written=("target_device",),
@@ -389,7 +391,7 @@ MAX_PARAMETERS = 200
 def wrong_options(options: Mapping[str, Any]) -> Complaints:
     """Return what is wrong with the fields of the job that an action becomes."""
     try:
-        submissions.read({"type": "any", **options})
+        submissions.parse_submission({"type": "any", **options})
     except errors.InvalidRequest as error:
         field = error.field or ""
         return [((field,), error.detail.removeprefix(f"{field}: "))]

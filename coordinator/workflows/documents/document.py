@@ -61,14 +61,14 @@ class Document:
     actions: dict[str, Action] = field(default_factory=dict)
 
 
-def packed(whole: Document) -> list[dict[str, Any]]:
+def pack(whole: Document) -> list[dict[str, Any]]:
     """Return the actions of a document as JSON values."""
     names = ("id", "type", "dependencies", "after_any", "foreach", "parameters", "options", "late")
     rows = ({name: getattr(action, name) for name in names} for action in whole.actions.values())
     return [{name: value for name, value in row.items() if value not in (None, (), {}, False)} for row in rows]
 
 
-def unpacked(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
+def unpack(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
     """Return the document whose actions `packed` returned."""
     actions = (
         Action(**{**row, **{name: tuple(row.get(name, ())) for name in ("dependencies", "after_any")}}) for row in rows
@@ -85,7 +85,7 @@ class InvalidWorkflow(errors.InvalidRequest):
         self.more = complaints.more
         first = self.complaints[0]
         more = f" (and {complaints.total - 1} more)" if complaints.total > 1 else ""
-        super().__init__(f"{shown(first)}{more}", field=first.field or "body")
+        super().__init__(f"{format_complaint(first)}{more}", field=first.field or "body")
         self.extra = {"problems": [as_row(one) for one in self.complaints], "more": self.more}
 
 
@@ -101,7 +101,7 @@ def as_row(complaint: Complaint) -> dict[str, Any]:
     }
 
 
-def shown(complaint: Complaint) -> str:
+def format_complaint(complaint: Complaint) -> str:
     """Return a complaint as one line: LINE:COLUMN, whose, which field, what."""
     of = f"{complaint.action}: " if complaint.action else ""
     what = f"{complaint.field}: " if complaint.field else ""
@@ -125,18 +125,20 @@ class Reading:
         return node
 
 
-def read(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
+def parse(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
     """Return the text, with complaints, and those actions that have a shape, by their number in the list.
 
     Raises InvalidWorkflow for a text of which nothing can be said but that.
     """
     try:
-        root, complaints = yaml_texts.parsed(source)
+        root, complaints = yaml_texts.parse(source)
     except Unreadable as error:
         raise InvalidWorkflow(Complaints([error.complaint])) from None
     if not isinstance(root, Mapping):
         what = "a workflow is a mapping with name and actions"
-        raise InvalidWorkflow(Complaints([Complaint(place=START, text=f"{what}; got {yaml_texts.described(root)}")]))
+        raise InvalidWorkflow(
+            Complaints([Complaint(place=START, text=f"{what}; got {yaml_texts.describe_value(root)}")])
+        )
     reading = Reading(root, complaints)
     _check_head(reading)
     return reading, list(_actions(reading))
@@ -181,14 +183,14 @@ def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
     if value is None and not needed:
         return
     if not isinstance(value, str) or not 1 <= len(value) <= most or not (key == "description" or value.isprintable()):
-        given = "" if value is None else f"; got {yaml_texts.described(value)}"
+        given = "" if value is None else f"; got {yaml_texts.describe_value(value)}"
         reading.complain(place, f"must be a text of 1..{most} characters{given}", field=key)
 
 
 def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
     nodes, seen = reading.root.get("actions"), dict[str, Place]()
     if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
-        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else yaml_texts.described(nodes)
+        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else yaml_texts.describe_value(nodes)
         place = reading.root.keys_at.get("actions", reading.root.at)
         reading.complain(place, f"must be a list of 1..{MAX_ACTIONS} actions; got {got}", field="actions")
         return
@@ -210,23 +212,23 @@ def _action(reading: Reading, node: Any, place: Place) -> Action | None:
     """Return an action; None, with a complaint, for one that has no shape."""
     if not isinstance(node, Mapping):
         reading.complain(
-            place, f"an action is a mapping with action_id and action_type; got {yaml_texts.described(node)}"
+            place, f"an action is a mapping with action_id and action_type; got {yaml_texts.describe_value(node)}"
         )
         return None
     name, kind = node.get("action_id"), node.get("action_type")
     if not isinstance(name, str) or not ACTION_ID.fullmatch(name):
-        where, got = node.keys_at.get("action_id", node.at), yaml_texts.described(name)
+        where, got = node.keys_at.get("action_id", node.at), yaml_texts.describe_value(name)
         reading.complain(where, f"must be 1 to 32 letters, digits, - or _; got {got}", field="action_id")
         return None
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        where, got = node.keys_at.get("action_type", node.at), yaml_texts.described(kind)
+        where, got = node.keys_at.get("action_type", node.at), yaml_texts.describe_value(kind)
         reading.complain(where, f"must name a type of action; got {got}", action=name, field="action_type")
         return None
     given = node.get("parameters")
     if given is not None and not isinstance(given, Mapping):
         where = node.keys_at["parameters"]
         reading.complain(
-            where, f"must be a mapping; got {yaml_texts.described(given)}", action=name, field="parameters"
+            where, f"must be a mapping; got {yaml_texts.describe_value(given)}", action=name, field="parameters"
         )
     return Action(
         id=name,
@@ -244,6 +246,8 @@ def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, .
         return ()
     if not isinstance(ids, Sequence) or not all(isinstance(one, str) for one in ids):
         where = node.keys_at[field]
-        reading.complain(where, f"must be a list of ids; got {yaml_texts.described(ids)}", action=name, field=field)
+        reading.complain(
+            where, f"must be a list of ids; got {yaml_texts.describe_value(ids)}", action=name, field=field
+        )
         return ()
     return tuple(dict.fromkeys(ids))

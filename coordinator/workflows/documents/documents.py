@@ -42,7 +42,7 @@ class Documents:
         if read is None:
             return None
         rows, size = read
-        whole = document.unpacked(stored.name, stored.description, rows)
+        whole = document.unpack(stored.name, stored.description, rows)
         with self._changing:
             self._kept[name] = (whole, size)
             while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > _ROOM:

@@ -51,7 +51,7 @@ def steps_of(action: Action) -> list[Action]:
     return list(make(_Steps(action))) if make else [action]
 
 
-def expanded(whole: Document) -> tuple[Document, list[str]]:
+def expand(whole: Document) -> tuple[Document, list[str]]:
     """Return the document with steps in the place of actions, and ids that two of them have.
 
     The end of each move comes behind all that reads its source.
@@ -155,7 +155,7 @@ class _Steps:
 
 
 def _download(steps: _Steps) -> Iterator[Action]:
-    given, place = steps.parameters, _place(steps.parameters["target_device"])
+    given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     names = ("model_name", "source", "sha256", "secrets")
     asked: dict[str, Any] = {name: given[name] for name in names if name in given}
     yield steps.step("source", "model.source", asked)
@@ -168,7 +168,7 @@ def _download(steps: _Steps) -> Iterator[Action]:
 
 def _transfer_of_model(steps: _Steps) -> Iterator[Action]:
     """Yield the steps of copy and move: to a GPU by a replica of an engine, elsewhere by the files."""
-    given, place = steps.parameters, _place(steps.parameters["target_device"])
+    given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     yield steps.step("from", "model.at", {name: given[name] for name in ("model_name", "source_device")})
     if place.kind != "gpu":
         yield from steps.brought(place, steps.of("from", "artifact"))
@@ -176,13 +176,13 @@ def _transfer_of_model(steps: _Steps) -> Iterator[Action]:
 
 
 def _data_create(steps: _Steps) -> Iterator[Action]:
-    given, place = steps.parameters, _place(steps.parameters["target_device"])
+    given, place = steps.parameters, _parse_location(steps.parameters["target_device"])
     yield steps.step("source", "data.source", {name: given[name] for name in ("source", "secrets") if name in given})
     yield steps.fetched("data", place)
-    yield from _kept_chunk(steps, steps.of("fetch", "artifact"), _DATA, place, given.get("chunk_id"))
+    yield from _store_chunk_steps(steps, steps.of("fetch", "artifact"), _DATA, place, given.get("chunk_id"))
 
 
-def _kept_chunk(
+def _store_chunk_steps(
     steps: _Steps, artifact: str, folder: str, place: Location, chunk: str | None = None
 ) -> Iterator[Action]:
     """Yield the steps in which a folder of an artifact becomes a chunk of data at a place."""
@@ -198,7 +198,7 @@ def new_chunk() -> str:
 
 
 def _data_transfer(steps: _Steps) -> Iterator[Action]:
-    place = _place(steps.parameters["target_device"])
+    place = _parse_location(steps.parameters["target_device"])
     yield steps.step("from", "data.at", {"data_id": steps.parameters["data_id"]})
     yield from steps.brought(place, steps.of("from", "artifact"))
     yield steps.last(chunk_id=steps.of("from", "chunk_id"), artifact=steps.of("from", "artifact"))
@@ -206,7 +206,7 @@ def _data_transfer(steps: _Steps) -> Iterator[Action]:
 
 def _inference(steps: _Steps) -> Iterator[Action]:
     """Yield the steps of a batch: files and program in one artifact, their run, and the end of that artifact."""
-    given, place = steps.parameters, _place(steps.parameters["output_device"])
+    given, place = steps.parameters, _parse_location(steps.parameters["output_device"])
     batch = f"batch-{secrets.token_hex(6)}"
     asked = {name: value for name, value in given.items() if name not in ("output_device", "requirements")}
     yield steps.step("batch", "model.batch", {**asked, "name": batch})
@@ -220,7 +220,7 @@ def _inference(steps: _Steps) -> Iterator[Action]:
         requirements=given.get("requirements"),
     )
     yield run
-    yield from _kept_chunk(steps, steps.of("run", "artifact"), _ANSWERS, place)
+    yield from _store_chunk_steps(steps, steps.of("run", "artifact"), _ANSWERS, place)
     yield replace(
         run,
         id=step_id(steps.action.id, "clear"),
@@ -232,7 +232,7 @@ def _inference(steps: _Steps) -> Iterator[Action]:
     )
 
 
-def _place(text: str) -> Location:
+def _parse_location(text: str) -> Location:
     return locations.parse(text, ("disk", "dram", "gpu"))
 
 

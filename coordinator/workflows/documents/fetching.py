@@ -34,7 +34,7 @@ MOST_LIST, MOST_FILES = 64 << 20, 100_000
 Wanted = tuple[str, str, str]
 
 
-class Refused(Exception):
+class DownloadRefused(Exception):
     """It cannot be downloaded, however often it is tried."""
 
 
@@ -42,28 +42,28 @@ def main(words: list[str]) -> int:
     """Download what the words say; the exit code."""
     source, sha, folder = [*words, *("", "-", MODEL)[len(words) :]]
     try:
-        for wanted in _wanted(source, sha.lower().strip("-"), folder):
+        for wanted in _list_wanted(source, sha.lower().strip("-"), folder):
             _get(folder, *wanted)
-    except (Refused, error.URLError, OSError) as wrong:
-        return _failed(source, str(wrong))
+    except (DownloadRefused, error.URLError, OSError) as wrong:
+        return _report_failure(source, str(wrong))
     except (client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError) as wrong:
-        return _failed(source, f"what answers makes no sense: {type(wrong).__name__}: {wrong}")
+        return _report_failure(source, f"what answers makes no sense: {type(wrong).__name__}: {wrong}")
     return 0
 
 
-def _failed(source: str, why: str) -> int:
+def _report_failure(source: str, why: str) -> int:
     print(f"cannot download {source}: {why[:1000]}", file=sys.stderr, flush=True)
     return 1
 
 
-def _wanted(source: str, sha: str, folder: str) -> list[Wanted]:
+def _list_wanted(source: str, sha: str, folder: str) -> list[Wanted]:
     parts = parse.urlsplit(source)
     if parts.scheme == "hf" and folder == MODEL:
         return _of_hub(source.removeprefix("hf://"), sha)
     if parts.scheme == "s3":
         return _of_bucket(parts.netloc, parts.path.strip("/"), sha, folder)
     if parts.scheme not in ("http", "https"):
-        raise Refused("the source must begin with https://, http://, s3:// or, of a model, hf://")
+        raise DownloadRefused("the source must begin with https://, http://, s3:// or, of a model, hf://")
     return [(source, _sound(Path(parse.unquote(parts.path)).name, folder), sha)]
 
 
@@ -76,18 +76,18 @@ def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
             page = _list(answer).decode()
         keys += map(html.unescape, re.findall(r"<Key>([^<]*)</Key>", page))
         if len(keys) > MOST_FILES:
-            raise Refused(f"there are over {MOST_FILES} files below {key}")
+            raise DownloadRefused(f"there are over {MOST_FILES} files below {key}")
         found = re.search(r"<NextContinuationToken>([^<]*)<", page)
         if not found:
             break
         if more == (more := html.unescape(found[1])):
-            raise Refused("the bucket's list does not end")
+            raise DownloadRefused("the bucket's list does not end")
     below = [each for each in keys if each.startswith(f"{key}/") or not key]
     paths = {key: key.rpartition("/")[2]} if key in keys else {each: each[len(key) :].strip("/") for each in below}
     if not any(paths.values()):
-        raise Refused(f"the bucket {bucket} has no {key}, and nothing below it")
+        raise DownloadRefused(f"the bucket {bucket} has no {key}, and nothing below it")
     if sha and len(paths) > 1:
-        raise Refused(f"a SHA-256 is that of one file; {key} has {len(paths)}")
+        raise DownloadRefused(f"a SHA-256 is that of one file; {key} has {len(paths)}")
     return [
         (f"{place}/{parse.quote(each, safe='/~')}", _sound(path, folder), sha)
         for each, path in paths.items()
@@ -130,14 +130,14 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
     repo, _, revision = repo.partition("@")
     revision = revision or "main"
     if not (org and repo):
-        raise Refused("hf:// needs an organisation and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
+        raise DownloadRefused("hf:// needs an organisation and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
     hub, name = _hub(), f"{parse.quote(org)}/{parse.quote(repo)}"
     with _open(f"{hub}/api/models/{name}/revision/{parse.quote(revision, safe='')}?blobs=true") as answer:
         told = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
-    chosen = [file] if file else _needed(sorted(told))
+    chosen = [file] if file else _select_files(sorted(told))
     for path in chosen:
         if path not in told:
-            raise Refused(f"the repository has no {path}; it has {', '.join(sorted(told)[:20])}")
+            raise DownloadRefused(f"the repository has no {path}; it has {', '.join(sorted(told)[:20])}")
     return [
         (
             f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}",
@@ -148,24 +148,28 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
     ]
 
 
-def _needed(paths: list[str]) -> list[str]:
+def _select_files(paths: list[str]) -> list[str]:
     """Return the files of a model: one GGUF, or weights in safetensors and what describes them."""
     models = [path for path in paths if path.endswith(".gguf")]
     if len(models) > 1:
-        raise Refused(f"the repository has {len(models)} files .gguf; name one, such as hf://ORG/REPO/{models[0]}")
+        raise DownloadRefused(
+            f"the repository has {len(models)} files .gguf; name one, such as hf://ORG/REPO/{models[0]}"
+        )
     if models:
         return models
     if not any(path.endswith(".safetensors") for path in paths):
-        raise Refused("the repository has neither .gguf nor .safetensors; pickled weights are code, and refused")
+        raise DownloadRefused(
+            "the repository has neither .gguf nor .safetensors; pickled weights are code, and refused"
+        )
     return [path for path in paths if path.endswith(SUFFIXES) and not path.startswith(".")]
 
 
 def _sound(path: str, folder: str) -> str:
     """Return the path in the folder. Refused for one that leads out of it, and for pickled weights of a model."""
     if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path:
-        raise Refused(f"the address names no file: {path!r}")
+        raise DownloadRefused(f"the address names no file: {path!r}")
     if folder == MODEL and path.lower().endswith(PICKLED):
-        raise Refused(f"{path} has pickled weights, which are code; GGUF and safetensors are not")
+        raise DownloadRefused(f"{path} has pickled weights, which are code; GGUF and safetensors are not")
     return path
 
 
@@ -187,7 +191,7 @@ def _open(url: str, headers: dict[str, str] | None = None) -> Any:
 def _list(answer: Any) -> bytes:
     listed: bytes = answer.read(MOST_LIST + 1)
     if len(listed) > MOST_LIST:
-        raise Refused(f"the list of files has over {MOST_LIST >> 20} MiB")
+        raise DownloadRefused(f"the list of files has over {MOST_LIST >> 20} MiB")
     return listed
 
 

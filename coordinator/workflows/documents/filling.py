@@ -17,11 +17,13 @@ from jobs.kinds.program_arguments import LITERAL, literal
 LookUp: TypeAlias = Callable[[Reference], Any]
 
 
-def filled(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
+def fill_parameters(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> dict[str, Any]:
     """Return the parameters with each reference replaced by its value from `look_up`, which may raise Unfilled."""
     is_program = action_type in registry.names() and registry.program_kind(action_type) is not None
     return {
-        name: _command(value, look_up) if is_program and name == "command" else references.filled(value, look_up)
+        name: _command(value, look_up)
+        if is_program and name == "command"
+        else references.fill_references(value, look_up)
         for name, value in parameters.items()
     }
 
@@ -29,7 +31,7 @@ def filled(action_type: str, parameters: Mapping[str, Any], look_up: LookUp) -> 
 def _command(value: Any, look_up: LookUp) -> Any:
     if isinstance(value, list):
         return [_argument(each, look_up) for each in value]
-    whole = references.filled(value, look_up)
+    whole = references.fill_references(value, look_up)
     if isinstance(whole, str) and references.is_changed(value):
         return whole if literal(whole) == whole else [*programs.SHELL, literal(whole)]
     if isinstance(whole, list) and references.is_changed(value):
@@ -42,5 +44,5 @@ def _argument(value: Any, look_up: LookUp) -> Any:
     if not references.is_changed(value):
         return value
     if program_arguments.is_literal(value):
-        return {LITERAL: references.as_word(references.filled(value[LITERAL], look_up))}
-    return literal(references.as_word(references.filled(value, look_up)))
+        return {LITERAL: references.as_word(references.fill_references(value[LITERAL], look_up))}
+    return literal(references.as_word(references.fill_references(value, look_up)))

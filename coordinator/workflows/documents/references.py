@@ -44,7 +44,7 @@ def reference(value: Any) -> Reference | None:
     return Reference(match[1], tuple(match[2].split(".")[1:]))
 
 
-def found(value: Any, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
+def find_references(value: Any, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
     """Yield the references in a value, with the path of each."""
     for where, text in _texts(value, path):
         if one := reference(text):
@@ -82,7 +82,7 @@ class Unfilled(Exception):
     """A reference has no value; the message says why."""
 
 
-def filled(value: Any, look_up: Callable[[Reference], Any]) -> Any:
+def fill_references(value: Any, look_up: Callable[[Reference], Any]) -> Any:
     """Return a value with each reference replaced by what `look_up` returns, which raises Unfilled."""
     if isinstance(value, str):
         if _is_escape(value):
@@ -90,8 +90,8 @@ def filled(value: Any, look_up: Callable[[Reference], Any]) -> Any:
         one = reference(value)
         return value if one is None else look_up(one)
     if isinstance(value, dict):
-        return {name: filled(inner, look_up) for name, inner in value.items()}
-    return [filled(inner, look_up) for inner in value] if isinstance(value, list) else value
+        return {name: fill_references(inner, look_up) for name, inner in value.items()}
+    return [fill_references(inner, look_up) for inner in value] if isinstance(value, list) else value
 
 
 def size_of(value: Any) -> int:
@@ -99,7 +99,7 @@ def size_of(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
 
 
-def bounded(look_up: Callable[[Reference], Any], most: int) -> Callable[[Reference], Any]:
+def limit_look_up(look_up: Callable[[Reference], Any], most: int) -> Callable[[Reference], Any]:
     """Return a look-up that raises Unfilled once all that it has returned has over `most` bytes as JSON.
 
     What a value is filled into holds it once, however often; written, it is as long as all of them.
@@ -123,7 +123,7 @@ def bounded(look_up: Callable[[Reference], Any], most: int) -> Callable[[Referen
     return counted
 
 
-def place(step: str, length: int) -> int | None:
+def find_index(step: str, length: int) -> int | None:
     """Return the place in a list of this length that a step of a path names; None for none."""
     return int(step) if step.isdigit() and len(step) <= len(str(length)) and int(step) < length else None
 
@@ -136,11 +136,11 @@ def part(given: Any, reference: Reference, first: int = 0) -> Any:
     for number, step in enumerate(reference.path[first:], first):
         if isinstance(given, dict) and step in given:
             given = given[step]
-        elif isinstance(given, list) and (at := place(step, len(given))) is not None:
+        elif isinstance(given, list) and (at := find_index(step, len(given))) is not None:
             given = given[at]
         else:
             here = ".".join((reference.action, *reference.path[:number]))
-            raise Unfilled(f"{reference}: {here} has no {step}; it {_described(given)}")
+            raise Unfilled(f"{reference}: {here} has no {step}; it {_describe(given)}")
     return given
 
 
@@ -151,7 +151,7 @@ def as_word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
         return f"has {', '.join(list(value)[:20]) or 'no fields'}"
     return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type(value).__name__}"

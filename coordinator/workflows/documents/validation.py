@@ -40,8 +40,8 @@ class Valid:
 
 def validate(source: bytes) -> Valid:
     """Return the workflow that a text describes. Raises InvalidWorkflow with what is wrong with it."""
-    reading, actions = document.read(source)
-    checked = [(number, _Checker(reading, number, action).checked()) for number, action in actions]
+    reading, actions = document.parse(source)
+    checked = [(number, _Checker(reading, number, action).check()) for number, action in actions]
     by_id = {action.id: action for _, action in checked}
     edges = sum(len(action.dependencies) + len(action.after_any) for action in by_id.values())
     if edges > MAX_EDGES:
@@ -52,10 +52,10 @@ def validate(source: bytes) -> Valid:
     for number, action in checked:
         _check_targets(reading, number, action, by_id)
     _check_items(reading, by_id)
-    order = _ordered(reading, by_id)
+    order = _sort_topologically(reading, by_id)
     if reading.complaints.total:
         raise InvalidWorkflow(reading.complaints)
-    whole, twice = expansions.expanded(document.document(reading, [(0, by_id[name]) for name in order]))
+    whole, twice = expansions.expand(document.document(reading, [(0, by_id[name]) for name in order]))
     _check_steps(reading, whole, [by_id[name] for name in twice if name in by_id])
     if reading.complaints.total:
         raise InvalidWorkflow(reading.complaints)
@@ -92,7 +92,7 @@ class _Checker:
         self._action = action
         self._nested = isinstance(self._node.get("parameters"), dict)
 
-    def checked(self) -> Action:
+    def check(self) -> Action:
         """Return the action with its parameters, and with its references among its dependencies."""
         action = self._action
         if action.id in _RESERVED:
@@ -102,11 +102,11 @@ class _Checker:
             known = ", ".join(sorted(name for name, each in action_types.TYPES.items() if not each.inner))
             self._complain(("action_type",), f"there is no type {action.type}; there are {known}")
             return action
-        parameters, options = self._divided(of)
+        parameters, options = self._divide(of)
         self._check_options(of, options)
         self._check_foreach(of)
         self._check_parameters(of, parameters)
-        referred = self._referred(parameters)
+        referred = self._list_referred(parameters)
         before = tuple(dict.fromkeys((*action.dependencies, *referred)))
         return replace(
             action,
@@ -117,7 +117,7 @@ class _Checker:
             late=bool(referred) or action.foreach is not None,
         )
 
-    def _divided(self, of: ActionType) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _divide(self, of: ActionType) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return parameters and options; a name beside action_id that is both is a parameter."""
         beside = {name: value for name, value in self._node.items() if name not in STRUCTURE}
         parameters = dict(self._node["parameters"]) if self._nested else {}
@@ -155,16 +155,16 @@ class _Checker:
             self._complain(("foreach",), f"must be a list, or a reference to one; got {short(foreach)}")
 
     def _check_parameters(self, of: ActionType, parameters: dict[str, Any]) -> None:
-        open_names = frozenset(str(path[0]) for path, _ in references.found(parameters))
+        open_names = frozenset(str(path[0]) for path, _ in references.find_references(parameters))
         known = {name: yaml_texts.plain(value) for name, value in parameters.items() if name not in open_names}
-        filled = filling.filled(of.name, known, lambda _: None)
+        filled = filling.fill_parameters(of.name, known, lambda _: None)
         for path, words in of.check(filled, open_names):
             self._complain(self._path(*path), words)
 
-    def _referred(self, parameters: dict[str, Any]) -> list[str]:
+    def _list_referred(self, parameters: dict[str, Any]) -> list[str]:
         """Return the actions that the action refers to."""
-        of_items = [(self._path(*path), one) for path, one in references.found(parameters)]
-        of_list = [(("foreach", *path), one) for path, one in references.found(self._action.foreach)]
+        of_items = [(self._path(*path), one) for path, one in references.find_references(parameters)]
+        of_list = [(("foreach", *path), one) for path, one in references.find_references(self._action.foreach)]
         for path, one in of_items:
             if one.action in _RESERVED and self._action.foreach is None:
                 self._complain(path, f"{one} is for actions with foreach")
@@ -174,7 +174,7 @@ class _Checker:
         return [one.action for _, one in (*of_items, *of_list) if one.action not in _RESERVED]
 
     def _complain(self, path: Path, words: str) -> None:
-        place = yaml_texts.place_in(self._node, path, self._node.at)
+        place = yaml_texts.find_position(self._node, path, self._node.at)
         field = short_name(".".join(map(str, path)))
         self._reading.complain(place, words, action=self._action.id, field=field)
 
@@ -188,7 +188,7 @@ def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[st
         for at, name in enumerate(names):
             if isinstance(name, str) and (name not in by_id or name == action.id):
                 words = "an action cannot wait for itself" if name == action.id else f"there is no action {short(name)}"
-                place = yaml_texts.place_in(node, (field, at), node.at)
+                place = yaml_texts.find_position(node, (field, at), node.at)
                 reading.complain(place, words, action=action.id, field=field)
     if "$" in str(node):
         _check_references(reading, number, action, by_id)
@@ -197,7 +197,7 @@ def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[st
 def _check_references(reading: Reading, number: int, action: Action, by_id: dict[str, Action]) -> None:
     node = reading.node(number)
     given = {name: value for name, value in node.items() if name not in ("action_id", "action_type")}
-    for path, one in references.found(given):
+    for path, one in references.find_references(given):
         if one.action not in _RESERVED and (words := _wrong_reference(one, action, by_id)):
             _complain(reading, number, action, path, words)
     for path, name, whole in references.within_texts(given):
@@ -210,7 +210,7 @@ def _check_references(reading: Reading, number: int, action: Action, by_id: dict
 def _complain(reading: Reading, number: int, action: Action, path: Path, words: str) -> None:
     node = reading.node(number)
     field = short_name(".".join(map(str, path)))
-    reading.complain(yaml_texts.place_in(node, path, node.at), words, action=action.id, field=field)
+    reading.complain(yaml_texts.find_position(node, path, node.at), words, action=action.id, field=field)
 
 
 def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -> str:
@@ -230,7 +230,7 @@ def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -
     return f"{one}: {what} gives no {short_name(one.path[0])}; it gives {there}"
 
 
-def _ordered(reading: Reading, by_id: dict[str, Action]) -> list[str]:
+def _sort_topologically(reading: Reading, by_id: dict[str, Action]) -> list[str]:
     """Return the ids so that each comes after those that it waits for; complain about a cycle, naming it."""
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for action in by_id.values():

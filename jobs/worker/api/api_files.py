@@ -23,7 +23,7 @@ from jobs.store.work.live_output import MOST_CHUNKS
 from jobs.worker.api import folders
 from jobs.worker.api.api_calls import Api, NotLetIn
 from threads_protocol import bundles, uploads
-from threads_protocol.errors import Malformed, TooLarge
+from threads_protocol.errors import MalformedText, TooLarge
 from threads_protocol.folders import Tree
 from threads_protocol.manifest import Entry
 
@@ -88,8 +88,8 @@ class JobFiles:
         body = json.dumps({"hashes": shas}).encode()
         answer = self._once("POST", "file-bundle", body, seconds=uploads.STORING_SECONDS)
         try:
-            files = bundles.unpacked(answer)
-        except Malformed as error:
+            files = bundles.unpack(answer)
+        except MalformedText as error:
             raise self._api.away(f"the bundle that it sent is damaged: {error}") from None
         if not files or list(files) != list(shas[: len(files)]):
             raise self._api.away("it sends other files than were asked for")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threads_protocol import manifest
 from threads_protocol.errors import TooLarge
-from threads_protocol.folders import Tree, listed, opened, with_sound_links
+from threads_protocol.folders import Tree, list_folder, open_file, with_sound_links
 from threads_protocol.manifest import Entry
 
 _PIECE = 1 << 20
@@ -37,7 +37,7 @@ def _walk(root: Path) -> Iterator[tuple[Entry | None, str]]:
     while folders:
         folder = folders.pop()
         try:
-            rows = listed(root, folder)
+            rows = list_folder(root, folder)
         except PermissionError:
             yield None, ascii(folder)
             continue
@@ -70,7 +70,7 @@ def _file(root: Path, path: str) -> Entry | None:
     """Return a file; None if it cannot be read, or if it grows beyond its bound meanwhile."""
     made, size = hashlib.sha256(), 0
     try:
-        file = opened(root, path)
+        file = open_file(root, path)
     except PermissionError:
         return None
     with file:
