@@ -23,7 +23,7 @@ from jobs.store import Store
 from jobs.store.server.connection import Client, Unreachable, connect
 from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS
 from jobs.store.tenancy.tenants import Tenant
-from jobs.store.work import bells, lease_tokens
+from jobs.store.work import lease_tokens, wakeups
 from jobs.store.work.jobs import NewJob
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import TAKE, Held
@@ -102,7 +102,7 @@ class Devices:
     ) -> None:
         self._client, self._devices, self._at = client, devices, 0
         self.store = Store(client)
-        bells.place_bells(self.store)
+        wakeups.create_wakeup_job(self.store)
         names = [f"tenant-{number}" for number in range(tenants)] if tenants > 1 else [DEFAULT_TENANT]
         for name in names if tenants > 1 else ():
             self.store.tenants.put(Tenant(name=name))

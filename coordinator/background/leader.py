@@ -14,7 +14,7 @@ from jobs.models import MarkKind
 from jobs.store import Store
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +110,8 @@ class Leader:
             log.info("unused functions were deleted", extra={"libraries": deleted})
 
     def _restore_wake_ups(self) -> None:
-        bells.place_bells(self._store)
-        bells.forget_dead_workers(self._store)
+        wakeups.create_wakeup_job(self._store)
+        wakeups.remove_dead_workers(self._store)
 
     def _recount(self) -> None:
         if tenants := self._store.stored_bytes.recount():

@@ -44,7 +44,7 @@ class FleetQueries:
         """Return depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
         heads = self._store.fleet_reads.queue_heads()
         created = self._store.job_reads.submission_times(list({head.first for head in heads if head.first}))
-        ringing = self._store.fleet_reads.bells_waiting()
+        ringing = self._store.fleet_reads.count_wakeups()
         now = self._store.clock.now()
         shown: list[answers.Queue] = []
         for queue in queues.ALL:

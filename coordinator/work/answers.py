@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from coordinator.work import left_marks, program_partials
 from coordinator.work.identity import owned, owner
 from coordinator.work.left_marks import Left
-from coordinator.work.polls import NO_BELL, Bell
+from coordinator.work.polls import NO_WAKEUP, Wakeup
 from jobs import errors, queues
 from jobs.kinds import registry
 from jobs.models import Device
@@ -68,7 +68,7 @@ class Answers:
 
     # -- work -------------------------------------------------------------------------------------------------------
 
-    def next(self, asked: Any, popped: Bell) -> Work:
+    def next(self, asked: Any, popped: Wakeup) -> Work:
         """Return what NEXT gives, with the facts of the jobs; asks again where the job is gone meanwhile."""
         device = Device(asked.device)
         offer = offered(asked.offer.model_dump(), self._labels) if asked.offer else None
@@ -85,7 +85,7 @@ class Answers:
                 labels=self._labels,
                 replicas=takes_replicas_alone(asked),
             )
-            popped = NO_BELL
+            popped = NO_WAKEUP
             if isinstance(found, str):
                 return Work(how=found)
             if isinstance(found, Taken):

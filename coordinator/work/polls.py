@@ -19,7 +19,7 @@ from coordinator.redis_reader import RedisReader
 from jobs import queues
 from jobs.store import Store
 from jobs.store.server.connection import Unreachable
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 
 #: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
 BLOCK_SECONDS = 0.5
@@ -29,8 +29,8 @@ LOOK_SECONDS = 2.0
 _FRESH_SECONDS = 1.0
 
 #: Queue of a bell; empty for none.
-Bell = str
-NO_BELL: Bell = ""
+Wakeup = str
+NO_WAKEUP: Wakeup = ""
 
 
 class Polls:
@@ -38,7 +38,7 @@ class Polls:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[asyncio.Future[Bell], frozenset[str]] = {}
+        self._waiting: dict[asyncio.Future[Wakeup], frozenset[str]] = {}
         #: How many of them listen to the same queues.
         self._counts: Counter[frozenset[str]] = Counter()
         self._looked_at, self._anything = float("-inf"), False
@@ -58,9 +58,9 @@ class Polls:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def wait(self, listened: Sequence[str], seconds: float) -> Bell:
-        """Return a bell of these queues; NO_BELL when it is time to look without one, or after `seconds`."""
-        bell: asyncio.Future[Bell] = asyncio.get_running_loop().create_future()
+    async def wait(self, listened: Sequence[str], seconds: float) -> Wakeup:
+        """Return a bell of these queues; NO_WAKEUP when it is time to look without one, or after `seconds`."""
+        bell: asyncio.Future[Wakeup] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + seconds
         self._waiting[bell] = frozenset(listened)
         self._counts[self._waiting[bell]] += 1
@@ -70,17 +70,17 @@ class Polls:
                 await asyncio.wait([bell], timeout=min(left, LOOK_SECONDS))
                 if not bell.done() and await self._is_anything():
                     break
-            return bell.result() if bell.done() else NO_BELL
+            return bell.result() if bell.done() else NO_WAKEUP
         finally:
             self._forget(bell)
 
-    async def put_back(self, bell: Bell) -> None:
+    async def put_back(self, bell: Wakeup) -> None:
         """Let others hear a bell."""
-        if bell != NO_BELL:
+        if bell != NO_WAKEUP:
             with contextlib.suppress(*Unreachable):
-                await run_in_threadpool(bells.put_back, self._store, bell)
+                await run_in_threadpool(wakeups.put_back, self._store, bell)
 
-    async def deliver(self, bell: Bell) -> bool:
+    async def deliver(self, bell: Wakeup) -> bool:
         """Give a bell to whoever has waited for it longest; False when nobody does."""
         for one, listened in self._waiting.items():
             if bell in listened and not one.done():
@@ -89,7 +89,7 @@ class Polls:
                 return True
         return False
 
-    def _forget(self, bell: asyncio.Future[Bell]) -> None:
+    def _forget(self, bell: asyncio.Future[Wakeup]) -> None:
         listened = self._waiting.pop(bell, None)
         if listened is not None:
             self._counts[listened] -= 1
@@ -130,14 +130,14 @@ class _Listener(RedisReader):
             if not self._queues:
                 self._changed.wait(1.0)
             wanted = self._queues
-        if wanted and (bell := bells.pop(self._store, wanted, BLOCK_SECONDS)):
+        if wanted and (bell := wakeups.pop(self._store, wanted, BLOCK_SECONDS)):
             self._deliver(bell)
 
-    def _deliver(self, bell: Bell) -> None:
+    def _deliver(self, bell: Wakeup) -> None:
         try:
             taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(bell), self._loop).result(5)
         except RuntimeError:  # the loop is closed
             taken = False
         if not taken:
-            bells.put_back(self._store, bell)
+            wakeups.put_back(self._store, bell)
             time.sleep(0.01)  # whoever waited has gone; the loop says so at once

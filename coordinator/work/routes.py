@@ -20,7 +20,7 @@ from coordinator.server import bodies, http
 from coordinator.state import shared_state
 from coordinator.work.answers import Answers, takes_replicas_alone
 from coordinator.work.identity import WorkerDep
-from coordinator.work.polls import NO_BELL, Bell, Polls
+from coordinator.work.polls import NO_WAKEUP, Polls, Wakeup
 from jobs import errors, queues
 from jobs.models import Device
 from jobs.store.server.connection import ResponseError
@@ -94,7 +94,7 @@ async def next_work(request: Request, worker: WorkerDep, principal: http.Princip
     if (asked.offer is None) == (asked.device == "runner"):
         raise errors.InvalidRequest("offer: a runner gives it, and no other worker", field="offer")
     until = asyncio.get_running_loop().time() + asked.wait_seconds
-    bell = NO_BELL
+    bell = NO_WAKEUP
     while True:
         found = await run_in_threadpool(answers.next, asked, bell)
         left = until - asyncio.get_running_loop().time()
@@ -103,7 +103,7 @@ async def next_work(request: Request, worker: WorkerDep, principal: http.Princip
         bell = await _bell(request, shared_state(request).polls, asked, left, principal)
 
 
-async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Bell:
+async def _bell(request: Request, polls: Polls, asked: Any, seconds: float, principal: Principal) -> Wakeup:
     """Return the bell that the worker answers next, or none.
 
     ClientDisconnect when it is gone; Unauthorized when its token does not count any more.

@@ -1,6 +1,6 @@
-"""Everything that is said to Redis: one part a subject, all over one client.
+"""Access to Redis, one class for each subject, all on one client.
 
-`docs/lease-protocol.md` is the contract. Only RQ's worker (`bells.py`) has a connection of its own.
+`docs/lease-protocol.md` is the contract. Only RQ's worker (`wakeups.py`) has its own connection.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = ["Store"]
 
 
 class Store:
-    """One Redis, by subject.
+    """Access to one Redis, by subject.
 
-    `replicas` of it must have a change before it counts as done. `loads`: this process loads the functions that Redis
-    lacks; only coordinators do. `clock` (Lua text defining now()) and `limits` are
-    replaced by tests only.
+    `replicas`: number of replicas that must have a change before it counts as done. `loads`: whether this process loads
+    missing functions into Redis; only coordinators do. Only tests set `clock` (Lua text that defines now()) and
+    `limits`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Store:
         limits: Limits = LIMITS,
     ) -> None:
         self.functions = Functions(client, replicas=replicas, loads=loads, clock=clock, limits=limits)
-        #: For calls within an event loop; connects when the first one is made.
+        #: For calls within an event loop. Connects on the first call.
         self.wire = Wire(client)
         self.clock = Clock(self.functions)
         self.jobs = Jobs(self.functions)
@@ -102,11 +102,11 @@ class Store:
 
     @property
     def client(self) -> Client:
-        """Client that all parts share. Only modules of jobs/store use it."""
+        """Return the client that all parts share. Only modules of jobs/store use it."""
         return self.functions.client
 
     def pulse(self, pulse: Pulse) -> Heard:
-        """Keep a worker's leases, its slot and the worker alive."""
+        """Extend a worker's leases and its slot, and record its heartbeat."""
         leases = tuple(self.leases.beat(job, token, upto) for job, token, upto in pulse.leases)
         if pulse.slot:
             self.slots.hold(pulse.worker)
@@ -114,5 +114,5 @@ class Store:
         return Heard(leases=leases, word=word, profiles=self.profiles.live())
 
     def drop_idle_connections(self) -> None:
-        """Close the connections that no call uses now: the next calls connect anew."""
+        """Close connections that no call is using."""
         self.client.connection_pool.disconnect(inuse_connections=False)

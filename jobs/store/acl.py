@@ -1,7 +1,7 @@
-"""Users of Redis, one a role, and what each may touch: docs/redis-acl.md says what that protects and what it does not.
+"""Users of Redis, one for each role, and their rights. See docs/redis-acl.md.
 
-`python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in;
-`python -m jobs.store.acl sentinels` prints that of sentinels, which is deploy/sentinel-users.acl.
+`python -m jobs.store.acl > deploy/redis-users.acl` writes the template into which deploy/secrets.sh fills passwords.
+`python -m jobs.store.acl sentinels` prints the one for sentinels, deploy/sentinel-users.acl.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from jobs.store import keys
 
-#: Keys that workers touch, through the functions that they call and as workers of RQ. Redis compares each key that a
-#: function touches with each of these in turn: what is touched most is first.
+#: Keys that workers access through functions and as RQ workers. Redis compares each accessed key with these patterns in
+#: order, so the most used ones are first.
 WORKER_KEYS = (
     keys.job("*"),
     keys.in_state("*"),
@@ -80,33 +80,34 @@ WORKER_KEYS = (
     keys.profile_recordings("*"),
     keys.PROFILE_PARTS,
 )
-#: Those that functions of workers only read.
+#: Keys that functions of workers only read.
 READ_BY_WORKERS = (keys.SHARES,)
 
-#: Any read and write of single keys and calls of functions, but no settings, no Lua, and nothing that empties or stops
-#: a server. Commands go by category, since a function that is denied a command in its midst has written half of what
-#: it should.
+#: Reads and writes of single keys and calls of functions. No settings, no Lua, and nothing that empties or stops a
+#: server. Rights are granted by category: if a function is denied one command, it has already made part of its changes.
 _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous +fcall +time +info +client|setname"
 )
-#: Names of keys are hidden too; CLIENT TRACKING tells them. RQ's workers look themselves up in the list of clients.
+#: Names of keys are hidden, too, and CLIENT TRACKING would reveal them. RQ's workers find themselves in the list of
+#: clients.
 _WORKER = f"{_COMMANDS} +subscribe -scan -randomkey -client +client|setname +client|list"
-#: Whoever may load a function can replace what others call next. The leader deletes those that nobody uses, and has the
+#: A user that may load functions can replace those that others call. The leader deletes unused libraries and has the
 #: append-only file rewritten: docs/durability.md.
 _COORDINATOR = f"{_COMMANDS} +publish +bgrewriteaof +function|load +function|list +function|delete"
-#: What a replica asks its master for, and what a sentinel asks a server for, which it makes a replica or the master.
+#: Commands of a replica to its master, and of a sentinel to a server, which it makes a replica or the master.
 _REPLICA = "+psync +replconf +ping"
 _SENTINEL = (
     "+multi +exec +slaveof +ping +subscribe +publish +info +role +config|rewrite +client|setname +client|kill"
     " +script|kill"
 )
-#: On sentinels: what clients ask them for, and what they ask each other for.
+#: Commands to sentinels: of clients, and of other sentinels.
 _ASKS_SENTINELS = "+ping +sentinel|masters +client|setname"
 _OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setname"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
-#: Off, but with every right: Redis 7.0 loads its log as this user, and leaves out transactions that it may not execute.
+#: Disabled but with all rights: Redis 7.0 loads its log as this user and skips transactions that the user may not
+#: execute.
 _DEFAULT = "user default off ~* &* +@all"
 
 
@@ -116,23 +117,23 @@ class Role:
 
     name: str
     keys: tuple[str, ...]
-    #: Those of `keys` that are only read.
+    #: Keys among `keys` that are read only.
     read: tuple[str, ...] = ()
     commands: str
-    #: Channels that it hears and writes to.
+    #: Channels for PUBLISH and SUBSCRIBE.
     channels: tuple[str, ...] = ()
-    #: On sentinels; none: it has no user there.
+    #: Commands on sentinels. Empty if the role has no user there.
     on_sentinels: str = ""
 
     def line(self, password: str) -> str:
-        """Return the user's line of an ACL file; `password` is `>` and the password, or `#` and its SHA-256 in hex."""
+        """Return the user's line in an ACL file. `password` is `>` and the password, or `#` and its SHA-256 in hex."""
         patterns = " ".join(f"{'%R' if pattern in self.read else ''}~{pattern}" for pattern in self.keys)
         channels = " ".join(f"&{channel}" for channel in self.channels)
         rules = f"resetchannels {channels} {patterns} -@all {self.commands}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
     def line_on_sentinels(self, password: str) -> str:
-        """Return the same for the ACL file of a sentinel, which has no keys."""
+        """Return the user's line in the ACL file of a sentinel, which has no keys."""
         rules = f"allchannels -@all {self.on_sentinels}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
@@ -162,10 +163,7 @@ ROLES = (
 
 
 def lines(passwords: Mapping[str, str]) -> list[str]:
-    """Return the lines of an ACL file, by passwords as `Role.line` takes them.
-
-    Nobody can be the default user.
-    """
+    """Return the lines of an ACL file. `passwords` are as in `Role.line`. The default user is disabled."""
     return [_DEFAULT, *(role.line(passwords[role.name]) for role in ROLES)]
 
 
@@ -175,7 +173,7 @@ def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
 
 
 def _template(asked: str) -> list[str]:
-    """Return the lines for Redis, or for sentinels, with @ROLE@ in the place of each digest."""
+    """Return the lines for Redis or for sentinels, with @ROLE@ in place of digests."""
     places = {role.name: f"#@{role.name}@" for role in ROLES}
     return lines_on_sentinels(places) if asked == "sentinels" else lines(places)
 

@@ -1,6 +1,6 @@
-"""Artifacts, by tenant: trees of files under the SHA-256 of their manifest, names, and what holds each.
+"""Artifacts by tenant: file trees named by the SHA-256 of their manifests, their names and their holders.
 
-An artifact that nothing holds any more is collected by the leader, which reads its manifest for the files.
+The leader collects artifacts without holders, after reading their manifests for the files.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Most artifacts of a tenant.
+#: Maximum number of a tenant's artifacts.
 MAX_ARTIFACTS = 10_000
-#: Names of artifacts; one that could be the beginning of an id is refused besides.
+#: Names of artifacts. Names that could be the beginning of an id are refused, too.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMED = "name:"
 
@@ -24,35 +24,35 @@ class Artifact:
     """Artifact without its manifest."""
 
     id: str
-    #: Bytes of its files, each path counted.
+    #: Bytes of its files, counted for each path.
     bytes: int
     files: int
     #: In milliseconds of Redis' clock.
     created: int
     names: tuple[str, ...]
-    #: What else holds it, such as job:ID; kept: it stays until it is deleted.
+    #: Other holders, such as job:ID. `kept` keeps it until it is deleted.
     holders: tuple[str, ...]
-    #: Object that has the manifest, and its size.
+    #: Object with the manifest, and its size.
     manifest: str
     manifest_bytes: int
-    #: A path of it is one of a model's; None: a job stored it.
+    #: Whether one of its paths belongs to a model; None if a job stored it.
     is_model: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewArtifact:
-    """Artifact that is to be committed."""
+    """Artifact to be committed."""
 
     id: str
     name: str
-    #: Bytes and number of its files, each path counted.
+    #: Bytes and number of its files, counted for each path.
     bytes: int
     files: int
     manifest: str
     manifest_bytes: int
     #: Size of each file by its SHA-256.
     sizes: Mapping[str, int]
-    #: A path of it is one of a model's.
+    #: Whether one of its paths belongs to a model.
     is_model: bool = False
 
 
@@ -60,10 +60,10 @@ class Artifacts(Part):
     """Commits, lists and deletes artifacts."""
 
     def commit(self, tenant: str, new: NewArtifact, actor: Actor = ANONYMOUS) -> list[str]:
-        """Verify that every file is there and refer to it, all in one step, or change nothing.
+        """Check that every file exists and add a reference to each, atomically, or change nothing.
 
-        Answers [new] or [there]; else [missing, number of a file in `sizes`, ...]; [over, cap, most, seconds, stored];
-        [full], beyond MAX_ARTIFACTS; [gone]: the manifest's object is not unowned any more.
+        Return [new] or [there]; else [missing, index in `sizes`, ...]; [over, cap, most, seconds, stored]; [full]
+        beyond MAX_ARTIFACTS; [gone] if the manifest's object is no longer unowned.
         """
         about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
         model = int(new.is_model)
@@ -71,20 +71,21 @@ class Artifacts(Part):
         return self._functions.kept_words("commit_artifact", tenant, *about, *actor, model, *rows)
 
     def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
-        """Keep an artifact for a holder, such as job:ID; False when there is none."""
+        """Add a holder, such as job:ID. Return False if the artifact does not exist."""
         return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 1))
 
     def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
-        """End what `hold` began. Works in a full Redis."""
+        """Remove a holder. Works when Redis is full."""
         return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
     ) -> list[str]:
-        """Delete an artifact with its names and places: [ok]; else [missing]; [held, by whom]. Works in a full Redis.
+        """Delete an artifact with its names and cached copies. Return [ok], [missing] or [held, holder]. Works when
+        Redis is full.
 
-        `beside_jobs`: what only jobs hold besides loses its names and places, and goes with the last of these jobs.
-        `name`: where it has others, too, it loses this name alone.
+        `beside_jobs`: if jobs are the only other holders, remove its names and copies; it is collected after the last
+        of these jobs. `name`: if it has other names, too, remove only this one.
         """
         return self._functions.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name)
 
@@ -93,7 +94,7 @@ class Artifacts(Part):
         return [name.decode() for name in self._client.zrevrange(keys.artifacts(tenant), 0, -1)]
 
     def page(self, tenant: str, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return artifacts as (when they were put, id), newest first, those behind one that may be gone meanwhile."""
+        """Return artifacts as (creation, id), newest first, after the given one, which may have been deleted since."""
         first, place = "+inf" if after is None else after[0], keys.artifacts(tenant)
         found: list[tuple[int, str]] = []
         at = 0
@@ -104,16 +105,16 @@ class Artifacts(Part):
         return found[:most]
 
     def named(self, tenant: str, name: str) -> str | None:
-        """Return the id of the artifact that a name points to; None for a name that there is not."""
+        """Return the id of the artifact with this name, or None."""
         stored = self._client.hget(keys.names(tenant), name)
         return stored.decode() if stored else None
 
     def names(self, tenant: str) -> dict[str, str]:
-        """Return all names of a tenant, each with the id of the artifact that it points to."""
+        """Return all names of a tenant and the ids of their artifacts."""
         return {name.decode(): each.decode() for name, each in self._client.hgetall(keys.names(tenant)).items()}
 
     def read(self, tenant: str, ids: Sequence[str]) -> list[Artifact | None]:
-        """Return artifacts by their ids; None in the place of one that there is not."""
+        """Return artifacts by id, None for those that do not exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.artifact(tenant, each)).smembers(keys.holders(tenant, each))
@@ -123,12 +124,12 @@ class Artifacts(Part):
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def unheld(self, most: int) -> list[tuple[str, str]]:
-        """Return artifacts that nobody holds, as (tenant, id): any of them, since some may never be collected."""
+        """Return random artifacts without holders, as (tenant, id). Random, since some may never be collected."""
         members = (member.decode().partition("/") for member in self._client.zrandmember(keys.UNHELD, most))
         return [(tenant, artifact_id) for tenant, _, artifact_id in members]
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
-        """Forget an artifact whose files these are, each once; False when somebody holds it again, or it is gone."""
+        """Remove an artifact with these files, each listed once. Return False if it has a holder again, or is gone."""
         return bool(self._functions.run("collect_artifact", tenant, artifact_id, *shas))
 
 

@@ -1,4 +1,4 @@
-"""Streams of events: what happened to jobs and workers, as the functions write it. Reads only."""
+"""Reads of event streams: changes of jobs and workers, as the functions write them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any, NamedTuple, TypeAlias
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: An event's place in the stream, milliseconds-number, and its fields.
+#: Position of an event in the stream (milliseconds-number), and its fields.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
-#: The place before the first event.
+#: Position before the first event.
 NOWHERE = "0-0"
-#: Events of a job's end: what else it tells comes before.
+#: Number of events at the end of a job that are read.
 _LAST = 8
 
 
 class Following(NamedTuple):
-    """Events after a place."""
+    """Events after a position."""
 
     entries: list[Entry]
-    #: The event at the place is still there: nothing after it was lost.
+    #: Whether the event at the position is still kept, so that no event after it was lost.
     known: bool
 
 
 class JobStream(NamedTuple):
-    """Events of one job from a place on."""
+    """Events of one job from a position on."""
 
-    #: None when the job has no stream of its own: it is small, has not begun, or is gone.
+    #: None if the job has no stream: it is small, has not started, or is gone.
     entries: list[Entry] | None
-    #: Place of the newest event of all; None when there is none.
+    #: Position of the newest event of all jobs; None if there is none.
     newest: str | None
 
 
 class FleetStream(NamedTuple):
-    """Events of all jobs and workers from a place on."""
+    """Events of all jobs and workers from a position on."""
 
     entries: list[Entry]
-    #: Places of the oldest and the newest event that are kept; None when there is none.
+    #: Positions of the oldest and the newest event that are kept; None if there is none.
     oldest: str | None
     newest: str | None
 
@@ -46,36 +46,36 @@ class Events(Part):
     """Reads streams of events."""
 
     def newest(self) -> str:
-        """Return the place of the last event; NOWHERE when there is none."""
+        """Return the position of the newest event, or NOWHERE."""
         return _place(self._client.xrevrange(keys.EVENTS, count=1)) or NOWHERE
 
     def wait(self, after: str, *, block_ms: int, count: int) -> Following:
-        """Return at most `count` events after a place, as soon as there is one; none after `block_ms`."""
+        """Return at most `count` events after a position. Wait up to `block_ms` for the first one."""
         pipe = self._pipe()
-        # Both on one connection: what is asked of two may be two servers, of which one lacks the other's last events.
+        # Both on one connection: two connections may reach two servers, one of which lacks the other's last events.
         pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
         entries, there = pipe.execute()
         return Following(_entries(entries), bool(there) or after == NOWHERE)
 
     def of_job(self, job: str, since: str) -> JobStream:
-        """Return the events of a job at and after a place."""
+        """Return the events of a job at and after a position."""
         pipe = self._pipe()
         pipe.xrange(keys.job_events(job), since, "+").exists(keys.job_events(job)).xrevrange(keys.EVENTS, count=1)
         entries, exists, newest = skipped.replies(pipe)
         return JobStream(entries if exists else None, _place(newest))
 
     def finishing(self, jobs: Sequence[str]) -> list[int | None]:
-        """Return when the last unit of each job was committed, in ms; None where no event of its says so."""
+        """Return when the last unit of each job was committed, in milliseconds; None if no kept event says so."""
         pipe = self._pipe()
         for job in jobs:
             pipe.xrevrange(keys.job_events(job), count=_LAST)
         return [_finishing(entries or ()) for entries in (skipped.replies(pipe) if jobs else ())]
 
     def of_fleet(self, since: str, *, count: int) -> FleetStream:
-        """Return at most `count` events at and after a place."""
+        """Return at most `count` events at and after a position."""
         pipe = self._pipe()
         pipe.xrange(keys.EVENTS, since, "+", count=count)
-        # Read last: what these say is kept was kept when the events before were read.
+        # Read last: what these report as kept was also kept when the events above were read.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
         entries, oldest, newest = skipped.replies(pipe)
         return FleetStream(entries or [], _place(oldest), _place(newest))
@@ -91,7 +91,9 @@ def _place(entries: list[Entry] | None) -> str | None:
 
 
 def _entries(reply: Any) -> list[Entry]:
-    """Return the entries of XREAD's answer about one stream, a list or a mapping by protocol version."""
+    """Return the entries in XREAD's reply for one stream, which is a list or a mapping depending on the protocol
+    version.
+    """
     if not reply:
         return []
     entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]

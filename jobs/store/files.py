@@ -1,7 +1,7 @@
-"""Files of artifacts, by tenant and SHA-256: which there are, and the objects that hold their bytes.
+"""Files of artifacts, by tenant and SHA-256, and the objects that hold their bytes.
 
-An object is written once, under a new name, and is unowned before it becomes a file's and after it was one's: then the
-leader deletes its bytes. So nobody writes what somebody else reads, whatever dies in between.
+An object is written once under a new name. It is unowned before it is assigned to a file and after it was released;
+then the leader deletes its bytes. So nobody overwrites bytes that another process reads, whichever process dies.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Bytes of every object of a file but its last.
+#: Bytes of every object of a file except the last.
 PART_BYTES = 8 << 20
-#: Files of one call at most.
+#: Maximum number of files in one call.
 MAX_ASKED = 10_000
-#: An object that was begun is a file's within this time, or deleted.
+#: Milliseconds after which an announced object is deleted unless it was assigned to a file.
 WRITE_MS = 3_600_000
-#: Uploads, files and objects that one call condemns at most.
+#: Maximum number of uploads, files and objects that one call removes.
 _CONDEMNED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
-    """File of which every byte is there."""
+    """File with all its bytes."""
 
     size: int
-    #: Artifacts that refer to it.
+    #: Number of artifacts that refer to it.
     references: int
-    #: Objects in their order; each but the last has PART_BYTES.
+    #: Objects in order. All but the last have PART_BYTES.
     objects: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """File of which some parts are there."""
+    """File of which some parts were uploaded."""
 
     size: int
     objects: dict[int, str]
@@ -44,16 +44,16 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class TooMuch:
-    """The cap on stored bytes that keeps files out."""
+    """The cap on stored bytes that refuses files."""
 
     most: int
-    #: Bytes of files that no artifact refers to.
+    #: Bytes of files to which no artifact refers.
     loose: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSums:
-    """Files of a tenant and their bytes: those that artifacts refer to, with their manifests, and the others."""
+    """Files and bytes of a tenant: those that artifacts refer to, including manifests, and loose ones."""
 
     stored_files: int = 0
     stored_bytes: int = 0
@@ -62,33 +62,37 @@ class FileSums:
 
 
 def new_object() -> str:
-    """Return the name of an object that nobody has written."""
+    """Return a new name of an object."""
     return secrets.token_hex(12)
 
 
 class Files(Part):
-    """The index of files. What takes files answers TooMuch where a cap of their tenant keeps them out."""
+    """The index of files. Methods that add files return TooMuch if a cap of the tenant refuses them."""
 
     def missing(self, tenant: str, shas: Sequence[str]) -> list[str]:
-        """Return those of the files that are not there. Those that are, stay for a day at least."""
+        """Return the files that do not exist. Keep the others for at least a day."""
         return [shas[number] for number in self._functions.run("touch_files", tenant, *shas)]
 
     def begin(self, tenant: str, objects: Sequence[str]) -> None:
-        """Note that objects are about to be written; what is not a file's within WRITE_MS is deleted."""
+        """Announce objects that are about to be written. They are deleted unless assigned to a file within WRITE_MS."""
         self._functions.kept("begin_objects", tenant, WRITE_MS, *objects)
 
     def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | TooMuch:
-        """Make written objects files, each (sha256, size, object): new; there: it was; gone: it was not begun."""
+        """Turn written objects into files, each (sha256, size, object). Return new, there (it existed) or gone (not
+        announced) for each.
+        """
         reply = self._functions.kept_words("add_files", tenant, *(item for row in rows for item in row))
         return _refused(reply) or reply
 
     def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | TooMuch:
-        """Make a written object a part of a file: new, there, gone as `add`; size: the file was begun with another."""
+        """Make a written object a part of a file. Return new, there or gone as `add`, or size if the upload began with
+        another size.
+        """
         reply = self._functions.kept_words("add_part", tenant, sha, size, number, name)
         return _refused(reply) or reply[0]
 
     def upload(self, tenant: str, sha: str) -> Upload | None:
-        """Return the parts that are there of a file that is not whole; None without one."""
+        """Return the uploaded parts of an incomplete file, or None."""
         [reply] = self._functions.read(("HGETALL", keys.parts(tenant, sha)))
         fields = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
         if "size" not in fields:
@@ -96,7 +100,7 @@ class Files(Part):
         return Upload(size=int(fields.pop("size")), objects={int(number): name for number, name in fields.items()})
 
     def uploads(self, tenant: str, shas: Sequence[str]) -> dict[str, list[int]]:
-        """Return the numbers of the parts that are there, of those of the files that have some."""
+        """Return the numbers of the uploaded parts of each incomplete file."""
         pipe = self._pipe()
         for sha in shas:
             pipe.hkeys(keys.parts(tenant, sha))
@@ -104,23 +108,23 @@ class Files(Part):
         return {sha: sorted(int(name) for name in names if name != b"size") for sha, names in rows if names}
 
     def end_upload(self, tenant: str, sha: str, objects: Sequence[str], *, verified: bool) -> bool:
-        """Make parts a file, or unowned unless `verified`. False: the parts are others by now."""
+        """Turn parts into a file, or disown them unless `verified`. Return False if the parts have changed."""
         return bool(self._functions.kept("end_parts", tenant, sha, ",".join(objects), int(verified)))
 
     def get(self, tenant: str, sha: str) -> StoredFile | None:
-        """Return a file; None for one that this tenant does not have, whoever else has it."""
+        """Return a file of this tenant, or None."""
         return self.several(tenant, [sha])[0]
 
     def several(self, tenant: str, shas: Sequence[str]) -> list[StoredFile | None]:
-        """Return the same for each of several files."""
+        """Return several files as `get` does."""
         return list(map(_file, self._client.hmget(keys.files(tenant), shas) if shas else ()))
 
     def lose(self, tenant: str, sha: str, objects: Sequence[str]) -> bool:
-        """Note that the bytes of a file are gone: it is missing until it is uploaded again."""
+        """Record that a file's bytes are lost. It is missing until it is uploaded again."""
         return bool(self._functions.kept("lose_file", tenant, sha, ",".join(objects)))
 
     def sums(self) -> dict[str, FileSums]:
-        """Return what each tenant stores."""
+        """Return the sums of each tenant."""
         [stored] = skipped.replies(self._pipe().hgetall(keys.FILE_SUMS))
         rows: dict[str, dict[str, int]] = {}
         for tenant, name, value in skipped.readable("filesums", (stored or {}).items(), _sum):
@@ -130,28 +134,32 @@ class Files(Part):
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def condemn(self) -> list[tuple[str, str]]:
-        """Let what is due lose its place; return objects, as (tenant, name), whose bytes are to be deleted."""
+        """Remove expired files, uploads and objects. Return the objects, as (tenant, name), whose bytes must be
+        deleted.
+        """
         reply = self._functions.words("condemn_files", _CONDEMNED)
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
     def forget(self, objects: Sequence[tuple[str, str]]) -> None:
-        """Note that the bytes of these objects are deleted."""
+        """Record that the bytes of these objects were deleted."""
         if objects:
             self._client.srem(keys.DOOMED, *(f"{tenant}/{name}" for tenant, name in objects))
 
     # -- the store of bytes -----------------------------------------------------------------------------------------
 
     def store_id(self) -> str | None:
-        """Return the id of the store that holds the bytes; None before the first, empty while that is begun."""
+        """Return the id of the store of the bytes; None before the first, empty while it is initialized."""
         stored = self._client.get(keys.FILE_STORE)
         return stored.decode() if stored is not None else None
 
     def claim_store(self) -> bool:
-        """Begin the first store of this cluster; False when another coordinator does. It counts once it is settled."""
+        """Start to initialize the first store. Return False if another coordinator is doing so. `settle_store`
+        completes it.
+        """
         return bool(self._client.set(keys.FILE_STORE, "", nx=True, px=30_000))
 
     def settle_store(self, store_id: str) -> None:
-        """Note the id of the store, whose marker is written."""
+        """Record the id of the store after its marker was written."""
         self._client.set(keys.FILE_STORE, store_id)
 
 

@@ -1,6 +1,6 @@
-"""Reads of workers and queues, for people and for decisions. One or two round trips each.
+"""Reads of workers and queues, in one or two round trips each.
 
-A key of another type counts as missing, and is noted in `skipped`.
+A key of the wrong type counts as missing and is noted in `skipped`.
 """
 
 from __future__ import annotations
@@ -13,63 +13,64 @@ from jobs.models import DEFAULT_TENANT, Device
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Tenants of a queue that are looked at, those first who were given least.
+#: Tenants of a queue that are read, those with the least virtual time first.
 _TENANTS = 200
 
 
 class Heartbeats(NamedTuple):
-    """Signs of life: which workers are known, which of them live, and whose hash may have changed."""
+    """Which workers are known, which are alive, and whose hash may have changed."""
 
-    #: Workers that were heard of since a moment, in no order.
+    #: Workers with a heartbeat after `since`, unordered.
     workers: Sequence[bytes]
     living: Set[bytes]
-    #: Workers that were heard of since a later moment.
+    #: Workers with a heartbeat after `lately_ms`.
     latest: Set[bytes]
-    #: Count of drains, which change a hash between heartbeats.
+    #: Counter of drains, which change a hash between heartbeats.
     drains: bytes | None
     #: Redis' time in ms since 1970.
     now_ms: float
 
 
 class LastHeard(NamedTuple):
-    """Last sign of life of a worker."""
+    """Last heartbeat of a worker."""
 
-    #: In ms of Redis' clock since 1970; 0: none is known.
+    #: Redis time in milliseconds since 1970; 0 if unknown.
     seen_ms: int
-    #: Whether it is taken for dead.
+    #: Whether the worker counts as dead.
     lost: bool
 
 
 class Load(NamedTuple):
-    """Work that waits or runs, and what decides how soon it is done."""
+    """Queued and running work, and what determines how soon it is done."""
 
-    #: Milliseconds of one lane's work that wait or run, by queue.
+    #: Milliseconds of one lane's queued or running work, by queue.
     work: Mapping[bytes, bytes]
     #: Measured speed over the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes]
-    #: Jobs that a worker may take now, by queue and tenant; while no tenant is registered, all are the default's.
+    #: Jobs that workers may take now, by queue and tenant. All belong to the default tenant while no tenant is
+    #: registered.
     waiting: Mapping[str, Mapping[str, int]]
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes]
 
 
 class QueueHead(NamedTuple):
-    """One place in which jobs of a queue wait."""
+    """One index in which jobs of a queue wait."""
 
     queue: str
-    #: Jobs that wait in this place.
+    #: Jobs in this index.
     depth: int
-    #: The job that waits there longest; empty for none.
+    #: The job that has waited longest there; empty if none.
     first: str
 
 
 class FleetReads(Part):
-    """Reads what is stored of workers and queues; changes nothing."""
+    """Reads of workers and queues."""
 
     def heartbeats(self, now: float, since: float, lately_ms: float) -> Heartbeats:
-        """Return who was heard of after `since`, and after `lately_ms`; who lives after `now`.
+        """Return the workers with heartbeats after `since` and after `lately_ms`, and those alive after `now`.
 
-        Seconds since 1970, or ms.
+        Seconds since 1970; `lately_ms` in milliseconds.
         """
         pipe = self._pipe().time().get(keys.DRAINS)
         pipe.zrangebyscore(keys.NODES, since * 1000, "+inf").zrangebyscore(keys.WORKERS, f"({now * 1000}", "+inf")
@@ -84,20 +85,20 @@ class FleetReads(Part):
         )
 
     def living(self) -> list[bytes]:
-        """Return the names of the workers that live."""
+        """Return the names of live workers."""
         pipe = self._pipe().time().zrange(keys.WORKERS, 0, -1, withscores=True)
         (seconds, micros), known = skipped.replies(pipe)
         return [name for name, until in known or () if until > seconds * 1000 + micros / 1000]
 
     def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
-        """Return the hash of each worker; an empty one where there is none."""
+        """Return the hash of each worker, empty if it does not exist."""
         pipe = self._pipe()
         for name in names:
             pipe.hgetall(keys.worker("").encode() + name)
         return [fields or {} for fields in skipped.replies(pipe)] if names else []
 
     def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
-        """Return the last sign of life of each of these workers, but of one that cannot be read."""
+        """Return the last heartbeat of each of these workers that can be read."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:
@@ -108,7 +109,7 @@ class FleetReads(Part):
         return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
 
     def load(self) -> Load:
-        """Return the load of this moment: one round trip, two while tenants are registered."""
+        """Return the current load, in one round trip, or two while tenants are registered."""
         pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         for queue in queues.ALL:
             pipe.zcard(keys.pending(queue)).zrange(keys.order(queue), 0, _TENANTS - 1)
@@ -133,7 +134,7 @@ class FleetReads(Part):
         return waiting
 
     def queue_heads(self) -> list[QueueHead]:
-        """Return what waits in each queue, and beside it what its workers lack: a queue comes more than once."""
+        """Return the jobs that are pending or unsupported in each queue. A queue may occur more than once."""
         [members] = skipped.replies(self._pipe().sunion(keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
         unsupported = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
@@ -147,7 +148,7 @@ class FleetReads(Part):
             for (queue, _), depth, ids in zip(places, replies[::2], replies[1::2], strict=True)
         ]
 
-    def bells_waiting(self) -> dict[str, int]:
+    def count_wakeups(self) -> dict[str, int]:
         """Count the bells in each queue."""
         pipe = self._pipe()
         for queue in queues.ALL:
@@ -161,5 +162,5 @@ def _last_heard(stored: tuple[float | None, bytes | None], now: int) -> LastHear
 
 
 def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:
-    """Return True when a tenant's jobs in a queue wait for its own: it uses all its lanes or GPU seconds."""
+    """Return whether a tenant's jobs in a queue cannot start because it uses all its lanes or GPU seconds."""
     return tenant in capped or (Device(queue.partition(".")[0]) is Device.GPU and b"gpu:" + tenant in capped)

@@ -1,4 +1,4 @@
-"""`python -m jobs.store.reindex`, with REDIS_URL: rebuild the indexes in Redis from the jobs."""
+"""Rebuild the indexes in Redis from the jobs: `python -m jobs.store.reindex`, with REDIS_URL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from jobs.store.server import connection
 
 
 def main() -> None:
-    """Rebuild all indexes and say of how many jobs."""
+    """Rebuild all indexes and print the number of jobs."""
     count = Store(connection.connect(Settings().redis_url)).repairs.reindex()
-    print(f"The indexes of {count} jobs were rebuilt, and jobs are accepted again.")
+    print(f"Rebuilt the indexes of {count} jobs. Redis accepts jobs again.")
 
 
 if __name__ == "__main__":

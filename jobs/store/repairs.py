@@ -1,31 +1,26 @@
-"""Repairs of what is broken in Redis: jobs are quarantined, other keys put aside, indexes rebuilt from the jobs."""
+"""Repairs of broken contents: quarantine of jobs, and rebuilding of indexes from the jobs."""
 
 from __future__ import annotations
 
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Functions, Part
 
-#: Jobs that one call of REINDEX puts into the indexes.
+#: Jobs that one call of REINDEX adds to the indexes.
 _JOBS_A_CALL = 100
 
 
 def quarantine(functions: Functions, job: str | bytes, why: str) -> None:
-    """Fail a job whose contents cannot be read, so that nobody works on it again."""
+    """Fail a job whose contents cannot be read, so that no worker takes it again."""
     functions.run("quarantine", job, why[:500])
 
 
 class Repairs(Part):
-    """Repairs of jobs, keys and indexes."""
-
     def quarantine(self, job: str | bytes, why: str) -> None:
-        """Fail a job whose contents cannot be read, so that nobody works on it again."""
+        """Fail a job whose contents cannot be read, so that no worker takes it again."""
         quarantine(self._functions, job, why)
 
     def reindex(self) -> int:
-        """Put every job into all indexes and let jobs be submitted again; return how many jobs there are.
-
-        Only the operator does.
-        """
+        """Add every job to all indexes and accept new jobs again; return the number of jobs. Only for operators."""
         [broken] = skipped.replies(self._pipe().smembers(keys.BROKEN))
         self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)

@@ -1,4 +1,4 @@
-"""Entries of Redis that cannot be read: each is skipped, logged once by its name, and counted by its sort."""
+"""Entries of Redis that cannot be read: each is skipped, logged once by its name, and counted by its type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 Stored = TypeVar("Stored")
 Read = TypeVar("Read")
-#: The sorts of entry that can be skipped: values of the metric's label.
+#: Types of entries that can be skipped: values of the metric's label.
 SORTS = (
     "job",
     "workflow",
@@ -31,12 +31,12 @@ SORTS = (
     "output",
     "attachment",
 )
-#: At most this many names are remembered as logged.
+#: Maximum number of names that are remembered as logged.
 _REMEMBERED = 10_000
 
 
 class Skips:
-    """Counts of skipped entries by sort. Thread-safe."""
+    """Counts of skipped entries by type. Thread-safe."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(SORTS, 0))
@@ -44,7 +44,7 @@ class Skips:
         self._lock = threading.Lock()
 
     def note(self, sort: str, name: str, why: object) -> None:
-        """Count an entry that was skipped; log it when its name is new."""
+        """Count a skipped entry, and log it if its name is new."""
         with self._lock:
             self.counts[sort] += 1
             known = (sort, name) in self._logged or len(self._logged) >= _REMEMBERED
@@ -58,7 +58,7 @@ SKIPS = Skips()
 
 
 def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any, Stored], Read]) -> list[Read]:
-    """Return `read(name, stored)` of each row, without the rows that it cannot read."""
+    """Return `read(name, stored)` of each row that can be read."""
     entries = []
     for name, stored in rows:
         try:
@@ -69,13 +69,13 @@ def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any,
 
 
 def replies(pipe: Any) -> list[Any]:
-    """Execute a pipeline and return its replies; None in the place of each whose key has another type."""
+    """Execute a pipeline and return its replies, with None for commands whose key has the wrong type."""
     commands = [command[0] for command in pipe.command_stack]
     return _without_wrong_types(commands, pipe.execute(raise_on_error=False))
 
 
 def replies_at_once(functions: Functions, *commands: Sequence[str]) -> list[Any]:
-    """Return the replies of commands that read at one moment; None as in `replies`."""
+    """Return the replies of commands that are read atomically, with None as in `replies`."""
     return _without_wrong_types(commands, functions.replies(*commands))
 
 

@@ -23,7 +23,7 @@ FOLD_AT = 32
 GATHERED = 256
 
 
-def bell() -> None:
+def wake_up() -> None:
     """Stand for `look for work` in RQ's queues. Never called: workers answer a bell by asking NEXT."""
 
 

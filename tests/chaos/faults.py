@@ -112,7 +112,7 @@ def cut_clients(bench: Bench, fault: Fault) -> Struck:
 
 
 @contextmanager
-def delete_bells(bench: Bench, fault: Fault) -> Struck:
+def delete_wakeups(bench: Bench, fault: Fault) -> Struck:
     client = bench.redis()
     names = list(client.scan_iter("rq:*"))
     if names:
@@ -144,6 +144,6 @@ STRIKES: dict[str, Strike] = {
     "memory-full": memory_full,
     "forget-functions": forget_functions,
     "cut-clients": cut_clients,
-    "delete-bells": delete_bells,
+    "delete-wakeups": delete_wakeups,
     "wrong-clock": wrong_clock,
 }

@@ -26,7 +26,7 @@ FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "network": dict.fromkeys(("stall", "cut", "delay", "half-open", "lost-replies", "repeat"), ("network",)),
     "exhaust": {
-        **dict.fromkeys(("disk-full", "memory-full", "forget-functions", "cut-clients", "delete-bells"), ("redis",)),
+        **dict.fromkeys(("disk-full", "memory-full", "forget-functions", "cut-clients", "delete-wakeups"), ("redis",)),
         "wrong-clock": WORKERS,
     },
 }

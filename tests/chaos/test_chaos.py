@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from jobs.store import Store
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests.chaos import campaign, faults, listener, plan, verdict, work
 from tests.chaos.bench import MARK, Bench, another_clock, faketime
 from tests.chaos.campaign import Tally
@@ -93,7 +93,7 @@ def quiet(any_redis_url: str) -> Iterator[redis.Redis]:
 
 
 def one_job(client: redis.Redis) -> None:
-    bells.place_bells(Store(client))
+    wakeups.create_wakeup_job(Store(client))
     store = Store(client)
     store.jobs.submit([new_job("j0", 10, "any.normal")])
     store.slots.next("w", ["any.normal"])
@@ -288,7 +288,7 @@ def test_a_delay_delays(bare: Bench) -> None:
 
 def test_calls_that_end_leases_are_said_again_and_change_nothing(bare: Bench) -> None:
     with through(bare, 60) as client:
-        bells.place_bells(Store(client))
+        wakeups.create_wakeup_job(Store(client))
         store = Store(client)
         store.jobs.submit([new_job("j0", 10, "any.normal")])
         store.leases.lease("j0", "token", want=5, worker="w")

@@ -31,7 +31,7 @@ MAY_STAY = re.compile(
     r"|seq|sweep:.*|audit(log|head)|leader|libraries|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|submitted|ended|waits"
     r"|durations|usages|usage:.*|token:.*|tokens|tokenset|tokenhash.*|shapes"
     r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace|workflowfigures|tunnel:.*)"
-    r"|rq:(queues|workers(:.*)?|worker:.*|job:bell)"
+    r"|rq:(queues|workers(:.*)?|worker:.*|job:wakeup)"
     r"|test:clock"
 )
 #: Of a job that is done.

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests.contract.api_transport import Served, serve
 from tests.contract.lease_model import Bench
 
@@ -24,7 +24,7 @@ def bench(redis_url: str) -> Iterator[Bench]:
 def store(any_redis_url: str) -> Iterator[Store]:
     """The store on an empty Redis of one version."""
     with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        bells.place_bells(Store(client))
+        wakeups.create_wakeup_job(Store(client))
         yield Store(client)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 from jobs import queues
 from jobs.store import keys
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from jobs.store.work.leases import Grant
 from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 
@@ -305,8 +305,8 @@ def bells_agree(bench: Bench, seen: Snapshot) -> None:
         waiting = len(seen.pending(queue))
         least = min(1, len(seen.eligible(queue))) if seen.tenants() else waiting
         assert least - bench.lost[queue] <= len(rung) <= waiting + bench.extra[queue], queue
-        assert set(rung) <= {bells.BELL_ID}
-    assert [key for key in seen.keys if key.startswith("rq:job:")] == [keys.rq_job(bells.BELL_ID)]
+        assert set(rung) <= {wakeups.WAKEUP_ID}
+    assert [key for key in seen.keys if key.startswith("rq:job:")] == [keys.rq_job(wakeups.WAKEUP_ID)]
 
 
 def load_is_the_sum(seen: Snapshot) -> None:

@@ -18,7 +18,7 @@ from jobs.store import Store, keys
 from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
 from jobs.store.server import connection
 from jobs.store.server.functions import PROGRAM_TTL_MS, Limits
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from jobs.store.work.jobs import NewJob, Over
 from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import Held, Taken
@@ -39,7 +39,7 @@ local out = {}
 for _, k in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', k).ok
   local value = ''
-  if k == 'rq:job:bell' then value = 'bell'
+  if k == 'rq:job:wakeup' then value = 'wakeup'
   elseif kind == 'hash' then value = redis.call('HGETALL', k)
   elseif kind == 'zset' then value = redis.call('ZRANGE', k, 0, -1, 'WITHSCORES')
   elseif kind == 'list' then value = redis.call('LRANGE', k, 0, -1)
@@ -338,7 +338,7 @@ class Bench:
         self.client = connection.connect(url, retries=0, timeout=30)
         self.client.flushall()
         self.store = Store(self.client, clock=CLOCK, limits=Limits(limit, limit, 3))
-        bells.place_bells(self.store)
+        wakeups.create_wakeup_job(self.store)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}
         #: Every lease ever granted: token -> job and range.

@@ -17,7 +17,7 @@ from coordinator.events.hub import Hub
 from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import acknowledgement, connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests.conftest import start_redis
 from tests.integration.live import until
 from tests.redis_servers import any_server
@@ -55,7 +55,7 @@ def submitting(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.Monkey
     monkeypatch.setattr(acknowledgement, "WAIT_MS", PATIENCE_MS)
     client = connection.connect(f"redis://127.0.0.1:{port_of(master)}/0", retries=0, timeout=2 * PATIENCE_MS / 1000)
     store = Store(client, replicas=1)
-    bells.place_bells(store)
+    wakeups.create_wakeup_job(store)
     yield Cluster(store, Hub(store.events), Settings(redis_replicas_to_wait=1))
     client.close()
 

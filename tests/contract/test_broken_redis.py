@@ -17,7 +17,7 @@ from jobs.settings import Settings
 from jobs.store import Store, keys
 from jobs.store.server import connection, functions
 from jobs.store.skipped import SKIPS
-from jobs.store.work import bells, lease_tokens, leases
+from jobs.store.work import lease_tokens, leases, wakeups
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Held, Taken
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
@@ -221,7 +221,7 @@ async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:
 @pytest.mark.timeout(240)
 def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     client = connection.connect(any_redis_url)
-    bells.place_bells(Store(client))
+    wakeups.create_wakeup_job(Store(client))
     client.set("test:clock", round(time.time() * 1000))
     store, rounds, each = Store(client, clock=CLOCK), 100, 20
     made = app.create(Settings(redis_url=any_redis_url, metrics_port=0))

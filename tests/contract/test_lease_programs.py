@@ -59,11 +59,11 @@ def test_any_never_means_a_runner(bench: Bench) -> None:
     job = bench.submit(100, "any.normal")
     assert bench.pop(("any.normal",)) and bench.hold("cpu-1", queues.for_worker(Device.CPU)) == job
     bench.lease(job, 1, "cpu-1")
-    assert bench.store.fleet_reads.bells_waiting()["any.normal"] == 1, "of cpu-2"
+    assert bench.store.fleet_reads.count_wakeups()["any.normal"] == 1, "of cpu-2"
     job = bench.submit(100, QUEUE)
     assert bench.pop((QUEUE,)) and bench.hold("runner-1", RUNNER, offer=OFFER) == job
     bench.lease(job, 1, "runner-1")
-    assert bench.store.fleet_reads.bells_waiting()[QUEUE] == 1, "of runner-2"
+    assert bench.store.fleet_reads.count_wakeups()[QUEUE] == 1, "of runner-2"
 
 
 # -- requirements -----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_job_that_no_runner_fits_holds_up_nobody_and_rings_for_nobody(bench: B
     others = [bench.submit(1, QUEUE) for _ in range(3)]
     assert [take(bench, f"runner-{at}") for at in range(4)] == [*others, ""]
     assert bench.look().unsupported() == {misfit: QUEUE + ':sum|1|{"gpus":4}'}
-    assert bench.store.fleet_reads.bells_waiting()[QUEUE] == 0
+    assert bench.store.fleet_reads.count_wakeups()[QUEUE] == 0
     assert bench.store.slots.anything(), "who waits for work looks now and then"
     assert take(bench, "large", gpus=[GPU] * 4) == misfit
     bench.store.slots.leave("large")
@@ -283,7 +283,7 @@ def test_a_lease_is_split_and_others_help(bench: Bench) -> None:
     bench.client.delete(keys.rq_queue(QUEUE))
     assert bench.split(grant.token, 4) and bench.split(grant.token, 4)
     assert not bench.store.leases.split(job, grant.token, 0) and not bench.store.leases.split(job, grant.token, 5)
-    assert bench.store.fleet_reads.bells_waiting()[QUEUE] == 1
+    assert bench.store.fleet_reads.count_wakeups()[QUEUE] == 1
     assert bench.hold("runner-2", RUNNER, offer=OFFER) == job
     tail = bench.grant(job, 10, worker="runner-2")
     assert (tail.lo, tail.hi) == (4, 5), "each runner takes half of its share"

@@ -11,7 +11,7 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import fleet
 from jobs.store.server import functions
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from jobs.store.work.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
@@ -208,7 +208,7 @@ def test_a_bell_is_a_job_that_rq_itself_can_dequeue(bench: Bench) -> None:
     found = rq.Queue.dequeue_any(listened, None, connection=bench.client, serializer=JSONSerializer)
     assert found
     bell, queue = found
-    assert bell.func_name == bells.BELL and queue.name == "any.normal"
+    assert bell.func_name == wakeups.WAKEUP_FUNCTION and queue.name == "any.normal"
 
 
 def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_work(bench: Bench) -> None:

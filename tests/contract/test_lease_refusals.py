@@ -16,7 +16,7 @@ import redis
 from coordinator import app
 from jobs.settings import Settings
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from jobs.store.work.leases import Finished
 from tests.contract.lease_model import Bench, new_job
 from tests.stuck_function import stuck
@@ -110,7 +110,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
         lambda: store.jobs.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
         lambda: store.functions.run("submit", "a", "", "", "any.normal", "default", 0, 0),
         lambda: client.set("a", 1),
-        lambda: bells.place_bells(store),
+        lambda: wakeups.create_wakeup_job(store),
     ]
     bench.submit(10, small=True)
     [(job, token)] = bench.take("w").jobs

@@ -18,7 +18,7 @@ from jobs.errors import KernelFailed
 from jobs.gathered import Gathered
 from jobs.models import Device, Spec
 from jobs.store import Store, keys
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from jobs.store.work.leases import Grant
 from jobs.store.work.slots import Facts
 from jobs.worker import execution
@@ -76,7 +76,7 @@ class FakeLane:
 @pytest.fixture
 def store(any_redis_url: str) -> Iterator[Store]:
     client = redis.Redis.from_url(any_redis_url)
-    bells.place_bells(Store(client))
+    wakeups.create_wakeup_job(Store(client))
     yield Store(client)
     client.close()
 

@@ -228,7 +228,7 @@ def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path:
         assert between, "the watcher saw nothing between start and end"
         assert max(abs(bells - waiting) for bells, waiting in between) <= 2
         until(lambda: cluster.redis().llen(queue) == 0)
-        assert list(cluster.redis().scan_iter("rq:job:*")) == [b"rq:job:bell"], "all bells are one job of RQ"
+        assert list(cluster.redis().scan_iter("rq:job:*")) == [b"rq:job:wakeup"], "all wake-ups are one job of RQ"
 
 
 def events(url: str, since: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,7 +15,7 @@ from rq.serializers import JSONSerializer
 
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests.integration.live import Live, until, within
 from tests.integration.proxy import Proxy
 
@@ -84,10 +84,10 @@ def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tupl
     live.kill("worker-0", signal.SIGKILL)
     live.processes["coordinator-0"].send_signal(signal.SIGSTOP)  # it strikes names out each minute, too
     try:
-        assert bells.forget_dead_workers(Store(live.redis())) == 0, "its key lives for a minute"
+        assert wakeups.remove_dead_workers(Store(live.redis())) == 0, "its key lives for a minute"
         live.redis().delete(name)
         live.redis().sadd("rq:workers", "rq:worker:another")
-        assert bells.forget_dead_workers(Store(live.redis())) == 2
+        assert wakeups.remove_dead_workers(Store(live.redis())) == 2
     finally:
         live.processes["coordinator-0"].send_signal(signal.SIGCONT)
     assert not any(live.redis().smembers(one) for one in sets)
@@ -107,7 +107,7 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     any_redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     listening = connection.connect(any_redis_url, retries=0, timeout=None)
-    bells.place_bells(Store(listening))
+    wakeups.create_wakeup_job(Store(listening))
     cut, asked = threading.Event(), threading.Event()
 
     def serve(queue: str) -> None:
@@ -123,7 +123,7 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
 
     cutting = threading.Thread(target=cut_off)
     cutting.start()
-    worker = bells.BellWorker(("any.high", "any.normal"), listening, serve, lambda: None)
+    worker = wakeups.WakeupWorker(("any.high", "any.normal"), listening, serve, lambda: None)
     worker.listen()
     cutting.join()
     listening.close()
@@ -133,9 +133,9 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
 
 def test_a_worker_that_was_stopped_before_it_listened_does_not_begin(any_redis_url: str) -> None:
     listening = connection.connect(any_redis_url, retries=0, timeout=None)
-    bells.place_bells(Store(listening))
+    wakeups.create_wakeup_job(Store(listening))
     served: list[str] = []
-    worker = bells.BellWorker(
+    worker = wakeups.WakeupWorker(
         ("any.high",), listening, lambda *_: served.append("served"), lambda: None, stopped=lambda: True
     )
     worker.listen()
@@ -148,7 +148,7 @@ def test_a_bell_of_the_scripts_is_answered_as_it_is_and_what_else_is_in_a_queue_
     listening, heard = connection.connect(any_redis_url, retries=0, timeout=None), list[str]()
     foreign = Job.create("os.getcwd", connection=listening, serializer=JSONSerializer, id="foreign")
     foreign.save()
-    for bell in (bells.BELL_ID, "gone", "foreign", bells.BELL_ID):
+    for bell in (wakeups.WAKEUP_ID, "gone", "foreign", wakeups.WAKEUP_ID):
         listening.rpush("rq:queue:any.high", bell)
 
     def serve(queue: str) -> None:
@@ -156,7 +156,7 @@ def test_a_bell_of_the_scripts_is_answered_as_it_is_and_what_else_is_in_a_queue_
         if len(heard) == 2:
             raise StopRequested
 
-    bells.BellWorker(("cpu.high", "any.high"), listening, serve, lambda: None).listen()
+    wakeups.WakeupWorker(("cpu.high", "any.high"), listening, serve, lambda: None).listen()
     left = listening.exists(foreign.key)
     listening.close()
     assert heard == ["any.high", "any.high"]

@@ -18,7 +18,7 @@ import redis
 
 from jobs.store import Store, acl
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests import fetch
 from tests.chaos import work
 from tests.contract.lease_model import new_job
@@ -187,7 +187,7 @@ def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path)
     command = [server, *options, "", "--dir", str(tmp_path), "--aclfile", str(users), "--logfile", "log"]
     url = f"redis://coordinator:coordinator@127.0.0.1:{port}/0"
     with started(command, url) as client:
-        bells.place_bells(Store(client))
+        wakeups.create_wakeup_job(Store(client))
         Store(client).jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(10)])
     with started(command, url) as client:
         assert client.zcard("ct:jobs") == client.llen("rq:queue:any.normal") == 10

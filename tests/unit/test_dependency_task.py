@@ -12,7 +12,7 @@ from coordinator.background.periodic_task import PeriodicTask
 from coordinator.events.event import Event
 from jobs.store import Store
 from jobs.store.server import connection
-from jobs.store.work import bells
+from jobs.store.work import wakeups
 from tests.contract.lease_model import new_job
 from tests.integration.live import until
 
@@ -20,7 +20,7 @@ from tests.integration.live import until
 @pytest.fixture
 def store(any_redis_url: str) -> Iterator[Store]:
     made = Store(connection.connect(any_redis_url))
-    bells.place_bells(made)
+    wakeups.create_wakeup_job(made)
     yield made
     made.client.close()
 

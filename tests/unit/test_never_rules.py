@@ -42,7 +42,7 @@ REDIS_CALL = re.compile(
 )
 #: Modules that ruff exempts from every banned import at once, each for the sake of one of them.
 EXEMPT = frozenset(
-    {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/work/bells.py", "jobs/store/server/connection.py"}
+    {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/work/wakeups.py", "jobs/store/server/connection.py"}
 )
 PICKLES = frozenset({"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"})
 
@@ -178,8 +178,8 @@ def imports_complained_about(path: str, source: str) -> list[str]:
             found.append(f"{path}:{line}: {name} unpickles: what travels or is kept is JSON")
         if first == "redis" and path in EXEMPT - {"jobs/store/server/connection.py"}:
             found.append(f"{path}:{line}: only jobs/store/server/connection.py imports redis")
-        if first == "rq" and path in EXEMPT - {"jobs/store/work/bells.py"}:
-            found.append(f"{path}:{line}: only jobs/store/work/bells.py imports rq")
+        if first == "rq" and path in EXEMPT - {"jobs/store/work/wakeups.py"}:
+            found.append(f"{path}:{line}: only jobs/store/work/wakeups.py imports rq")
         if name in {"os.environ", "os.getenv"} and path in EXEMPT - {"jobs/settings.py", "threads_cluster/settings.py"}:
             found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
     return found
@@ -204,8 +204,8 @@ def test_no_module_says_what_it_may_not() -> None:
         ("jobs/worker/execution.py", "from pickle import loads", "is JSON"),
         ("jobs/worker/execution.py", "def late():\n    import cloudpickle", "is JSON"),
         ("jobs/settings.py", "import redis", "imports redis"),
-        ("jobs/store/work/bells.py", "from redis import Redis", "imports redis"),
-        ("jobs/store/work/bells.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
+        ("jobs/store/work/wakeups.py", "from redis import Redis", "imports redis"),
+        ("jobs/store/work/wakeups.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
         ("jobs/store/server/connection.py", "from os import getenv", "reads the environment"),
         ("jobs/store/server/connection.py", "import rq.job", "imports rq"),
         ("threads_cluster/utils.py", "", "this name says nothing"),
@@ -419,7 +419,7 @@ TANGLED = (
         (
             "cpu_worker/probe.py",
             "def f() -> None:\n    import rq\n\n    rq.Queue()\n",
-            "Only jobs/store/work/bells.py imports rq",
+            "Only jobs/store/work/wakeups.py imports rq",
         ),
         ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
         ("threads_cluster/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
@@ -436,7 +436,7 @@ def test_ruff_catches_a_violation_and_says_what_to_do(path: str, source: str, me
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("jobs/store/work/bells.py", "import rq\n\nrq\n"),
+        ("jobs/store/work/wakeups.py", "import rq\n\nrq\n"),
         ("jobs/store/server/connection.py", "import redis\n\nredis\n"),
         ("jobs/settings.py", 'import os\n\nos.environ["X"]\n'),
         ("tests/unit/test_probe.py", 'import os\n\nimport redis\n\nredis, os.environ["X"]\n'),

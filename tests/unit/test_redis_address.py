@@ -110,7 +110,7 @@ def test_a_redis_without_an_address_is_said_in_words() -> None:
 def test_a_redis_that_is_too_old_is_said_in_words(command: str) -> None:
     error = connection.error_of(f"ERR unknown command `{command}`, with args beginning with: `x`, ")
     assert isinstance(error, connection.Unreachable), "it is no fault of the program, and workers wait"
-    words = "redis is older than 7 and cannot run this version: upgrade to Redis or Valkey 7 or later"
+    words = "Redis is older than version 7 and has no functions. Upgrade to Redis or Valkey 7 or later."
     assert connection.reason(error) == connection.away(error) == words
 
 

@@ -22,7 +22,7 @@ end
 -- the id of one RQ job.
 function Queues.notify(queue, count)
   local ids = {}
-  for i = 1, math.min(count, 1000) do ids[i] = 'bell' end
+  for i = 1, math.min(count, 1000) do ids[i] = 'wakeup' end
   if ids[1] then call('RPUSH', 'rq:queue:' .. queue, unpack(ids)) end
 end
 

@@ -1,7 +1,7 @@
-"""Acknowledged writes: a call is answered only when replicas, or Redis' disk, have what it wrote.
+"""Acknowledged writes: a call returns only after replicas, or Redis' disk, have what it wrote.
 
-Redis waits for what the asking connection wrote. So the command that waits goes with the writes in one pipeline: on
-another connection it could ask a server that never had them.
+Redis waits for the writes of the same connection. The waiting command is therefore in the same pipeline as the writes:
+another connection could reach a server that never had them.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from typing import Any
 from jobs.store import keys
 from jobs.store.server.connection import Unacknowledged
 
-#: Longest wait: shorter than the coordinator waits for a reply.
+#: Longest wait in milliseconds. Shorter than the coordinator waits for a reply.
 WAIT_MS = 2500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acknowledgement:
-    """Servers that must have a write before the call counts as done. By default nothing: the master alone."""
+    """Servers that must have a write before the call counts as done. By default only the master."""
 
-    #: Replicas that must have it.
+    #: Number of replicas that must have it.
     replicas: int = 0
-    #: The master's disk must have it, and those of the replicas; needs Redis 7.2.
+    #: Whether the disks of the master and these replicas must have it. Needs Redis 7.2.
     disk: bool = False
-    #: The call may find that another connection did its work: a further write makes Redis wait for that, too.
+    #: Whether the call may find its work done by another connection. A further write then makes Redis wait for that,
+    #: too.
     repeatable: bool = field(default=True)
 
     def __bool__(self) -> bool:
         return self.disk or self.replicas > 0
 
     def ask(self, pipe: Any) -> None:
-        """Add the commands that wait; `check` takes the reply of the last one."""
+        """Add the waiting commands to a pipeline. `check` takes the reply of the last one."""
         if self.repeatable:  # a full Redis refuses it, and then what the call itself wrote is waited for
             pipe.set(keys.DURABLE, 1)
         if self.disk:
@@ -40,7 +41,7 @@ class Acknowledgement:
             pipe.wait(self.replicas, WAIT_MS)
 
     def check(self, reply: Any) -> None:
-        """Raise Unacknowledged when the reply of Redis is too little."""
+        """Raise Unacknowledged if too few servers have the write."""
         if isinstance(reply, Exception):
             raise reply
         local, replicas = reply if self.disk else (1, reply)

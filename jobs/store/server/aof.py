@@ -1,4 +1,4 @@
-"""Redis' append-only file, the AOF: whether Redis keeps one, and its rewriting."""
+"""Redis' append-only file (AOF): its state, and rewriting it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from jobs.store.server.functions import Part
 
 
 class AofState(NamedTuple):
-    """State of the file, as INFO describes it."""
+    """State of the file according to INFO."""
 
-    #: Redis still reads it, and says meanwhile that it is off.
+    #: Redis is still reading the file. Meanwhile it reports the file as disabled.
     loading: bool
     enabled: bool
-    #: A rewrite runs, or will as soon as Redis has ended a snapshot.
+    #: A rewrite is running, or starts when a snapshot has ended.
     rewriting: bool
     #: The last rewrite since Redis' start failed.
     failed: bool
-    #: The last write to the file failed: Redis refuses writes until one succeeds.
+    #: The last write to the file failed. Redis refuses writes until one succeeds.
     unwritten: bool = False
 
 
 class RewriteRefused(Exception):
-    """Redis does not rewrite its file: the user may not ask for it, or Redis cannot fork, or has no such command."""
+    """Redis does not rewrite its file: the user may not request it, Redis cannot fork, or it has no such command."""
 
 
 class Aof(Part):
-    """Asks Redis about its append-only file, and to rewrite it."""
+    """Reads the state of the append-only file and has it rewritten."""
 
     def cause(self) -> str:
-        """Return a text that is another one after each start of Redis, and after it has refused writes for its disk.
+        """Return a text that changes when Redis starts and when it has refused writes because of its disk.
 
-        Empty where Redis does not say.
+        Empty if Redis reports neither.
         """
         pipe = self._pipe()
         pipe.info("server")
@@ -54,7 +54,7 @@ class Aof(Part):
         )
 
     def rewrite(self) -> None:
-        """Begin a rewrite, in a process that Redis forks. RewriteRefused when Redis does not."""
+        """Start a rewrite, in a process that Redis forks. Raise RewriteRefused if Redis refuses."""
         try:
             self._client.execute_command("BGREWRITEAOF")
         except ResponseError as error:
@@ -62,10 +62,10 @@ class Aof(Part):
                 raise RewriteRefused(str(error)) from error
 
     def rewritten(self) -> str:
-        """Return the `cause` for which the file was last rewritten for good; empty: none."""
+        """Return the `cause` for which the file was last rewritten successfully; empty if none."""
         [cause] = skipped.replies(self._pipe().get(keys.REWRITTEN))
         return cause.decode(errors="replace") if cause else ""
 
     def note_rewritten(self, cause: str) -> None:
-        """Let every later leader know that the file was rewritten for this `cause`."""
+        """Record for later leaders that the file was rewritten for this `cause`."""
         self._client.set(keys.REWRITTEN, cause)

@@ -1,4 +1,4 @@
-"""Redis' clock: the one by which everything is written, so that a coordinator whose own is wrong shows the same."""
+"""Redis' clock, by which all times are written. A coordinator whose own clock is wrong reports the same times."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 
 from jobs.store.server.functions import Functions, Part
 
-#: Seconds after which Redis is asked again; between, this machine counts seconds, whatever its clock is set to.
+#: Seconds after which Redis is asked again. In between, the local monotonic clock is used.
 FRESH_SECONDS = 1.0
 
 
 class Clock(Part):
-    """Redis' clock as a replica knows it. Thread-safe."""
+    """Redis' clock, cached for FRESH_SECONDS. Thread-safe."""
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        #: When Redis was asked, by time.monotonic, and what it answered.
+        #: time.monotonic() when Redis was asked, and its answer.
         self._read = (float("-inf"), 0.0)
 
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""Connections to Redis and the errors that say that it cannot serve. The only module that imports redis."""
+"""Connections to Redis, and errors that mean that it cannot serve. The only module that imports redis."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from redis.sentinel import Sentinel as SentinelClient
 
 from jobs.network import redis_address
 
-#: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
+#: A redis.Redis. Its own annotations are unions of all its modes, which are useless here.
 Client: TypeAlias = Any
 RedisError = redis.exceptions.RedisError
-#: Redis' rules do not let this user do that.
+#: Redis' ACL does not allow this user to do that.
 Denied = redis.exceptions.NoPermissionError
 ResponseError = redis.exceptions.ResponseError
 #: Redis has no memory for what a call would add.
@@ -29,22 +29,22 @@ SilenceError = redis.exceptions.TimeoutError
 
 
 class Refused(redis.exceptions.ResponseError):
-    """Redis takes no writes for now: it cannot save, lacks replicas, has a broken key, or runs a function too long."""
+    """Redis refuses writes: it cannot save, lacks replicas, has a broken key, or a function does not return."""
 
 
 class Silent(redis.exceptions.ConnectionError):
-    """Redis has not answered for some time; the connection may still look whole."""
+    """Redis did not answer for some time. The connection may still look intact."""
 
 
 class TooOld(redis.exceptions.ResponseError):
-    """Redis has no functions, which came with version 7."""
+    """Redis has no functions, which need version 7."""
 
     def __init__(self, _answer: str) -> None:
-        super().__init__("redis is older than 7 and cannot run this version: upgrade to Redis or Valkey 7 or later")
+        super().__init__("Redis is older than version 7 and has no functions. Upgrade to Redis or Valkey 7 or later.")
 
 
 class LibraryMissing(redis.exceptions.ConnectionError):
-    """Redis has not the functions of this version, and this user may not load them."""
+    """Redis lacks this version's functions, and this user may not load them."""
 
     def __init__(self, library: str) -> None:
         super().__init__(
@@ -65,29 +65,29 @@ class LoadDenied(LibraryMissing):
 
 
 class CoordinatorAway(redis.exceptions.ConnectionError):
-    """The coordinator of WORKER_API cannot be reached, or cannot serve now; the call may be repeated."""
+    """The coordinator of WORKER_API cannot be reached or cannot serve now. The call may be repeated."""
 
     def __init__(self, detail: str, pause_seconds: float) -> None:
         super().__init__(detail)
-        #: After which it is worth another try.
+        #: Seconds after which a repetition may succeed.
         self.pause_seconds = pause_seconds
 
 
 class CoordinatorRejects(redis.exceptions.ResponseError):
-    """The coordinator of WORKER_API does not take what a call holds; repeated, it is rejected again."""
+    """The coordinator of WORKER_API rejects the contents of a call, and would do so again."""
 
     def __init__(self, detail: str, status: int = 0, field: str = "") -> None:
         super().__init__(detail)
-        #: HTTP status of the answer, and the field that it names; 0 and empty where there is none.
+        #: HTTP status of the answer, and the field that it names; 0 and empty if there is none.
         self.status = status
         self.field = field
 
 
 class Unacknowledged(redis.exceptions.ConnectionError):
-    """A write was made, and too few have it; the message says which and what to do."""
+    """A write was made, but too few servers have it. The message says which and what to do."""
 
 
-#: Errors of a call while Redis cannot be reached or takes no writes; the call may be repeated.
+#: Errors of a call if Redis cannot be reached or refuses writes. The call may be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -97,14 +97,14 @@ Unreachable = (
     Refused,
     TooOld,
 )
-#: Those of a server that is not the master, or not yet: another connection may find it.
+#: Errors of a server that is not, or not yet, the master. Another connection may reach the master.
 Replaced = (
     redis.exceptions.ConnectionError,
     redis.exceptions.ReadOnlyError,
     redis.exceptions.MasterDownError,
     Refused,
 )
-#: Refusals by how they begin, wherever in an error's text: functions and pipelines put words of their own before it.
+#: Refusals by their first words. Functions and pipelines put their own words before these.
 _REFUSALS: dict[str, type[RedisError]] = {
     "OOM command": Full,
     "OOM allow-oom": Full,
@@ -117,23 +117,23 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
     "BUSY Valkey": Refused,
-    # SUBMIT while the indexes wait to be rebuilt; the key that was broken follows.
+    # SUBMIT until the indexes are rebuilt. The broken key follows.
     "DAMAGED ": Refused,
-    # Of a call that waits, when its server becomes a replica.
+    # A blocked call when its server becomes a replica.
     "UNBLOCKED force": Refused,
     "unknown command `FCALL": TooOld,
     "unknown command `FUNCTION": TooOld,
 }
-#: A refusal after Redis could not write, with the system's word for why.
+#: A refusal after Redis could not write, with the system's reason.
 _UNWRITTEN = re.compile(r"MISCONF .*(?:Errors writing to the AOF file|AOF error): (.*?)(?: script: .*)?$", re.DOTALL)
-#: Errors whose text says in words for people what Redis lacks.
+#: Errors whose message already tells users what is missing.
 _EXPLAINED = (TooOld, LibraryMissing, Unacknowledged)
-#: A name that was not resolved; getaddrinfo's numbers are negative, those of connections are not.
+#: A host name that was not resolved. Error numbers of getaddrinfo are negative, those of connections are not.
 _NAMELESS = re.compile(r"Error -\d+ connecting")
-#: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
+#: Errors from parsing a broken entry. Any other error is a bug or a connection error.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
-#: The kernel notices a peer that neither answers nor resets: after 5 s of silence, three probes 2 s apart.
+#: Detection of dead peers by the kernel: after 5 s of silence, three probes 2 s apart.
 KEEPALIVE = {
     getattr(socket, name): value
     for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
@@ -141,17 +141,17 @@ KEEPALIVE = {
 }
 
 
-#: Seconds for which a sentinel is waited for.
+#: Timeout of a sentinel in seconds.
 SENTINEL_SECONDS = 1.0
 
 
 def wrong_type(error: object) -> bool:
-    """Return True for Redis' answer that a key has another type than the command."""
+    """Return whether this is Redis' error for a key with another type than the command."""
     return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
 
 
 def refusal(text: str) -> RedisError | None:
-    """Return the error of Unreachable that a text is: Redis' refusal of any call or of any write; None for others."""
+    """Return the error among Unreachable for Redis' message, or None for any other message."""
     for beginning, error in _REFUSALS.items():
         place = text.find(beginning)
         if place == 0 or (place > 0 and text[place - 1] in " -"):
@@ -160,7 +160,7 @@ def refusal(text: str) -> RedisError | None:
 
 
 def reason(error: Exception) -> str:
-    """Return one of Unreachable in words for people, without Redis' address."""
+    """Describe an error among Unreachable for users, without Redis' address."""
     if isinstance(error, _EXPLAINED):
         return str(error)
     if isinstance(error, Full):
@@ -203,33 +203,35 @@ def _unreachable(error: Exception) -> str:
 
 
 def away(error: Exception) -> str:
-    """Return one of Unreachable in words for the log of a worker."""
+    """Describe an error among Unreachable for a worker's log."""
     said = isinstance(error, (CoordinatorAway, *_EXPLAINED))
     return str(error) if said else f"redis cannot be reached: {error}"
 
 
 def pause(error: Exception, seconds: float) -> float:
-    """Return the seconds before another try: those that one of Unreachable names itself, else `seconds`."""
+    """Return the seconds before a repetition: those that the error names, else `seconds`."""
     return error.pause_seconds if isinstance(error, CoordinatorAway) else seconds
 
 
 class ReplyParser(DefaultParser):  # type: ignore[misc,valid-type]
-    """Names Redis' refusals however they are wrapped: in a script's error, and without a name of the library."""
+    """Recognizes refusals of Redis also inside a function's error and if redis-py has no class for them."""
 
     @classmethod
     def parse_error(cls, response: str) -> Exception:
-        """Return the error of Redis' text, a refusal under its own name."""
+        """Return the error for Redis' message."""
         return refusal(response) or super().parse_error(response)
 
 
 class SentinelServers(SentinelClient):
-    """Asks sentinels in turn, the one first that named the master last.
+    """Asks sentinels in turn, first the one that named the master last.
 
-    A list of them is replaced and never changed: threads that look for a master at once would lose some of it.
+    The list of sentinels is replaced instead of changed, since threads may read it concurrently.
     """
 
     def discover_master(self, service_name: str) -> tuple[Any, Any]:
-        """Return host and port of the master by the first sentinel that knows one; MasterNotFoundError."""
+        """Return host and port of the master according to the first sentinel that knows it. Raise MasterNotFoundError
+        if none does.
+        """
         asked = self.sentinels
         for sentinel in asked:
             try:
@@ -244,14 +246,14 @@ class SentinelServers(SentinelClient):
         raise MasterNotFoundError(f"no sentinel names a master for {service_name}")
 
     def doubt(self) -> None:
-        """Ask another one first from now on: a sentinel that is cut off names a master of before."""
+        """Ask another sentinel first from now on: one that is cut off names a former master."""
         self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """Ends when its server has lost its replicas or is busy: another may be the master by now.
+    """Disconnects when its server has lost its replicas or is busy, since another server may be the master by now.
 
-    Whenever the server is not what a sentinel said, another sentinel is asked for the next connection.
+    If the server is not what a sentinel reported, the next connection asks another sentinel first.
     """
 
     def connect_to(self, address: tuple[Any, Any]) -> None:
@@ -263,10 +265,10 @@ class _MasterConnection(SentinelManagedConnection):
             raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply. After NOREPLICAS or BUSY, connect to the master that sentinels name.
+        """Return the next reply. Disconnect after NOREPLICAS or BUSY, so that sentinels are asked for the master.
 
-        Whatever keeps it from being read ends the connection, as of one without sentinels: the library would leave it
-        open, and the next command would take that reply for its own.
+        Any failure to read disconnects, as without sentinels: redis-py would leave the connection open, and the next
+        command would get this reply.
         """
         options.setdefault("disconnect_on_error", True)
         try:
@@ -284,9 +286,9 @@ class _MasterConnection(SentinelManagedConnection):
 
 
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
-    """Return a client of the Redis at `url`; `timeout` in seconds a reply.
+    """Return a client of the Redis at `url`. `timeout` is in seconds for each reply.
 
-    `retries` repeats whole commands: 0 for RQ, whose writes are not idempotent.
+    `retries` repeats whole commands. It must be 0 for RQ, whose writes are not idempotent.
     """
     options: dict[str, Any] = {
         "socket_connect_timeout": 3,
@@ -307,7 +309,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
 
 
 def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
-    """Return a client of the master: each new connection asks the sentinels, in turn, which server that is."""
+    """Return a client of the master. Each new connection asks the sentinels which server that is."""
     asking = {
         "username": place.sentinel_user,
         "password": place.sentinel_password,
@@ -330,7 +332,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """Address of a server, and the commands with which a new connection begins."""
+    """Address of a server, and the first commands of a new connection."""
 
     host: str
     port: int
@@ -338,9 +340,9 @@ class Server:
 
 
 def server_of(client: Client) -> Server | None:
-    """Return the server to which a client connects next; None if the connection has TLS or is no TCP connection.
+    """Return the server to which a client connects next; None if the connection uses TLS or a Unix socket.
 
-    Sentinels are asked which server is the master. Raises one of Unreachable.
+    Asks sentinels for the master. Raises an error among Unreachable.
     """
     pool, options = client.connection_pool, client.get_connection_kwargs()
     if issubclass(pool.connection_class, redis.SSLConnection) or "path" in options:
@@ -352,7 +354,7 @@ def server_of(client: Client) -> Server | None:
 
 
 def _greeting(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """List the commands that log a connection in and choose its database."""
+    """Yield the commands that authenticate a connection and select its database."""
     if options.get("password"):
         yield ("AUTH", options.get("username") or "default", options["password"])
     if options.get("db"):
@@ -360,5 +362,5 @@ def _greeting(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def error_of(text: str) -> Exception:
-    """Return the error that a text of Redis is."""
+    """Return the error for a message of Redis."""
     return ReplyParser.parse_error(text)

@@ -1,6 +1,6 @@
-"""Calls of the library of Redis Functions on one Redis.
+"""Calls of the library of Redis Functions.
 
-Every function is atomic and idempotent and uses the server's clock, so a call may be repeated after a lost reply.
+Every function is atomic, idempotent and uses Redis' clock, so a call may be repeated after a lost reply.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from jobs.store.server.connection import Client, Denied, Full, LibraryMissing, L
 from jobs.store.server.library import Library, Setting, make_library
 
 LEASE_TTL_MS = 3000
-#: Of leases of programs: what runs may be cut off for that long before others begin it again.
+#: Time to live of leases of programs: for this long a runner may be cut off before others start the program again.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
-#: Of claims to GPUs: of GPU workers, and of runners, whose programs may be suspended on them for ten minutes while the
-#: runner is cut off. A runner that leaves or is born again loses its claims at once.
+#: Time to live of claims to GPUs: of GPU workers, and of runners. Programs may be suspended on a GPU for ten minutes
+#: while their runner is cut off. A runner that stops or restarts loses its claims at once.
 GPU_TTL_MS = 5000
 PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000
-#: Spans that are kept: with fewer, none was dropped but for its age.
+#: Maximum number of spans. While there are fewer, spans are only dropped by age.
 SPANS_KEPT = 20_000
 
 
-#: Functions that a full Redis refuses, with those that serve it then from what is there.
+#: Functions that a full Redis refuses, and those that replace them then and add nothing.
 WHEN_FULL = {"lease": "lease_when_full", "submit": "submit_when_full"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Deaths of lanes after which a range is halved, errors after which it is given up, and what one RETRY moves."""
+    """Deaths of lanes after which a range is halved, errors after which it is dead, and ranges that one RETRY moves."""
 
     expiries: int = 3
     errors: int = 3
-    #: Ranges of a program, in a few milliseconds.
+    #: Ranges of a program. Moving them takes a few milliseconds.
     retried: int = 1000
 
 
@@ -46,10 +46,9 @@ LIMITS = Limits()
 
 
 class Functions:
-    """Calls of the functions over one client.
+    """Calls of the functions with one client.
 
-    `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and `limits` are replaced
-    by tests only.
+    `replicas` of Redis must have what `kept` writes. Only tests set `clock` (Lua text that defines now()) and `limits`.
     """
 
     def __init__(
@@ -67,11 +66,11 @@ class Functions:
         self.library: Library = make_library(settings_of(limits), clock)
 
     def function(self, name: str) -> str:
-        """Return the name by which Redis knows a function."""
+        """Return the name of a function in Redis."""
         return self.library.function(name)
 
     def load(self) -> None:
-        """Load the library and replace any other of its name. LibraryMissing, LoadDenied if process or user may not."""
+        """Load the library. Raise LibraryMissing if this process may not, LoadDenied if its user may not."""
         if not self._loads:
             raise LibraryMissing(self.library.name)
         try:
@@ -87,13 +86,13 @@ class Functions:
         return reply
 
     def words(self, name: str, *arguments: Any) -> list[str]:
-        """Call a function and return its reply, a list, as text."""
+        """Call a function and return its reply, a list, as texts."""
         return _texts(self.run(name, *arguments))
 
     def kept(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
-        """Call a function and return its reply once `replicas` have what it wrote. Raises Unacknowledged.
+        """Call a function and return its reply after `replicas` have its writes. Raises Unacknowledged.
 
-        `repeatable`: the reply may speak of what an earlier call wrote, which replicas must then have, too.
+        `repeatable`: the reply may describe what an earlier call wrote, which replicas must have, too.
         """
         asked = Acknowledgement(replicas=self.replicas, repeatable=repeatable)
         if not asked:
@@ -104,13 +103,13 @@ class Functions:
         return reply
 
     def kept_words(self, name: str, *arguments: Any) -> list[str]:
-        """Do the same and return the reply, a list, as text."""
+        """Do the same and return the reply, a list, as texts."""
         return _texts(self.kept(name, *arguments))
 
     def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
-        """Call one function many times in one round trip. An error stands in the place of its reply.
+        """Call one function many times in one round trip. Errors are returned in place of replies.
 
-        Raises Unacknowledged when what is `asked` for lacks the writes.
+        Raises Unacknowledged if the servers in `asked` lack the writes.
         """
         return self._calls(name, calls, asked)
 
@@ -124,7 +123,7 @@ class Functions:
         return replies
 
     def _loaded(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
-        """Make the calls; load the library if the server lacks it, such as a replica that became the master."""
+        """Make the calls. Load the library if the server lacks it, for example a replica that became the master."""
         replies = self._sent(name, calls, asked)
         if any(_is_missing(reply) for reply in replies):
             self.load()
@@ -149,7 +148,7 @@ class Functions:
         return cast(list[Any], pipe.execute(raise_on_error=False))
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
-        """Return replies of commands that only read, all at one moment, in a full Redis too. Raises the first error."""
+        """Return replies of reading commands, made atomically, even if Redis is full. Raises the first error."""
         replies = self.replies(*commands) if commands else []
         for reply in replies:
             if isinstance(reply, Exception):
@@ -157,7 +156,7 @@ class Functions:
         return replies
 
     def replies(self, *commands: Sequence[str]) -> list[Any]:
-        """Return the same, with the errors in their places."""
+        """Return the same, with errors in place of replies."""
         return cast(list[Any], self.run("read", json.dumps(commands)))
 
 
@@ -189,7 +188,7 @@ def settings_of(limits: Limits) -> dict[str, Setting]:
 
 
 class Part:
-    """One subject of a Store. All parts share its functions and its client."""
+    """One subject of a Store. All parts share functions and client."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions

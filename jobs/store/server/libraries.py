@@ -1,4 +1,4 @@
-"""Libraries of Redis Functions on the server: this version's, and those of others beside it."""
+"""Libraries of Redis Functions on the server: this version's and others."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from jobs.store.server.library import PREFIX
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds for which a library stays that no process uses: as long as a lost worker is remembered.
+#: Milliseconds for which an unused library is kept: as long as lost workers are remembered.
 KEPT_MS = 86_400_000
 
 
 class Libraries(Part):
-    """Loads this version's library, and deletes those that nobody uses any more."""
+    """Loads this version's library and deletes unused ones."""
 
     def load(self) -> None:
-        """Load the library, whatever has its name: a backup carries functions, and whoever may load can replace one."""
+        """Load the library, even if one of its name exists, which a backup or another process may have changed."""
         self._functions.load()
 
     def check(self) -> None:
-        """Raise LibraryMissing if the server lacks this version's functions and this process does not load them."""
+        """Raise LibraryMissing if the server lacks this version's functions and this process may not load them."""
         self._functions.read(("EXISTS", keys.UNSUPPORTED))
 
     def names(self) -> list[str]:
-        """Return the names of all libraries of this project that the server has."""
+        """Return the names of this project's libraries on the server."""
         found = self._client.execute_command("FUNCTION LIST", "LIBRARYNAME", f"{PREFIX}*")
         return [_name(each) for each in found]
 
     def delete_unused(self) -> list[str]:
-        """Delete libraries that no live process uses, and return their names. Only the leader does."""
+        """Delete libraries that no live process uses, and return their names. Called by the leader."""
         unused = self._functions.words("unused_libraries", KEPT_MS, *self.names())
         for name in unused:
             self._client.execute_command("FUNCTION DELETE", name)
@@ -39,6 +39,6 @@ class Libraries(Part):
 
 
 def _name(row: object) -> str:
-    """Return the name of a library by its row of FUNCTION LIST: pairs, as a list or as a dictionary."""
+    """Return the name of a library from its row of FUNCTION LIST: pairs, as a list or as a dictionary."""
     pairs = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))  # type: ignore[index]
     return bytes(pairs[b"library_name"]).decode()

@@ -1,7 +1,8 @@
-"""The library of Redis Functions: its text, joined from the files of `lua/`, and its name, a digest of the text.
+"""The library of Redis Functions: its text, joined from the files of `lua/`, and its name, which has a digest of the
+text.
 
-Names of functions are global on a server. With a digest in them, libraries of two versions are there side by side, and
-whoever calls a function gets the text that was meant.
+Names of functions are global on a server. With a digest in the names, libraries of several versions can coexist, and
+each caller gets its own version.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import TypeAlias
 
 Setting: TypeAlias = int | Sequence[str] | Sequence[float]
 
-#: Names of libraries begin with it.
+#: Prefix of library names.
 PREFIX = "tc_"
 #: Characters of the digest in a name.
 _DIGEST = 8
 _FOLDER = Path(__file__).resolve().parents[1] / "lua"
-#: Files whose names every other file sees; the others are blocks of their own.
+#: Files whose names all other files see. The others are blocks.
 _SHARED = ("library", "clock")
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library as FUNCTION LOAD takes it."""
+    """A library for FUNCTION LOAD."""
 
     name: str
     text: str
@@ -37,7 +38,7 @@ class Library:
 
 
 def make_library(settings: Mapping[str, Setting], clock: str | None = None) -> Library:
-    """Return the library with these SETTINGS. `clock`: Lua text that defines now(), in the place of clock.lua."""
+    """Return the library with these SETTINGS. `clock`: Lua text that defines now() and replaces clock.lua."""
     constants = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
     return _library(f"local SETTINGS = {{ {constants} }}", clock)
 

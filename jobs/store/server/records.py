@@ -1,4 +1,4 @@
-"""Hashes of Redis as dataclasses: each field is read by its type."""
+"""Conversion of Redis hashes to dataclasses, by the types of the fields."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Record = TypeVar("Record")
 
 
 def texts(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return the fields of a hash from the reply to HGETALL: names and values in turn."""
+    """Return the fields of a hash from the reply of HGETALL."""
     words = [word.decode(errors="replace") for word in reply]
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def number(text: str) -> int:
-    """Return the number that is stored, or 0 if the text is empty or not a number."""
+    """Return the stored number, or 0 if the text is empty or not a number."""
     return int(text) if text.isdigit() else 0
 
 
 def record(kind: Callable[..., Record], stored: Mapping[str, str], **given: Any) -> Record:
-    """Return a dataclass with the `given` fields, and with those of a hash that are texts, numbers or booleans.
+    """Return a dataclass with the `given` fields and the hash's fields of type str, int or bool.
 
-    A field that is not stored has its default; without one it is empty, 0 or False.
+    Fields that are not stored have their defaults, else "", 0 or False.
     """
     found = {name: read(stored[name]) for name, read in _readers(kind) if name in stored and name not in given}
     return kind(**_empty(kind) | found | given)

@@ -1,7 +1,8 @@
-"""One connection to Redis within an event loop: many calls are under way on it, and no thread waits for an answer.
+"""One pipelined connection to Redis in an event loop: many calls are in progress at once, and no thread waits for
+replies.
 
-For calls that may be repeated. Where it cannot make one, it says so at once, and the call is made the ordinary way, in
-a thread, which knows what to do about a Redis that is away, was replaced, or has lost the functions.
+For calls that may be repeated. If a call cannot be made, Away is raised at once. The caller then makes it in a thread
+with the ordinary client, which handles a Redis that is down, was replaced, or has lost its functions.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from jobs.store.server.connection import KEEPALIVE, Client, Server, Unreachable
 log = logging.getLogger(__name__)
 
 Command: TypeAlias = Sequence[str | bytes | int | float]
-#: Calls under way at most; others are made in threads.
+#: Maximum number of calls in progress.
 MOST = 256
-#: A connection on which an answer takes longer is given up; the calls on it are made in threads.
+#: Seconds without a reply after which the connection is closed.
 SILENCE_SECONDS = 1.0
-#: Rest before another attempt to connect, and time for which an attempt is waited for.
+#: Seconds between attempts to connect, and timeout of an attempt.
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 3.0
 _NOTHING_YET = object()
 
 
 class Away(Exception):
-    """The call was not answered, though it may have been made: make it in a thread."""
+    """The call was not answered, though it may have been executed. Repeat it in a thread."""
 
 
 class _Call:
@@ -46,7 +47,7 @@ class _Call:
         self._count = count
 
     def add(self, reply: Any) -> bool:
-        """Take a reply; True when it is the last one."""
+        """Add a reply. Return True if it is the last one."""
         self.replies.append(reply)
         if len(self.replies) < self._count:
             return False
@@ -60,7 +61,7 @@ class _Call:
 
 
 class _Replies(asyncio.Protocol):
-    """Gives each reply to the call that has waited longest."""
+    """Assigns each reply to the oldest call."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Call] = deque()
@@ -75,7 +76,7 @@ class _Replies(asyncio.Protocol):
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def send(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
-        """Send commands in one packet and return what has their replies. Away."""
+        """Send commands in one packet and return a future of their replies. Raises Away."""
         if self.transport is None:
             raise Away
         call = _Call(len(commands), asyncio.get_running_loop())
@@ -86,7 +87,7 @@ class _Replies(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING_YET:
-            if not self.waiting:  # a server that speaks unasked is none of ours
+            if not self.waiting:  # not a reply to any call
                 self.give_up()
                 return
             if self.waiting[0].add(reply):
@@ -101,16 +102,16 @@ class _Replies(asyncio.Protocol):
             self.waiting.popleft().fail()
 
     def give_up(self) -> None:
-        """End the connection; calls that are under way on it are made in threads."""
+        """Close the connection. Calls in progress fail with Away."""
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
 
 
 class Wire:
-    """Calls of Redis by one connection of a loop, which is made anew when it is lost.
+    """Calls to Redis on one connection of an event loop, which is replaced when it is lost.
 
-    There is none over TLS or a socket of this machine: every call is then one for a thread.
+    With TLS or a Unix socket there is no connection, and every call raises Away.
     """
 
     def __init__(self, client: Client) -> None:
@@ -122,12 +123,12 @@ class Wire:
         self._closed = True
 
     def open(self) -> None:
-        """Allow a connection. Without it none is made: its loop might end before it does."""
+        """Allow connecting. Without this call no connection is made, since its loop might end first."""
         self._closed = False
 
     @property
     def ready(self) -> bool:
-        """Return True where a call may be made now; else begin to connect, where that was not tried just now."""
+        """Return whether a call can be made now. If not, start to connect unless that was tried recently."""
         if self._replies.transport is not None:
             return len(self._replies.waiting) < MOST
         rested = time.monotonic() - self._tried >= RETRY_SECONDS
@@ -137,7 +138,7 @@ class Wire:
         return False
 
     async def call(self, *commands: Command) -> list[Any]:
-        """Make calls in one packet and return their replies, errors in their places. Away."""
+        """Make calls in one packet and return their replies, with errors in place. Raises Away."""
         if not self.ready:
             raise Away
         replies = self._replies.send(commands)
@@ -146,7 +147,7 @@ class Wire:
         return await replies
 
     def _look(self) -> None:
-        """Give up a connection whose oldest call has waited too long."""
+        """Close a connection whose oldest call has waited too long."""
         self._watch = None
         if not self._replies.waiting:
             return
@@ -154,7 +155,7 @@ class Wire:
         if left > 0:
             self._watch = asyncio.get_running_loop().call_later(left, self._look)
         else:
-            log.warning("redis was silent for %g s: connecting anew", SILENCE_SECONDS)
+            log.warning("Redis did not answer for %g s. Reconnecting.", SILENCE_SECONDS)
             self._replies.give_up()
 
     async def _connect(self) -> None:
@@ -167,7 +168,7 @@ class Wire:
                 self._replies = await _connected(server)
 
     async def close(self) -> None:
-        """End the connection, and make none any more."""
+        """Close the connection and make no new one."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -179,7 +180,7 @@ class Wire:
 
 
 async def _connected(server: Server) -> _Replies:
-    """Return a connection that is logged in. Raises OSError, Away."""
+    """Return an authenticated connection. Raises OSError or Away."""
     _, replies = await asyncio.get_running_loop().create_connection(_Replies, server.host, server.port)
     try:
         answers = await replies.send(server.greeting) if server.greeting else []

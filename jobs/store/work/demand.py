@@ -1,6 +1,7 @@
-"""Reads of the work that waits or runs, and of what limits it, to count the workers that it needs.
+"""Reads of waiting and running work and its limits, from which the needed workers are computed.
 
-Of many jobs in one place a part is read: the first of a queue, any of those that run. Rows come as stored.
+If there are many jobs, only some are read: the first of each queue, and random running ones. Rows are returned as
+stored.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from threads_protocol.states import JobState
 
-#: Jobs read of all queues, and of those that run.
+#: Jobs that are read from all queues, and running jobs that are read.
 MOST_READ = 500
-#: Jobs read of each place at least, where there are many.
+#: Minimum number of jobs that are read from each index.
 _LEAST_READ = 5
-#: Tenants of a queue that are looked at, those first who were given least.
+#: Tenants of a queue that are read, those with the least virtual time first.
 _TENANTS = 200
-#: Fields of a job that say how much work it is and what limits it.
+#: Fields of a job that describe its work and limits.
 FIELDS = (
     "state",
     "queue",
@@ -39,19 +40,19 @@ FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """Work at one moment."""
+    """Work at one point in time."""
 
     #: Redis' time in seconds since 1970.
     now: float
-    #: Jobs by id that workers hold or that run: the fields of each, and the number of jobs for which it stands.
+    #: Held or running jobs: id, fields, and the number of jobs that it represents.
     running: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: The same of jobs that wait in queues.
+    #: The same for jobs in queues.
     waiting: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
-    #: Jobs that wait for a worker with their kind and version, by queue.
+    #: Jobs that wait for a worker that supports them, by queue.
     unsupported: Mapping[str, int] = field(default_factory=dict)
     #: weight|max_lanes|max_jobs by tenant.
     shares: Mapping[bytes, bytes] = field(default_factory=dict)
-    #: Tenants that use all their lanes, and gpu:tenant of those that have used the GPU seconds of a day.
+    #: Tenants that use all their lanes, and gpu:tenant if they have used their GPU seconds of the day.
     capped: frozenset[str] = frozenset()
     #: Measured speed over the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes] = field(default_factory=dict)
@@ -59,23 +60,23 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    """Names of jobs in the places where they are."""
+    """Ids of jobs, by index."""
 
     #: Some of the running jobs, and how many there are.
     running: Sequence[bytes]
     running_count: int
     #: Jobs that workers hold.
     held: frozenset[bytes]
-    #: Keys of the zsets in which jobs wait.
+    #: Keys of the indexes in which jobs wait.
     places: Sequence[str]
     unsupported: Sequence[str]
 
 
 class DemandReads(Part):
-    """Reads the demand for workers; changes nothing but the figures that the leader derived from it."""
+    """Reads the demand for workers, and stores the number that the leader derived from it."""
 
     def read(self) -> Demand:
-        """Return the work of this moment, in six round trips whatever there is."""
+        """Return the current work, always in six round trips."""
         pipe = self._pipe().time().hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
         (seconds, micros), paces, shares, capped = skipped.replies(pipe)
         index = self._index()
@@ -110,7 +111,7 @@ class DemandReads(Part):
         )
 
     def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
-        """Return waiting jobs with the number for which each stands, and the jobs that wait for other workers."""
+        """Return waiting jobs with the number of jobs that each represents, and counts of unsupported jobs."""
         pipe = self._pipe()
         for place in (*index.places, *map(keys.unsupported_member, index.unsupported)):
             pipe.zcard(place)
@@ -123,7 +124,7 @@ class DemandReads(Part):
         return self._first(waiting), unsupported
 
     def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
-        """Return the first jobs of each place, and the number of those there for which each stands."""
+        """Return the first jobs of each index, with the number of jobs there that each represents."""
         most = max(_LEAST_READ, MOST_READ // max(1, len(counts)))
         pipe = self._pipe()
         for place in counts:
@@ -145,16 +146,16 @@ class DemandReads(Part):
         return [(job_id.decode(errors="replace"), (row, weight)) for (job_id, weight), row in stored if row and row[0]]
 
     def scales(self) -> bytes | None:
-        """Return what `write_scales` wrote, while it is not older than it said."""
+        """Return what `write_scales` wrote, until it expires."""
         [stored] = skipped.replies(self._pipe().get(keys.DESIRED))
         return stored if stored is None else bytes(stored)
 
     def write_scales(self, text: str, seconds: int) -> None:
-        """Keep the desired workers, as JSON, for at most this long. Only the leader does."""
+        """Store the desired workers, as JSON, for at most this long. Called by the leader."""
         self._client.set(keys.DESIRED, text, ex=seconds)
 
 
 def _places(queue: str, tenants: Iterable[bytes] | None) -> list[str]:
-    """Return where jobs of a queue wait: by tenant while tenants are registered."""
+    """Return the indexes in which jobs of a queue wait: by tenant while tenants are registered."""
     names = [name.decode(errors="replace") for name in tenants or ()]
     return [keys.tenant_pending(queue, name) for name in names] or [keys.pending(queue)]

@@ -1,4 +1,4 @@
-"""Tokens, by which a lane says which lease is its own."""
+"""Tokens with which a lane identifies its lease."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import secrets
 
 
 def new() -> str:
-    """Return a random token, never a counter: a rollback of Redis' log would issue a counter's value twice."""
+    """Return a random token. A counter would repeat values after Redis has lost writes."""
     return secrets.token_hex(16)

@@ -1,6 +1,6 @@
-"""Live lines of programs that somebody follows: bounded streams in Redis, which forget within a minute.
+"""Live lines of programs that are followed: bounded streams in Redis, kept for a minute.
 
-What is not here in time is in the log that the program leaves. A follower notices by the offsets.
+Lines that are not read in time are in the log that the program leaves. Followers detect gaps by the offsets.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Units that are followed at once at most: with 256 KiB of each job, 64 MiB of live lines.
+#: Maximum number of units that are followed at once: with 256 KiB for each job, 64 MiB of live lines.
 MOST_FOLLOWED = 256
-#: Milliseconds for which FOLLOW counts.
+#: Milliseconds for which FOLLOW is valid.
 FOLLOW_MS = 15_000
-#: Bytes, and chunks, of one call at most.
+#: Maximum bytes and chunks of one call.
 MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000
-#: The place before the first entry.
+#: Position before the first entry.
 BEGINNING = "0-0"
 
 
 class Chunk(NamedTuple):
-    """Bytes that a program wrote in a row."""
+    """Consecutive bytes that a program wrote."""
 
-    #: Place in all that the attempt has written.
+    #: Offset in everything that the attempt has written.
     offset: int
     #: o: stdout, e: stderr.
     stream: str
@@ -36,24 +36,24 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Entry of the stream of a job."""
+    """Entry of a job's stream."""
 
-    #: Place in the stream.
+    #: Position in the stream.
     id: str
     unit: int
     attempt: int
-    #: Tells a run of the program from others, also where one lost its worker and the attempt is the same.
+    #: Distinguishes runs of the program, also if one lost its worker and the attempt is the same.
     run: str
     chunks: tuple[Chunk, ...]
 
 
 class LiveOutput(Part):
-    """Passes on what programs write while they run."""
+    """Passes on what programs write while they are running."""
 
     def add(
         self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]
     ) -> str:
-        """Add what a leased unit has written: kept; dropped, beyond the rate of a job; alone: nobody follows; stale."""
+        """Add lines of a leased unit. Return kept, dropped (above the job's rate), alone (no followers) or stale."""
         head = json.dumps([[stream, len(data)] for stream, data in chunks], separators=(",", ":"))
         data = b"".join([head.encode(), b"\n", *(data for _, data in chunks)])
         run = hashlib.sha256(token.encode()).hexdigest()[:8]
@@ -61,30 +61,30 @@ class LiveOutput(Part):
         return reply.decode()
 
     def follow(self, job: str, unit: int, tenant: str) -> int:
-        """Have the lines of a unit of a tenant's job passed on for FOLLOW_MS; return until when.
+        """Pass on the lines of a unit of a tenant's job for FOLLOW_MS; return until when.
 
-        0 where MOST_FOLLOWED units are followed, and no tenant follows at least two more than this one: of such a
-        tenant, one is followed no more.
+        Returns 0 if MOST_FOLLOWED units are followed and no tenant follows at least two more than this one. Otherwise
+        such a tenant loses one.
         """
         return int(self._functions.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
 
     def leave(self, job: str, unit: int, tenant: str, until: int) -> None:
-        """End what `follow` answered, unless somebody has followed the unit since."""
+        """End what `follow` returned, unless the unit was followed again since."""
         self._functions.run("follow", job, unit, tenant, 0, until)
 
     def followed(self, now_ms: float) -> frozenset[str]:
-        """Return the jobs of which a unit is followed, at this time of Redis' clock."""
+        """Return the jobs with followed units at this Redis time."""
         [members] = skipped.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
         jobs = (member.decode(errors="replace").rpartition("|")[0] for member in members or ())
         return frozenset(job.rpartition("/")[2] for job in jobs)
 
     def after(self, job: str, place: str) -> list[Lines]:
-        """Return what is kept of a job's lines after a place."""
+        """Return the kept lines of a job after a position."""
         [entries] = skipped.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
         return _readable(entries or ())
 
     def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
-        """Return the lines of jobs after their places, as soon as there are some; none after `block_ms`."""
+        """Return the lines of jobs after their positions. Wait up to `block_ms` for the first ones."""
         asked: Any = {keys.output(job): place for job, place in places.items()}
         reply = self._client.xread(asked, block=block_ms)
         rows = reply.items() if isinstance(reply, dict) else reply or ()

@@ -1,4 +1,4 @@
-"""Marks as they are stored; `jobs.marks` says what they are."""
+"""Storage of marks (proven ranges). `jobs.marks` defines them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.store.server.functions import Part
 
 
 class Marks(Part):
-    """Reads what finished jobs left under a kind's mark, and joins its ranges."""
+    """Reads the marks of finished jobs and joins their ranges."""
 
     def read(self, kind: str, name: str) -> list[Mark]:
         """Return a mark's ranges in order."""
@@ -20,11 +20,11 @@ class Marks(Part):
         return parsed(name, text)
 
     def count(self, kind: str, name: str) -> int:
-        """Count a mark's ranges."""
+        """Return the number of a mark's ranges."""
         return int(self._client.hlen(keys.mark(kind, name)))
 
     def replace(self, kind: str, name: str, old: Iterable[Mark], new: Iterable[Mark]) -> None:
-        """Put joined ranges in the place of those that they cover. A reader sees the ones or the others."""
+        """Replace ranges with joined ones that cover them. Readers see either the old or the new ones."""
         fields = rows(new)
         if gone := rows(old).keys() - fields.keys():
             pipe = self._client.pipeline(transaction=True)

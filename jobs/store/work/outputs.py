@@ -1,4 +1,4 @@
-"""Output of programs: which artifact has what each unit of a job left, and who may say so: the holder of a lease."""
+"""Output of programs: the artifact of each unit, which only the holder of its lease may store."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from jobs.store.server.connection import Unreadable
 from jobs.store.server.functions import Part
 from threads_protocol.states import TERMINAL
 
-#: Units and ranges of units of one call at most.
+#: Maximum number of units, and of ranges of units, in one call.
 MAX_UNITS, MAX_RANGES = 100_000, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leased:
-    """A lease that lives, and what its holder may know of its job."""
+    """A valid lease, and what its holder may know of the job."""
 
     job_id: str
-    #: As Redis knows it.
+    #: The token in Redis.
     token: str
     tenant: str
     spec: Spec
@@ -35,37 +35,39 @@ class Leased:
 
     @property
     def runs_programs(self) -> bool:
-        """True where the job's units are programs."""
+        """Whether the job's units are programs."""
         return self.queue in queues.for_worker(Device.RUNNER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitState:
-    """Where one unit of a program stands."""
+    """State of one unit of a program."""
 
-    #: Of its job.
+    #: State of its job.
     job_state: str
     kind: str
     total: int
     tenant: str
-    #: waiting, running, retrying, dead or done; empty where it was not looked for.
+    #: waiting, running, retrying, dead or done; empty if it was not determined.
     state: str
-    #: Id of the artifact with what it left; empty where it left nothing.
+    #: Id of the artifact with its output; empty if there is none.
     artifact: str
-    #: Row of its last attempt that failed, as its runner wrote it; empty without one.
+    #: Record of its last failed attempt, as its runner wrote it; empty if there is none.
     failure: str
 
     @property
     def ended(self) -> bool:
-        """True when nothing more comes of it, unless its job is retried."""
+        """Whether the unit is final unless its job is retried."""
         return self.state in ("done", "dead") or self.job_state in TERMINAL
 
 
 class Outputs(Part):
-    """Keeps and finds what units of programs left."""
+    """Stores and finds output of units."""
 
     def leased(self, job: str, token: str) -> Leased | None:
-        """Return the lease of this token; None when it has ended. One of a job that is being cancelled lives still."""
+        """Return the lease of this token, or None if it has ended. Leases of jobs that are being cancelled are still
+        valid.
+        """
         lease, row = self._functions.read(
             ("HGET", keys.job_lease(job), token), ("HMGET", keys.job(job), "tenant", "spec", "queue")
         )
@@ -79,10 +81,10 @@ class Outputs(Part):
             return None
 
     def keep(self, lease: Leased, units: Sequence[tuple[int, int]], new: NewArtifact) -> list[str]:
-        """Commit an artifact, held by the job, as what these ranges of units left; or change nothing.
+        """Commit an artifact, held by the job, as the output of these ranges of units, or change nothing.
 
-        Answers [new] or [there]; else [stale]; [units]: some are not in the lease; and missing, over, gone as
-        `Artifacts.commit`. An artifact that no unit of the job names any more is let go.
+        Return [new] or [there]; else [stale]; [units] if some are not in the lease; or missing, over, gone as
+        `Artifacts.commit`. Releases artifacts that no unit of the job names any more.
         """
         about = (new.id, new.bytes, new.files, new.manifest_bytes, new.manifest)
         ranges = ",".join(f"{lo}:{hi}" for lo, hi in units)
@@ -90,10 +92,10 @@ class Outputs(Part):
         return self._functions.kept_words("keep_output", lease.job_id, lease.token, lease.tenant, ranges, *about, *rows)
 
     def unit(self, job: str, unit: int, *, look: bool = True) -> UnitState | None:
-        """Return where a unit stands; None for one of a job that does not exist.
+        """Return the state of a unit, or None if the job does not exist.
 
-        Unless asked to `look`, its state is looked for only where it left nothing: that takes Redis some 100 ms where
-        100,000 units of the job were given up.
+        Without `look`, the state is determined only for units without an artifact: it takes Redis about 100 ms for a
+        job with 100,000 dead units.
         """
         reply = self._functions.words("unit", job, unit, int(look))
         if not reply:
@@ -111,6 +113,6 @@ class Outputs(Part):
         )
 
     def artifact(self, job: str, unit: int) -> str | None:
-        """Return the id of the artifact with what a unit left; None where it left nothing."""
+        """Return the id of the artifact with a unit's output, or None."""
         reply: Any = self._client.hget(keys.job_files(job), unit)
         return reply.decode() if reply else None

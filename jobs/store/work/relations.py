@@ -1,4 +1,4 @@
-"""Reads of what comes before a job and what comes after it. A key of another type counts as missing."""
+"""Reads of the jobs before and after a job. Keys of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jobs.models import Place
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Parents of a blocked job among which the first are found that it waits for, and how many of those are named.
+#: Parents of a blocked job that are checked for ones that it waits for, and how many of these are returned.
 _LOOKED_AT, _NAMED = 64, 3
-#: Children of a job that are named, and jobs that were skipped because of it.
+#: Children, and skipped jobs, that are returned.
 MOST = 1000
 
 
@@ -21,20 +21,21 @@ class Stored:
 
     #: Parents that have not ended as the job needs it.
     needs: frozenset[str]
-    #: Blocked jobs that come after it, and those that were skipped because of it: the first MOST, and how many.
+    #: Blocked jobs that come after it, and jobs that were skipped because of it: the first MOST, and how many there
+    #: are.
     children: Sequence[str]
     children_count: int
     skips: Sequence[str]
     skips_count: int
-    #: Of all of these that exist.
+    #: States of those of these jobs that exist.
     states: Mapping[str, str]
 
 
 class Relations(Part):
-    """Reads how jobs depend on each other; changes nothing."""
+    """Reads dependencies between jobs."""
 
     def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, Place]:
-        """Return, of each blocked job with its parents, how many it waits for, and the first of them."""
+        """Return for each blocked job with its parents how many it waits for, and the first of them."""
         pipe = self._pipe()
         for job_id, parents in blocked:
             pipe.hlen(keys.job_needs(job_id))
@@ -55,7 +56,7 @@ class Relations(Part):
         }
 
     def of(self, job_id: str, parents: Sequence[str]) -> Stored:
-        """Return what is stored about a job with these parents."""
+        """Return the relations of a job with these parents."""
         pipe = self._pipe().hkeys(keys.job_needs(job_id))
         pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
         pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))

@@ -1,4 +1,4 @@
-"""Results: partials are gathered, folded into an accumulator, and at the end become the job's result."""
+"""Results: partials are gathered and folded into an accumulator, from which the job's result is derived at the end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from jobs.store import keys, repairs
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Bytes of parts that are read at once where memory is shared by all calls.
+#: Bytes of parts that are read at once if all calls share the memory.
 SOME_BYTES = 8 << 20
 
 
 class Results(Part):
-    """Gathers, folds and finishes."""
+    """Gathers and folds partials, and finishes jobs."""
 
     def gather(self, job: str, limit: int = 256) -> Gathered:
-        """Return the accumulator and up to `limit` parts, read at one moment."""
+        """Return the accumulator and up to `limit` parts, read atomically."""
         parts_read = ("LRANGE", keys.job_parts(job), "0", str(limit - 1))
         try:
             (done, spec), accumulator, parts = self._functions.read(
@@ -29,9 +29,9 @@ class Results(Part):
             return Gathered(accumulator=None, parts=(), done=0, spec=None)
 
     def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[Gathered, bool]:
-        """Return the accumulator, unless `start` is over 0, and parts from that one on, up to `limit`.
+        """Return the accumulator if `start` is 0, and up to `limit` parts from `start` on.
 
-        Of more than `most_bytes` only as many as fit, at least one; True: others follow.
+        Returns at most `most_bytes`, but at least one part. The second value is True if more follow.
         """
         done, spec, accumulator, more, *parts = self._functions.run("gather", job, start, limit, most_bytes)
         try:
@@ -41,7 +41,7 @@ class Results(Part):
             return Gathered(accumulator=None, parts=(), done=0, spec=None), False
 
     def is_seen(self, job: str, digest: str, limit: int = 256) -> bool:
-        """Return True while what `gather` would return has this digest."""
+        """Return whether what `gather` would return has this digest."""
         sums, start, more = list[str](), 0, True
         while more:
             some, more = self.gather_some(job, limit - start, start, SOME_BYTES)
@@ -50,17 +50,17 @@ class Results(Part):
         return sha1("".join(sums).encode()) == digest
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
-        """Put `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
+        """Replace what was gathered with `accumulator`. Return False if the stored partials have changed."""
         return self.fold_seen(job, gathered.digest, len(gathered.parts), accumulator)
 
     def fold_seen(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
-        """Do the same for what was gathered with this digest and as many parts."""
+        """Do the same for what was gathered with this digest and number of parts."""
         return bool(self._functions.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Store the result of what was gathered and, in the same moment, its marks as `jobs.marks.left_by` writes them.
+        """Store the result of what was gathered and, atomically, its marks as `jobs.marks.left_by` writes them.
 
-        Raises Unacknowledged when replicas lack it; nobody else needs to derive it then, unless the master dies.
+        Raises Unacknowledged if replicas lack it. Nobody needs to derive the result again unless the master dies.
         """
         return self.finish_seen(job, gathered.digest, result, marks)
 
@@ -73,5 +73,5 @@ class Results(Part):
         return bool(self._functions.run("abort", job, error[:2000]))
 
     def stumble(self, job: str, token: str, error: str) -> bool:
-        """Count the death of a lane over the job's result, once a token; True: it was one death too many."""
+        """Count the death of a lane that derived the result, once a token. Return True if the job failed by it."""
         return bool(self._functions.run("stumble", job, token, error[:2000]))

@@ -1,6 +1,6 @@
-"""Stops: what tells a worker at once that jobs were cancelled or paused of which it has leases.
+"""Stops: messages that tell a worker at once that jobs were cancelled or paused of which it has leases.
 
-A hint, as a bell is: BEAT alone says what is to become of a lease, and each second it is asked anyway.
+They are hints, like wake-ups. The answers to the heartbeats, sent every second, decide what happens to a lease.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from jobs.store.server.connection import Client, RedisError
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks whether to end, and before another try to listen.
+#: Seconds between checks of `stopped`, and before reconnecting.
 LOOK_SECONDS, AGAIN_SECONDS = 5.0, 1.0
 
 
 def listen(client: Client, worker: str, heard: Callable[[], None], stopped: Callable[[], bool]) -> None:
-    """Call `heard` whenever there may be a stop for the worker, until `stopped`. Blocks; for a thread of its own."""
+    """Call `heard` whenever there may be a stop for the worker, until `stopped`. Blocks; run it in a thread."""
     while not stopped():
         try:
             _hear(client, worker, heard, stopped)
@@ -33,6 +33,6 @@ def _hear(client: Client, worker: str, heard: Callable[[], None], stopped: Calla
     with cast(Any, client.pubsub)() as channel:
         channel.subscribe(keys.stops(worker))
         while not stopped():
-            # The first message says that the worker listens from now on: what came before was not heard.
+            # The first message confirms the subscription. Earlier stops may have been missed.
             if channel.get_message(timeout=LOOK_SECONDS):
                 heard()

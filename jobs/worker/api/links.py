@@ -19,7 +19,7 @@ from jobs.settings import Settings
 from jobs.store import Store
 from jobs.store.server import connection
 from jobs.store.server.connection import Unreachable, away, pause
-from jobs.store.work import bells, stops
+from jobs.store.work import stops, wakeups
 from jobs.store.work.lease_store import LeaseStore
 from jobs.worker.api import api_calls
 from jobs.worker.api.api_calls import Api, AskAnew, NotLetIn
@@ -73,8 +73,8 @@ class RedisLink:
 
     def listen(self, server: Server) -> None:
         listening = connection.connect(self._url, retries=0, timeout=None)
-        bells.listen(
-            lambda: bells.BellWorker(
+        wakeups.listen(
+            lambda: wakeups.WakeupWorker(
                 server.listened, listening, server.serve, server.stop, server.reconnect, lambda: server.stopping
             ),
             lambda: server.stopping,
@@ -207,7 +207,7 @@ def wait_for_redis(settings: Settings) -> Store:
     store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait, loads=False)
     while True:
         try:
-            bells.place_bells(store)
+            wakeups.create_wakeup_job(store)
             store.libraries.check()
             return store
         except Unreachable as error:

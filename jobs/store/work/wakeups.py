@@ -1,7 +1,7 @@
-"""Bells: RQ jobs that wake idle workers, by device and priority. The only module that imports rq.
+"""Wake-ups: RQ jobs that make idle workers look for work, by device and priority. The only module that imports rq.
 
-A bell is an anonymous RQ job that says "somebody should look for work". It is JSON, names one function and is never
-called: workers answer a bell by asking NEXT, so nothing that a writer to Redis puts into a queue is executed.
+All wake-ups are the same RQ job. It is JSON and names a function that is never called: workers respond to a wake-up by
+calling NEXT, so nothing that anyone writes into a queue is executed.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from jobs.store.server.connection import Client, RedisError, SilenceError, Unrea
 
 log = logging.getLogger(__name__)
 
-#: Seconds that an idle worker blocks on its bells, and that it waits for an answer to that before it connects anew.
+#: Seconds for which an idle worker blocks on its queues, and for which it waits for the reply before it reconnects.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
-#: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: turns can be long.
+#: Seconds between heartbeats for RQ's tools, and after which these forget a worker. Slots can last long.
 RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: Name of the function that a bell carries.
-BELL = "jobs.execution.bell"
-#: Id of every bell.
-BELL_ID = "bell"
+#: Function that the RQ job names.
+WAKEUP_FUNCTION = "jobs.worker.execution.wake_up"
+#: Id of the RQ job.
+WAKEUP_ID = "wakeup"
 
 
-def place_bells(store: Store) -> None:
-    """Create the job of RQ that every bell stands for, and name the queues to RQ; repeated at every start."""
-    bell = Job.create(
-        BELL,
+def create_wakeup_job(store: Store) -> None:
+    """Create the RQ job of all wake-ups and register the queues with RQ. Repeated at every start."""
+    wakeup = Job.create(
+        WAKEUP_FUNCTION,
         connection=store.client,
         serializer=JSONSerializer,
         timeout=60,
         result_ttl=0,
-        description=BELL,
-        id=BELL_ID,
+        description=WAKEUP_FUNCTION,
+        id=WAKEUP_ID,
     )
     pipe = store.client.pipeline()
-    pipe.hset(bell.key, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
+    pipe.hset(wakeup.key, mapping={**wakeup.to_dict(include_meta=False), "status": "queued"})
     pipe.sadd(keys.RQ_QUEUES, *map(keys.rq_queue, queues.ALL))
     pipe.execute()
 
 
 def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
-    """Take a bell of these queues, the first queue first, and return its queue; None when none came in time.
+    """Pop a wake-up from these queues, in this order, and return its queue; None after `seconds`.
 
-    The caller answers it by NEXT, or puts it back.
+    The caller then calls NEXT, or puts the wake-up back.
     """
     names = {keys.rq_queue(queue): queue for queue in listened}
     popped = store.client.blpop(list(names), timeout=seconds)
@@ -68,12 +68,12 @@ def pop(store: Store, listened: Sequence[str], seconds: float) -> str | None:
 
 
 def put_back(store: Store, queue: str) -> None:
-    """Let the next worker of a queue hear a bell that was popped for one that is gone."""
-    store.client.lpush(keys.rq_queue(queue), BELL_ID)
+    """Add a wake-up again that was popped for a worker that is gone."""
+    store.client.lpush(keys.rq_queue(queue), WAKEUP_ID)
 
 
-def forget_dead_workers(store: Store) -> int:
-    """Strike out of RQ's sets the names of workers that were killed and could not do it themselves; return how many."""
+def remove_dead_workers(store: Store) -> int:
+    """Remove killed workers, which could not do so themselves, from RQ's sets. Return how many."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
     pipe = store.client.pipeline(transaction=False)
     for name in sets:
@@ -88,12 +88,12 @@ def forget_dead_workers(store: Store) -> int:
     return len(dead)
 
 
-class BellWorker(rq.SimpleWorker):
-    """RQ worker that calls `serve(queue)` for each bell, and with an empty name when none came for BLOCK_SECONDS.
+class WakeupWorker(rq.SimpleWorker):
+    """RQ worker that calls `serve(queue)` for each wake-up, and with an empty name after BLOCK_SECONDS without one.
 
-    The latter is for bells that got lost. `silent` is called when Redis did not answer for SILENCE_SECONDS: other
-    connections are probably as dead. RQ's tools list this worker. RQ's loop and its bookkeeping of executions, results
-    and registries are not used: leases hold every fact about work.
+    The latter handles lost wake-ups. `silent` is called if Redis did not answer for SILENCE_SECONDS, since other
+    connections are probably dead, too. RQ's tools list this worker. RQ's loop, executions, results and registries are
+    not used: leases hold all state of work.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class BellWorker(rq.SimpleWorker):
         self.worker_ttl = RQ_TTL_SECONDS
 
     def listen(self) -> None:
-        """Answer bells until a signal, `stopped` or StopRequested ends it."""
+        """Handle wake-ups until a signal, `stopped` or StopRequested."""
         self.register_birth()  # type: ignore[no-untyped-call]
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.request_stop)
@@ -142,18 +142,18 @@ class BellWorker(rq.SimpleWorker):
             time.sleep(0.5)
 
     def _answer_next(self) -> None:
-        """Wait for a bell and answer it; delete what else is in a queue, since nothing that it names is executed."""
+        """Wait for a wake-up and handle it. Delete anything else in a queue, which is never executed."""
         popped = self.connection.blpop([queue.key for queue in self.queues], BLOCK_SECONDS)
         if popped is None:
             self._answer("")
             return
-        key, bell = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
+        key, wakeup = (word.decode(errors="replace") for word in cast(tuple[bytes, bytes], popped))
         queue = next(queue.name for queue in self.queues if queue.key == key)
-        if bell == BELL_ID:
+        if wakeup == WAKEUP_ID:
             self._answer(queue)
         else:
-            self.connection.delete(keys.rq_job(bell))
-            log.warning("dropped what is no bell", extra={"rq_job": bell, "queue": queue})
+            self.connection.delete(keys.rq_job(wakeup))
+            log.warning("Dropped an unknown job from an RQ queue.", extra={"rq_job": wakeup, "queue": queue})
 
     def _answer(self, queue: str) -> None:
         self._activity = WorkerStatus.BUSY
@@ -167,13 +167,13 @@ class BellWorker(rq.SimpleWorker):
 
     @property
     def connection_timeout(self) -> int:
-        """Seconds after which RQ takes a command on its connection for lost."""
+        """Seconds after which RQ considers a command on its connection lost."""
         return SILENCE_SECONDS
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Tell RQ's tools that this worker lives, every RQ_BEAT_SECONDS: nothing else looks.
+        """Send a heartbeat to RQ's tools every RQ_BEAT_SECONDS.
 
-        Registers it again, since its name is struck out when a beat comes too late.
+        Registers the worker again, since its name is removed if a heartbeat is late.
         """
         if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
             return
@@ -189,20 +189,20 @@ class BellWorker(rq.SimpleWorker):
             log.warning("RQ does not hear that this worker lives: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Stop. RQ calls this at a signal, and raises StopRequested afterwards unless a bell is being answered."""
+        """Stop. RQ calls this on a signal and then raises StopRequested unless a wake-up is being handled."""
         self._signalled = True
         self._stop()
 
     def get_state(self) -> str:
-        """Return whether a bell is being answered."""
+        """Return whether a wake-up is being handled."""
         return self._activity
 
     def set_shutdown_requested_date(self) -> None:
         """Write nothing to Redis while a signal is handled."""
 
 
-def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> None:
-    """Run workers, each under a new name, until `stopped`: a worker ends when Redis is gone while it registers."""
+def listen(worker: Callable[[], WakeupWorker], stopped: Callable[[], bool]) -> None:
+    """Run workers, each under a new name, until `stopped`. A worker ends if Redis is unavailable while it registers."""
     with contextlib.suppress(StopRequested):  # the last worker's signal handler raises it outside its loop too
         while not stopped():
             try:
