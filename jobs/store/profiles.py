@@ -1,7 +1,7 @@
-"""Profiles of tenants: windows in which workers record the telemetry of hosts and devices, and what was recorded.
+"""Profiles of tenants: time windows in which workers record telemetry of hosts and devices, and the recordings.
 
-A profile is `recording`, then `collecting`: workers send their recordings, in parts that the leader takes out of Redis
-and stores as files of the tenant; then `done`. A recording that comes later opens it once more. docs/profiles.md
+A profile is `recording`, then `collecting`: workers send their recordings in parts, which the leader moves from Redis
+into files of the tenant. Then it is `done`. A late recording makes it `collecting` again. See docs/profiles.md.
 """
 
 from __future__ import annotations
@@ -20,66 +20,66 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
 from jobs.store.work.bounds import Count, RecordingName
 
-#: Names are part of those of artifacts: profile-NAME.
+#: Names of profiles. Their artifacts are named profile-NAME.
 NAME = r"^[a-z0-9][a-z0-9._-]{0,55}$"
-#: Samples a second; seconds that a profile lasts unless it is stopped before.
+#: Samples per second, and seconds for which a profile lasts unless it is stopped.
 MAX_HZ, DEFAULT_HZ = 100, 10
 MAX_SECONDS, DEFAULT_SECONDS = 86_400, 3600
-#: Profiles that live at once, in the cluster and of a tenant; profiles of a tenant in all.
+#: Live profiles in the cluster and of a tenant, and all profiles of a tenant.
 MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES = 4, 2, 1000
-#: Profiles that live at once beside, because somebody recovers them.
+#: Live profiles when one is recovered.
 MAX_COLLECTED = 16
-#: Hosts that a profile may name, recordings that it may have.
+#: Hosts that a profile may name, and recordings that it may have.
 MAX_HOSTS, MAX_RECORDINGS = 256, 4096
-#: Bytes of a recording, on a host's disk and as it is sent.
+#: Bytes of a recording, on a host's disk and as sent.
 MAX_BYTES = 2 << 30
-#: Of a recording, as it is sent; parts that are in Redis at once, of a profile and of all.
+#: Bytes of a part of a recording, and parts in Redis at once: of a profile and of all.
 PART_BYTES, PARTS_AT_ONCE, PARTS_OF_ALL = 8 << 20, 2, 16
-#: A device is sampled by whoever has claimed it for so long; a recording is of the worker that was heard with it.
+#: Milliseconds for which a worker's claim of a device, or of a recording, is valid without being renewed.
 CLAIM_MS = 5000
-#: A worker that was not heard for so long has lost its recording, until it is heard again.
+#: Milliseconds without a report after which a worker's recording counts as lost until it reports again.
 SILENT_MS = 15_000
-#: How often a recording is sent whose bytes are not those that its worker said.
+#: Attempts to send a recording whose bytes do not match its SHA-256.
 MOST_TRIES = 3
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Profile that lives, as workers hear of it."""
+    """Live profile as reported to workers."""
 
     profile_id: str
-    #: recording or collecting
+    #: recording or collecting.
     state: str
     hz: int
-    #: When it ends by itself, in milliseconds of Redis' clock.
+    #: When it ends, in milliseconds of Redis' clock.
     until: int
-    #: Hosts that it is about; empty for all.
+    #: Hosts that it covers; empty for all.
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """A file of samples that a worker has, as it reports it."""
+    """File of samples, as its worker reports it."""
 
-    #: In a body of JSON it is an object.
+    #: An object in JSON bodies.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    #: WORKER.NUMBER, one of its profile.
+    #: WORKER.NUMBER, unique in its profile.
     name: RecordingName
     host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")]
     devices: Annotated[tuple[Annotated[str, Field(max_length=128)], ...], Field(max_length=65)]
     samples: Count = 0
-    #: Samples whose time passed, or that could not be written.
+    #: Samples that were late or could not be written.
     missed: Count = 0
     bytes: Count = 0
-    #: Of the process that samples.
+    #: CPU seconds of the sampling process.
     cpu_seconds: Seconds = 0.0
-    #: Seconds between its first sample and its last.
+    #: Seconds between the first sample and the last.
     seconds: Seconds = 0.0
-    #: Why it ended; empty while it goes on.
+    #: Why it ended; empty while it is running.
     reason: Annotated[str, Field(max_length=64)] = ""
-    #: Of what is sent: bytes and SHA-256; both, or 0 and empty before it is ready.
+    #: Bytes and SHA-256 of what is sent; 0 and empty before it is ready.
     size: Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)] = 0
     sha: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
@@ -88,50 +88,50 @@ class Recording:
             raise ValueError("size and sha: a recording has both, or neither")
 
     def row(self) -> str:
-        """Return what is stored of it for people, as JSON."""
+        """Return the displayed fields as JSON."""
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("name", "size", "sha")})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """The answer to a report."""
+    """Answer to a report."""
 
-    #: As of an order; done; gone, where there is no such profile.
+    #: State of the profile, or `gone` if it does not exist.
     state: str
-    #: Milliseconds of Redis' clock.
+    #: Redis time in milliseconds.
     now: int
     #: Devices that the worker samples.
     devices: tuple[str, ...]
-    #: By recording: the number of the part to be sent; wait; kept, lost, other, full.
+    #: For each recording: number of the part to send, or wait, kept, lost, other, full.
     wanted: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownRecording:
-    """A recording as the cluster knows it."""
+    """A recording as stored."""
 
     name: str
     worker: str
     #: Fields of `Recording.row`.
     row: Mapping[str, Any]
-    #: When it was heard of last, in milliseconds of Redis' clock.
+    #: Time of the last report, in milliseconds of Redis' clock.
     heard: int
     size: int
     sha: str
-    #: All of its parts are stored.
+    #: Whether all parts are stored.
     whole: bool
-    #: kept or lost; empty while it is neither.
+    #: kept or lost; empty if neither yet.
     end: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Profile as it is stored. Times are milliseconds of Redis' clock; 0: not yet."""
+    """A profile as stored. Times are milliseconds of Redis' clock, 0 if not yet."""
 
     profile_id: str
     tenant: str
     name: str
-    #: Who started it: tenant and token.
+    #: Tenant and token that started it.
     actor: Actor
     state: str
     hz: int
@@ -142,17 +142,17 @@ class Profile:
     ended: int
     collecting: int
     artifact: str
-    #: Why the leader cannot store what was recorded; empty: it can.
+    #: Why the leader cannot store recordings; empty if it can.
     trouble: str
 
 
 class Profiles(Part):
-    """Stores profiles, and what workers and the leader say of them."""
+    """Stores profiles, and the reports of workers and of the leader."""
 
     def start(self, profile: Profile, seconds: int) -> tuple[str, str]:
-        """Store a profile that records from now on.
+        """Store a profile that is recording from now on.
 
-        (new, id); else (exists, name), (full, most), (live, most) or (own, most), (missing, tenant).
+        Return (new, id); else (exists, name), (full, most), (live, most), (own, most) or (missing, tenant).
         """
         fields = {
             "tenant": profile.tenant,
@@ -170,16 +170,16 @@ class Profiles(Part):
         return how, what
 
     def stop(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """Have what was recorded collected; False unless it records."""
+        """Start to collect the recordings. Return False unless the profile is recording."""
         return bool(self._functions.kept("collect_profile", profile_id, "recording", *actor, "stop profile", 0))
 
     def recover(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """Have what comes of it still collected; False while MAX_COLLECTED live already."""
+        """Collect recordings that are still sent. Return False while MAX_COLLECTED profiles are live."""
         reply = self._functions.kept("collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED)
         return int(reply) != -1
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> tuple[str, str] | None:
-        """Forget a profile; return its id and artifact, None when there is none. Works in a full Redis."""
+        """Delete a profile and return its id and artifact, or None if it does not exist. Works when Redis is full."""
         found = self._functions.kept_words("delete_profile", tenant, name, *actor)
         return (found[0], found[1]) if found else None
 
@@ -190,24 +190,24 @@ class Profiles(Part):
         return sorted(found, key=lambda one: -one.created)
 
     def one(self, tenant: str, name: str) -> Profile | None:
-        """Return a profile; None when there is none."""
+        """Return a profile, or None."""
         [known] = self._functions.read(("HGET", keys.profiles_of(tenant), name))
         return next(iter(self.read([known.decode(errors="replace")])), None) if known else None
 
     def recordings(self, profile_id: str) -> list[KnownRecording]:
-        """Return what is known of a profile's recordings, by name."""
+        """Return a profile's recordings by name."""
         [reply] = self._functions.read(("HGETALL", keys.profile_recordings(profile_id)))
         return _recordings(texts(reply))
 
     def live(self) -> tuple[Order, ...] | None:
-        """Return the profiles that live; None when that cannot be told: the heartbeat beside it must not fail."""
+        """Return the live profiles, or None if Redis fails: the heartbeat that carries them must not fail."""
         try:
             return self.orders()
         except RedisError:
             return None
 
     def orders(self) -> tuple[Order, ...]:
-        """Return the profiles that live."""
+        """Return the live profiles."""
         stored = self._client.hgetall(keys.PROFILING)
         found = (_order(one.decode(errors="replace"), text.decode(errors="replace")) for one, text in stored.items())
         return tuple(order for order in found if order)
@@ -215,7 +215,7 @@ class Profiles(Part):
     # -- workers' ---------------------------------------------------------------------------------------------------
 
     def report(self, profile_id: str, worker: str, devices: Sequence[str], recordings: Sequence[Recording]) -> Reported:
-        """Claim devices for CLAIM_MS, and say what was recorded; the answer says which are granted, what is wanted."""
+        """Claim devices for CLAIM_MS and report recordings. The answer has the granted devices and what to send."""
         rows = (word for one in recordings for word in (one.name, one.row(), one.size, one.sha))
         state, now, granted, told = self._functions.run(
             "report_profile", profile_id, worker, CLAIM_MS, CLAIM_MS, MAX_RECORDINGS, len(devices), *devices, *rows
@@ -228,7 +228,9 @@ class Profiles(Part):
         )
 
     def add_part(self, profile_id: str, worker: str, recording: str, number: int, data: bytes) -> str:
-        """Bring a part of a recording: stored; wait, while there are too many; gone: nobody wants it; size."""
+        """Store a part of a recording. Return stored, wait (too many are stored), gone (not needed) or size (wrong
+        length).
+        """
         reply: bytes = self._functions.run(
             "add_profile_part", profile_id, worker, recording, number, PARTS_AT_ONCE, PARTS_OF_ALL, data
         )
@@ -242,34 +244,34 @@ class Profiles(Part):
         return sorted((one[0], one[1], int(one[2])) for one in fields if len(one) == 3 and one[2].isdigit())
 
     def part(self, profile_id: str, recording: str, number: int) -> bytes | None:
-        """Return the bytes of a part; None when it is gone."""
+        """Return the bytes of a part, or None if it is gone."""
         data: bytes | None = self._client.hget(keys.PROFILE_PARTS, f"{profile_id}|{recording}|{number}")
         return data
 
     def keep_part(self, profile_id: str, recording: str, number: int, sha: str) -> None:
-        """Note that a part is stored, unless it is to be sent anew."""
+        """Record that a part is stored, unless it must be sent again."""
         self._functions.run("keep_profile_part", profile_id, recording, number, sha)
 
     def settle(self, profile_id: str, recording: str, how: str, sha: str) -> str:
-        """Note that a recording is kept, or that it is to be sent again: kept; again; lost, after MOST_TRIES."""
+        """Record that a recording is kept or must be sent again. Return kept, again, or lost after MOST_TRIES."""
         reply: bytes = self._functions.run("settle_recording", profile_id, recording, how, sha, MOST_TRIES)
         return reply.decode()
 
     def trouble(self, profile_id: str, why: str) -> None:
-        """Note why recordings cannot be stored now."""
+        """Record why recordings cannot be stored."""
         if self._client.hget(keys.profile(profile_id), "state"):
             self._client.hset(keys.profile(profile_id), "trouble", why)
 
     def forget(self, profile_id: str) -> None:
-        """Have workers hear no more of a profile."""
+        """Stop reporting a profile to workers."""
         self._client.hdel(keys.PROFILING, profile_id)
 
     def end(self, profile_id: str, artifact: str) -> bool:
-        """Note that all that came is in an artifact, empty for nothing; False unless it was being collected."""
+        """Record the artifact with the recordings, empty for none. Return False unless the profile is collecting."""
         return bool(self._functions.kept("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
-        """Return those of these profiles that there are."""
+        """Return the profiles that exist among these."""
         stored = self._functions.read(*(("HGETALL", keys.profile(one)) for one in ids))
         return [_profile(one, texts(fields)) for one, fields in zip(ids, stored, strict=True) if fields]
 

@@ -1,7 +1,7 @@
-"""Schedules of tenants: stored, listed, and claimed one run at a time by the leader.
+"""Schedules of tenants: stored, listed, and claimed by the leader one run at a time.
 
-A run is claimed and its schedule moved on in one step; what became of it is noted in another. Between the two the run
-stays due, so that a leader that dies is followed by one that submits the same job once more, which SUBMIT knows.
+One call claims a run and advances its schedule, and another records the outcome. In between the run stays due: if the
+leader dies, the next one submits the same job again, which SUBMIT recognizes.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from jobs.store.server.records import record, texts
 
-#: Schedules of a tenant at most.
+#: Maximum number of a tenant's schedules.
 MAX_SCHEDULES = 1000
-#: Fields that say when a schedule runs.
+#: Fields that determine when a schedule runs.
 _TIMES = ("name", "every", "cron", "timezone", "created", "paused", "next", "firing")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Schedule as it is stored. Times are seconds since 1970 of Redis' clock."""
+    """A schedule as stored. Times are seconds since 1970 of Redis' clock."""
 
     schedule_id: str
     tenant: str
     name: str
-    #: Id of the token with which it was made, and whether that might run programs.
+    #: Id of the token that created it, and whether that could run programs.
     token: str
     runs_programs: bool
-    #: The body of a submission, JSON; empty where there is a workflow.
+    #: Body of a submission, as JSON; empty for a workflow.
     job: str
     every: int
     cron: str
     timezone: str = "UTC"
     overlap: bool
-    #: last or none: which of the runs that were missed is made up for.
+    #: Which missed runs are made up for: last or none.
     catch_up: str = "last"
     created: int
-    #: The text of a workflow that it submits; empty where there is a job.
+    #: Text of the workflow that it submits; empty for a job.
     workflow: str = ""
     paused: bool = False
-    #: When it runs next; 0: never again, or while it is paused.
+    #: Time of the next run; 0 if there is none, or while it is paused.
     next: int = 0
-    #: Run that is claimed, and not noted yet; 0: none.
+    #: Claimed run whose outcome is not recorded yet; 0 if none.
     firing: int = 0
     last: int = 0
-    #: Milliseconds since 1970 until which a run by hand is claimed; 0: none is.
+    #: Milliseconds since 1970 until which a manual run is claimed; 0 if none.
     by_hand_until: int = 0
-    #: What it submitted last: a job, or a workflow.
+    #: Job or workflow that it submitted last.
     last_job: str = ""
-    #: What became of the last run.
+    #: Outcome of the last run.
     said: str = ""
     submitted: int = 0
     skipped: int = 0
@@ -61,12 +61,12 @@ class Schedule:
 
 
 class Schedules(Part):
-    """Stores schedules, and moves them on."""
+    """Stores schedules and advances them."""
 
     def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a schedule whose job needs these artifacts.
 
-        (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
+        Return (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and store nothing.
         """
         fields = {
             "tenant": schedule.tenant,
@@ -89,28 +89,28 @@ class Schedules(Part):
         return how, what
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a schedule; False when there is none. Works in a full Redis."""
+        """Delete a schedule. Return False if it does not exist. Works when Redis is full."""
         return bool(self._functions.kept("end_schedule", tenant, name, *actor))
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Let it run no more until it is resumed; False when there is none."""
+        """Stop running it until it is resumed. Return False if it does not exist."""
         return bool(self._functions.kept("turn_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
-        """Let it run from this time on; False when there is none."""
+        """Run it from this time on. Return False if it does not exist."""
         return bool(self._functions.kept("turn_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
-        """Return Redis' time in seconds and at most so many schedules that are due, but the first `without`."""
+        """Return Redis' time in seconds and at most `most` due schedules, without the first `without`."""
         now, *found = self._functions.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), texts(words[1:])) for words in found]
 
     def coming(self) -> list[str]:
-        """Return the ids of all schedules that run again, the latest first."""
+        """Return the ids of all schedules with a next run, the latest first."""
         return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
 
     def times(self, ids: Sequence[str]) -> list[Schedule]:
-        """Return those of these schedules that there are, without what they submit and what became of it."""
+        """Return those of these schedules that exist, with the fields that determine when they run."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.schedule(each), _TIMES)
@@ -124,26 +124,28 @@ class Schedules(Part):
         ]
 
     def late_seconds(self) -> float:
-        """Return how long the schedule that has been due the longest waits for the leader; 0 while none is due."""
+        """Return for how long the schedule that is due longest has been due; 0 if none is."""
         first, (seconds, micros) = self._functions.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
         now = int(seconds) + int(micros) / 1e6
         return max(0.0, now - float(first[1]) / 1000) if first else 0.0
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
-        """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""
+        """Advance a schedule and claim a run; 0 for no next time, or no run. Return False if another caller advanced
+        it.
+        """
         return bool(self._functions.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed))
 
     def note(self, schedule_id: str, firing: int, outcome: str, job: str, said: str) -> None:
-        """Note what became of a claimed run: submitted, skipped or failed."""
+        """Record the outcome of a claimed run: submitted, skipped or failed."""
         self._functions.run("note_run", schedule_id, firing, outcome, job, said)
 
     def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
-        """Claim a run that somebody asked for: ok; same: it was made; busy: another one is being made."""
+        """Claim a run that a user requested. Return ok, same (it was made) or busy (another run is being made)."""
         reply: bytes = self._functions.run("claim_by_hand", schedule_id, run, lease_ms)
         return reply.decode()
 
     def note_by_hand(self, schedule_id: str, run: str, job: str) -> None:
-        """Note what a run that was claimed by hand has submitted; empty: it was refused."""
+        """Record what a manual run submitted; empty if it was refused."""
         self._functions.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
@@ -155,7 +157,7 @@ class Schedules(Part):
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Schedule | None:
-        """Return a schedule; None when there is none."""
+        """Return a schedule, or None."""
         [known] = self._functions.read(("HGET", keys.schedules_of(tenant), name))
         if known is None:
             return None

@@ -1,7 +1,7 @@
-"""Services of tenants: what is wanted, the replicas that there are, and where each says that it answers.
+"""Services of tenants: their desired state, their replicas, and the addresses that replicas report.
 
-The leader begins and ends replicas. Each step is one function that takes effect once: a replica has a number that no
-other ever has, and its job is named after it, so that a leader that dies between two is followed by one that goes on.
+The leader starts and ends replicas. Each step is one idempotent function. A replica's number is never used again and
+its job is named after it, so the next leader can continue if one dies between two steps.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from jobs.store import keys
 from jobs.store.server.functions import Part
 from jobs.store.server.records import number, record, texts
 
-#: Services of a tenant at most.
+#: Maximum number of a tenant's services.
 MAX_SERVICES = 100
-#: Milliseconds for which a report of a replica counts. Runners repeat theirs every five seconds.
+#: Milliseconds for which a replica's report is valid. Runners repeat it every five seconds.
 REPORT_TTL_MS = 60_000
 _JOB = re.compile(r"v-([0-9a-f]+)-([1-9][0-9]{0,15})")
-#: Seconds for which a coordinator's word counts that it has a tunnel; it repeats that every five.
+#: Seconds for which a coordinator's report of a tunnel is valid. It is repeated every five seconds.
 _TUNNEL_SECONDS = 15
-#: Seconds for which a coordinator's count of requests counts.
+#: Seconds for which a coordinator's count of requests is valid.
 _BUSY_SECONDS = 10
-#: Milliseconds of a slot of figures, and slots before this moment's that still count; count_inference.lua has both.
+#: Milliseconds of a slot of statistics, and earlier slots that count. COUNT_INFERENCE has the same values.
 SLOT_MS, SLOTS = 10_000, 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelEnd:
-    """Coordinator to which a runner has a tunnel, as others reach it."""
+    """Coordinator to which a runner has a tunnel, as other coordinators reach it."""
 
     url: str
-    #: What it lets in those by who come from other coordinators.
+    #: Key with which other coordinators authenticate.
     key: str = field(repr=False)
     #: Name of its host.
     host: str
@@ -43,51 +43,51 @@ class TunnelEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """Service as it is stored. Times are milliseconds since 1970 of Redis' clock."""
+    """A service as stored. Times are milliseconds since 1970 of Redis' clock."""
 
     service_id: str
     tenant: str
     name: str
     engine: str
-    #: Id of the token with which it was made.
+    #: Id of the token that created it.
     token: str = ""
-    #: The body of the submission of a replica, JSON.
+    #: Body of the submission of a replica, as JSON.
     job: str = "{}"
-    #: What its maker asked for, JSON.
+    #: The request that created it, as JSON.
     asked: str = "{}"
-    #: Id of the artifact that its replicas have; empty: none.
+    #: Id of the artifact of its replicas; empty if none.
     artifact: str = ""
     replicas: int = 1
     stopped: bool = False
     deleted: bool = False
-    #: Counts restarts: replicas of an earlier one are replaced.
+    #: Number of restarts plus one. Replicas of earlier generations are replaced.
     generation: int = 1
     created: int = 0
     #: Number of the next replica.
     next: int = 1
-    #: Deaths in a row, the time before which no replica begins, and why the last one died.
+    #: Deaths in a row, time before which no replica starts, and reason of the last death.
     failures: int = 0
     retry_at: int = 0
     said: str = ""
-    #: Job of the replica that died last, which is kept for its log; empty: none.
+    #: Job of the replica that died last, kept for its log; empty if none.
     died: str = ""
-    #: When it was asked last, and when all its replicas were needed last.
+    #: Time of the last request, and time at which all its replicas were needed last.
     asked_at: int = 0
     needed_at: int = 0
-    #: Requests that coordinators have for it now, those that wait included.
+    #: Requests at coordinators, including waiting ones.
     demand: int = 0
-    #: Number of the replica that leads those of this generation; 0: none asked.
+    #: Number of the replica that leads this generation; 0 if none.
     leads: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Words of a runner about the replica that it runs."""
+    """A runner's report about its replica."""
 
     #: starting, ready, unhealthy or stopping.
     state: str
     why: str
-    #: Since when it is in this state, in milliseconds of Redis' clock.
+    #: Start of this state, in milliseconds of Redis' clock.
     since: int
     address: str
     port: int
@@ -95,7 +95,7 @@ class Report:
     worker: str
     #: Name of the runner's host.
     host: str
-    #: Memory of its processes, and what it computes on; None: its runner does not say.
+    #: Memory of its processes, and its devices; None if its runner does not report them.
     memory_bytes: int | None = None
     devices: tuple[str, ...] | None = None
 
@@ -107,13 +107,13 @@ class Replica:
     number: int
     job_id: str
     generation: int
-    #: When it was begun, and when it was taken out of the route; 0: it is in it.
+    #: When it was added, and when it stopped getting requests; 0 if it still gets them.
     since: int
     stopping: int = 0
-    #: State of its job; None: the job is not there.
+    #: State of its job; None if the job does not exist.
     job_state: str | None = None
     report: Report | None = None
-    #: Requests that coordinators have passed on to it and that have not ended.
+    #: Requests that coordinators have passed on and that have not ended.
     busy: int = 0
 
 
@@ -124,31 +124,31 @@ class Asked:
     requests: int = 0
     prompt: int = 0
     answer: int = 0
-    #: What they add to the figures of the last minute, by name.
+    #: Additions to the statistics of the last minute, by name.
     figures: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lately:
-    """Figures of a service over its last minute, of all coordinators."""
+    """Statistics of a service over the last minute, from all coordinators."""
 
-    #: Time that they are of, 60 to 70 s; less while the service is younger.
+    #: Time that they cover, 60 to 70 s; less if the service is younger.
     seconds: float
     counts: Mapping[str, int]
 
 
 def begun(service: Service, number: int, now: int) -> Replica:
-    """Return a replica that was begun now, in milliseconds of Redis' clock."""
+    """Return a replica that was added at `now`, in milliseconds of Redis' clock."""
     return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
 
 
 def job_id(service_id: str, number: int) -> str:
-    """Return the id of the job of a replica."""
+    """Return the id of a replica's job."""
     return f"v-{service_id}-{number}"
 
 
 def parts_of(job: str) -> tuple[str, int]:
-    """Return the service and the number of a replica, by its job; of any other job, none and 0."""
+    """Return the service and number of a replica's job; "" and 0 for any other job."""
     found = _JOB.fullmatch(job)
     return (found[1], int(found[2])) if found else ("", 0)
 
@@ -159,7 +159,7 @@ class Services(Part):
     def add(self, service: Service, actor: Actor = ANONYMOUS) -> tuple[str, str]:
         """Store a service.
 
-        (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
+        Return (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and store nothing.
         """
         names = ("tenant", "name", "engine", "token", "job", "asked", "artifact", "replicas")
         fields = {name: getattr(service, name) for name in names} | {"stopped": 0}
@@ -168,62 +168,64 @@ class Services(Part):
         return how, what
 
     def scale(self, tenant: str, name: str, replicas: int, actor: Actor = ANONYMOUS) -> bool:
-        """Want this many replicas; False when there is no such service."""
+        """Set the number of replicas. Return False if the service does not exist."""
         return bool(self._functions.kept("change_service", tenant, name, "scale", replicas, *actor))
 
     def restart(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Replace all replicas; False when there is no such service."""
+        """Replace all replicas. Return False if the service does not exist."""
         return bool(self._functions.kept("change_service", tenant, name, "restart", "", *actor))
 
     def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Want no replicas until it is scaled or restarted; False when there is no such service."""
+        """End all replicas until it is scaled or restarted. Return False if the service does not exist."""
         return bool(self._functions.kept("change_service", tenant, name, "stop", "", *actor))
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Free the name, and have the replicas ended; False when there is no such service. Works in a full Redis."""
+        """Free the name and end the replicas. Return False if the service does not exist. Works when Redis is full."""
         return bool(self._functions.kept("change_service", tenant, name, "delete", "", *actor))
 
     def note_shown(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
-        """Write into the audit log that what lets one into a service was shown."""
+        """Add to the audit log that the access key of a service was disclosed."""
         self._functions.kept("log_shown", "show service access", f"{tenant}/{name}", *actor)
 
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
     def place(self, service_id: str, number: int, generation: int) -> bool:
-        """Note a replica whose job is submitted next; False when it is not the next number, or the service stops."""
+        """Add a replica whose job is submitted next. Return False if it is not the next number, or the service is
+        stopped.
+        """
         return bool(self._functions.run("place_replica", service_id, number, generation))
 
     def retire(self, service_id: str, number: int) -> bool:
-        """Take a replica out of the route; False when it is gone."""
+        """Send no more requests to a replica. Return False if it is gone."""
         return bool(self._functions.run("retire_replica", service_id, number))
 
     def end(
         self, service_id: str, replica: Replica, failures: int | None = None, retry_at: int = 0, said: str = ""
     ) -> bool:
-        """Forget a replica whose job has ended; `failures`: it has died, and none begins before `retry_at`."""
+        """Remove a replica whose job has ended. `failures`: it has died, and none starts before `retry_at`."""
         counted = "" if failures is None else failures
         return bool(
             self._functions.run("end_replica", service_id, replica.number, replica.job_id, counted, retry_at, said)
         )
 
     def note(self, service_id: str, *, failures: int, said: str) -> bool:
-        """Note deaths in a row and what people should know; False when there is no such service."""
+        """Record deaths in a row and a message for users. Return False if the service does not exist."""
         return bool(self._functions.run("note_service", service_id, "failures", failures, "said", said))
 
     def route(self, service_id: str, asked: str) -> bool:
-        """Replace what was asked for by what has requests come to it; False when there is no such service."""
+        """Replace the stored request with one that has another route. Return False if the service does not exist."""
         return bool(self._functions.run("note_service", service_id, "asked", asked))
 
     def rescale(self, service_id: str, before: int, replicas: int, needed_at: int) -> bool:
-        """Want this many replicas by load, which were all needed then; False when it was scaled meanwhile."""
+        """Scale by load; all replicas were needed at `needed_at`. Return False if it was scaled meanwhile."""
         return bool(self._functions.run("rescale_service", service_id, before, replicas, needed_at))
 
     def forget(self, service_id: str) -> bool:
-        """Remove a deleted service that has no replicas any more."""
+        """Remove a deleted service without replicas."""
         return bool(self._functions.run("forget_service", service_id))
 
     def failure(self, job: str) -> str:
-        """Return why the program of a replica failed, as its runner said it; empty where it said nothing."""
+        """Return why a replica's program failed, as its runner reported it; empty if it did not."""
         row, error = self._functions.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
         try:
             return str(json.loads(row)["error"]) if row else _text(error) or ""
@@ -231,43 +233,43 @@ class Services(Part):
             return _text(error) or ""
 
     def leaving(self, workers: Sequence[str]) -> frozenset[str]:
-        """Return those of the workers that are to take no new work."""
+        """Return the workers that are draining."""
         rows = self._functions.read(*(("HGET", keys.worker(one), "drain") for one in workers))
         return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
 
     def gone(self, workers: Sequence[str], now: int) -> frozenset[str]:
-        """Return those of the workers whose heartbeats do not come any more. `now`: milliseconds of Redis' clock."""
+        """Return the workers without heartbeats. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("ZSCORE", keys.WORKERS, one) for one in workers))
         return frozenset(one for one, until in zip(workers, rows, strict=True) if until is None or float(until) < now)
 
     # -- what runners and coordinators report -----------------------------------------------------------------------
 
     def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
-        """Keep what the holder of a lease says of the replica that it runs; False when the lease is another's."""
+        """Store the report of the holder of a replica's lease. Return False if the lease has another token."""
         flat = [word for pair in fields.items() for word in pair]
         return bool(self._functions.run("report_replica", job, token, REPORT_TTL_MS, *flat))
 
     def lead(self, job: str, token: str) -> int | None:
-        """Return the number of the replica that leads its fellows; whoever asks first does. None: no lease of it."""
+        """Return the number of the leading replica; the first caller leads. None if the lease has another token."""
         service, number = parts_of(job)
         found = int(self._functions.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
 
     def note_tunnel(self, worker: str, at: TunnelEnd) -> None:
-        """Keep for some seconds to which coordinator a runner has a tunnel; the last one that says so counts."""
+        """Record for some seconds to which coordinator a runner has a tunnel. The last report counts."""
         pipe = self._pipe()
         pipe.hset(keys.tunnel(worker), mapping={"url": at.url, "key": at.key, "host": at.host})
         pipe.expire(keys.tunnel(worker), _TUNNEL_SECONDS)
         pipe.execute()
 
     def tunnels(self, workers: Sequence[str]) -> dict[str, TunnelEnd]:
-        """Return the coordinators to which these runners have tunnels, as far as one said so lately."""
+        """Return the coordinators to which these runners have tunnels, as far as known."""
         rows = self._functions.read(*(("HGETALL", keys.tunnel(one)) for one in workers))
         found = {worker: texts(row) for worker, row in zip(workers, rows, strict=True)}
         return {worker: TunnelEnd(**row) for worker, row in found.items() if row.keys() == {"url", "key", "host"}}
 
     def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
-        """Keep how many requests this coordinator has passed on, by job of the replica."""
+        """Record how many requests this coordinator has passed on, by job of the replica."""
         pipe = self._pipe()
         for job, count in counts.items():
             pipe.hset(keys.replica_busy(job), coordinator, count)
@@ -275,17 +277,17 @@ class Services(Part):
         pipe.execute()
 
     def ask(self, coordinator: str, requests: Mapping[str, int], new: Collection[str]) -> int:
-        """Keep how many requests this coordinator has, by service; return how many services there are of them.
+        """Record how many requests this coordinator has, by service; return how many of these services exist.
 
-        Those with `new` requests wake where they sleep.
+        Services in `new` have new requests, which wake them if they were scaled to zero.
         """
         flat = [word for one, count in requests.items() for word in (one, count, int(one in new))]
         return int(self._functions.run("ask_services", coordinator, _BUSY_SECONDS, *flat)) if flat else 0
 
     def count(self, coordinator: str, number: int, counts: Mapping[tuple[str, str, str], Asked]) -> bool:
-        """Add requests and tokens, by tenant, model and id of the service, to what tenants used and to the figures.
+        """Add requests and tokens to tenants' usage and to statistics, by tenant, model and service id.
 
-        False when this batch was added before: a coordinator gives each of its batches a number of its own.
+        Returns False if this batch was counted before. A coordinator gives each batch its own number.
         """
         flat = [
             word
@@ -305,7 +307,7 @@ class Services(Part):
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Service]:
-        """Return the services of every tenant, those that are being deleted, too."""
+        """Return the services of all tenants, including those being deleted."""
         [ids] = self._functions.read(("SMEMBERS", keys.SERVICES))
         return self.by_ids([one.decode(errors="replace") for one in ids])
 
@@ -316,12 +318,12 @@ class Services(Part):
         return sorted(found, key=lambda one: one.name)
 
     def one(self, tenant: str, name: str) -> Service | None:
-        """Return a service; None when there is none."""
+        """Return a service, or None."""
         [known] = self._functions.read(("HGET", keys.services_of(tenant), name))
         return next(iter(self.by_ids([known.decode(errors="replace")])), None) if known else None
 
     def by_ids(self, ids: Sequence[str]) -> list[Service]:
-        """Return those of the services that there are, in this order, those that are being deleted, too."""
+        """Return those of the services that exist, in this order, including those being deleted."""
         commands = [
             each for one in ids for each in (("HGETALL", keys.service(one)), ("HVALS", keys.service_asked(one)))
         ]
@@ -333,7 +335,7 @@ class Services(Part):
         ]
 
     def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
-        """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
+        """Return the replicas of services by service id, in order, with the state and report of their jobs."""
         rows = self._functions.read(*(("HGETALL", keys.service_replicas(one)) for one in ids))
         found = {one: [_replica(one, *pair) for pair in texts(row).items()] for one, row in zip(ids, rows, strict=True)}
         jobs = [replica.job_id for several in found.values() for replica in several]
@@ -344,7 +346,7 @@ class Services(Part):
         }
 
     def lately(self, services: Sequence[Service], now: int) -> dict[str, Lately]:
-        """Return the figures of services by their ids. `now`: milliseconds of Redis' clock."""
+        """Return statistics of the last minute by service id. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
         return {one.service_id: _lately(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
@@ -366,7 +368,7 @@ class Services(Part):
 
 
 def seen_as(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
-    """Return a replica with what is known of its job."""
+    """Return a replica with the state of its job."""
     return replace(replica, job_state=state, report=report, busy=busy)
 
 

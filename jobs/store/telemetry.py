@@ -1,4 +1,4 @@
-"""Figures kept for people to look at: spans, history, alerts, counters. Rows come as stored; callers decode them."""
+"""Telemetry for display: spans, history, alerts, counters. Rows are returned as stored; callers decode them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads_protocol.states import ACTIVE, JobState
 
 
 class Memory(NamedTuple):
-    """Bytes that Redis uses, and its limit: its own, else its machine's; None without one."""
+    """Bytes that Redis uses, and its limit or its machine's memory; None if unknown."""
 
     used: int
     limit: int | None
@@ -21,10 +21,10 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSpans:
-    """Spans at `now`, in ms of Redis' clock; `oldest`: when the oldest kept one ended; `full`: some were dropped."""
+    """Spans at Redis time `now` (ms). `oldest`: end of the oldest kept span. `full`: some were dropped."""
 
     now: int
-    #: Fields of each span that ended.
+    #: Fields of each ended span.
     past: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
     #: Lane and text of each lane's latest span.
     latest: Sequence[tuple[bytes, bytes]]
@@ -34,7 +34,7 @@ class StoredSpans:
 
 
 class Telemetry(Part):
-    """Writes and reads figures; nothing about work depends on them."""
+    """Writes and reads telemetry. No work depends on it."""
 
     # -- counters ---------------------------------------------------------------------------------------------------
 
@@ -44,23 +44,23 @@ class Telemetry(Part):
         return dict(skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))))
 
     def units(self) -> tuple[float, dict[str, int]]:
-        """Return Redis' time in seconds and the units committed by kind|device, exact."""
+        """Return Redis' time in seconds and the committed units by kind|device, exactly."""
         (seconds, micros), stored = skipped.replies(self._pipe().time().hgetall(keys.UNITS))
         counts = skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text)))
         return seconds + micros / 1e6, dict(counts)
 
     def broken(self) -> int:
-        """Count the jobs and keys that were found broken."""
+        """Return the number of jobs and keys that were found broken."""
         [count] = skipped.replies(self._pipe().scard(keys.BROKEN))
         return count or 0
 
     def memory(self) -> Memory:
-        """Return what Redis uses of its memory."""
+        """Return the memory usage of Redis."""
         memory = self._client.info("memory")
         return Memory(memory["used_memory"], memory.get("maxmemory") or memory.get("total_system_memory") or None)
 
     def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
-        """Return id, and end in ms with kind, of at most `most` failed jobs, newest first."""
+        """Return (id, (end in ms, kind)) of at most `most` failed jobs, newest first."""
         pipe = self._pipe()
         [ids] = skipped.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
         pipe = self._pipe()
@@ -71,13 +71,13 @@ class Telemetry(Part):
     # -- history ----------------------------------------------------------------------------------------------------
 
     def append_sample(self, row: str) -> int:
-        """Add a sample to the minute that is not full; return how many it holds."""
+        """Add a sample to the current minute. Return the number of its samples."""
         return int(self._client.rpush(keys.HISTORY_NOW, row))
 
     def fold_samples(self, count: int, most: int, pack: Callable[[Sequence[bytes]], bytes]) -> bool:
-        """Replace the oldest `count` samples by the block that `pack` makes, of which `most` are kept.
+        """Replace the oldest `count` samples with the block that `pack` makes. The last `most` blocks are kept.
 
-        False when somebody else did it meanwhile, or there are fewer.
+        Returns False if another process did so meanwhile, or there are fewer samples.
         """
         pipe = self._client.pipeline(transaction=True)
         try:
@@ -99,7 +99,7 @@ class Telemetry(Part):
         return True
 
     def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
-        """Return Redis' time in seconds, the last `blocks` blocks and the samples after them, all at one moment."""
+        """Return Redis' time in seconds, the last `blocks` blocks, and the samples after them, read atomically."""
         (now, _), samples, stored = skipped.replies_at_once(
             self._functions,
             ("TIME",),
@@ -116,7 +116,7 @@ class Telemetry(Part):
         return list((stored or {}).items())
 
     def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
-        """Write alerts as JSON by id, and forget others."""
+        """Write alerts as JSON by id, and delete others."""
         if changed:
             self._client.hset(keys.ALERTS, mapping=dict(changed))
         if names := list(gone):
@@ -125,7 +125,7 @@ class Telemetry(Part):
     # -- spans ------------------------------------------------------------------------------------------------------
 
     def put_spans_away(self) -> int:
-        """Join spans of lanes that went on to nothing to the others; return how many. Only the leader does."""
+        """Move finished spans of lanes to the others. Return how many. Called by the leader."""
         return int(self._functions.run("spans"))
 
     def spans(self, seconds: int) -> StoredSpans:
@@ -146,7 +146,7 @@ class Telemetry(Part):
         )
 
     def held(self, jobs: Sequence[str]) -> list[tuple[str, tuple[Sequence[bytes | None], Sequence[bytes]]]]:
-        """Return of each job its kind, whether it is small, and its queue; and its leases as stored."""
+        """Return for each job its kind, whether it is small, its queue, and its leases as stored."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))

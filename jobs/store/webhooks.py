@@ -1,6 +1,6 @@
 """Deliveries of webhooks: written by the function that ends a job, taken by senders, and listed.
 
-`lua/webhooks.lua` says which keys there are. A delivery is written once and sent at least once.
+`lua/webhooks.lua` describes the keys. A delivery is written once and sent at least once.
 """
 
 from __future__ import annotations
@@ -18,62 +18,62 @@ from jobs.store.server.records import record, texts
 
 State = Literal["pending", "delivered", "dead"]
 STATES: tuple[State, ...] = ("pending", "delivered", "dead")
-#: Deliveries of a state that are listed at most; of those that have ended no more are kept.
+#: Deliveries that are listed for each state. Of ended deliveries no more are kept.
 MAX_LISTED = 1000
-#: A delivery's id, the webhook-id that receivers see.
+#: Id of a delivery; receivers get it as webhook-id.
 ID = r"^msg_[a-z0-9]{1,40}$"
 _ORIGIN, _PORT = re.compile(r"[A-Za-z]+://[^/?#]*"), re.compile(r":[0-9]+$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Message about the end of a job or a workflow, on its way or not."""
+    """Message about the end of a job or a workflow."""
 
     delivery_id: str
     tenant: str
     url: str
     #: job.done, job.failed, job.cancelled or job.skipped; workflow.done, workflow.failed or workflow.cancelled.
     type: str
-    #: Of a job; empty for a workflow.
+    #: Job; empty for a workflow.
     job: str
     kind: str
     error: str
     state: str
-    #: Milliseconds of Redis' clock: when the job ended, and when the delivery did; 0 until then.
+    #: Milliseconds of Redis' clock: when the job ended, and when the delivery ended; 0 before.
     created: int
     ended: int
-    #: When it is tried next; 0 when it is not.
+    #: Time of the next attempt; 0 if there is none.
     due: int
     attempts: int
-    #: What came of the last attempt.
+    #: Outcome of the last attempt.
     said: str
-    #: Of a workflow; empty for a job.
+    #: Workflow; empty for a job.
     workflow: str = ""
     name: str = ""
-    #: Tenants of this name that were removed before.
+    #: Number of tenants of this name that were removed before.
     generation: int = 0
 
     @property
     def place(self) -> str:
-        """Tenant, and scheme, host and port: what is kept apart when a receiver is slow."""
+        """Tenant and origin of the URL. A slow receiver delays only deliveries with the same value."""
         found = _ORIGIN.match(self.url)
         return f"{self.tenant}|{found[0] if found else ''}"
 
     @property
     def host(self) -> str:
-        """Tenant and host, whatever its ports: what is not flooded."""
+        """Tenant and host without port, which limits the load on one host."""
         return f"{self.tenant}||{_PORT.sub('', self.place.partition('|')[2].partition('://')[2])}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much a sender takes."""
+    """Limits of a sender."""
 
-    #: Milliseconds after which others may take it.
+    #: Milliseconds after which another sender may take a delivery.
     lease_ms: int
     #: Attempts after which a delivery is dead.
     attempts: int
-    #: Deliveries in hand of one tenant to one port of a host and to the host, and of one tenant.
+    #: Deliveries in progress to one origin, to one host, and of one tenant.
     per_place: int
     per_host: int
     per_tenant: int
@@ -83,9 +83,9 @@ class Webhooks(Part):
     """Takes, ends and lists deliveries."""
 
     def take(self, want: int, limits: Limits, busy: Mapping[str, int]) -> tuple[int, list[Delivery]]:
-        """Return the time in milliseconds of Redis' clock, and at most `want` due deliveries for one attempt each.
+        """Return Redis' time in milliseconds, and at most `want` due deliveries for one attempt each.
 
-        `busy`: deliveries that the sender has in hand, by `place`, by `host` and by tenant.
+        `busy`: the sender's deliveries in progress by `place`, by `host` and by tenant.
         """
         most = (limits.per_place, limits.per_host, limits.per_tenant)
         arguments = (limits.lease_ms, limits.attempts, *most, json.dumps(busy or {"": 0}))
@@ -93,16 +93,16 @@ class Webhooks(Part):
         return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
 
     def end(self, delivery: Delivery, outcome: Literal["delivered", "dead", "again"], wait_ms: int, text: str) -> str:
-        """Note what came of an attempt. again: it is due in `wait_ms`.
+        """Record the outcome of an attempt. `again`: it is due in `wait_ms`.
 
-        Return ended, again, missing, or stale: its lease is over, and another sender has it.
+        Returns ended, again, missing, or stale: its lease has expired, and another sender has it.
         """
         arguments = (delivery.delivery_id, delivery.attempts, outcome, wait_ms, text)
         reply: bytes = self._functions.run("end_delivery", *arguments)
         return reply.decode()
 
     def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
-        """Try a delivery anew, at once: ok, missing, or full: too many of the tenant's wait."""
+        """Retry a delivery at once. Return ok, missing, or full if too many of the tenant's are pending."""
         reply: bytes = self._functions.kept("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()
 
@@ -112,17 +112,17 @@ class Webhooks(Part):
         return self._each([one.decode() for one in ids])
 
     def one(self, tenant: str, delivery_id: str) -> Delivery | None:
-        """Return a delivery of a tenant; None when there is none."""
+        """Return a tenant's delivery, or None."""
         found = self._each([delivery_id])
         return found[0] if found and found[0].tenant == tenant else None
 
     def counts(self, tenant: str) -> dict[State, int]:
-        """Return how many of a tenant's deliveries are in each state."""
+        """Return the number of a tenant's deliveries by state."""
         sizes = self._functions.read(*(("ZCARD", keys.deliveries_of(tenant, state)) for state in STATES))
         return dict(zip(STATES, map(int, sizes), strict=True))
 
     def pending(self, tenants: Sequence[str]) -> tuple[int, int]:
-        """Return how many deliveries of these tenants are pending, and the age of the oldest, in milliseconds."""
+        """Return the number of pending deliveries of these tenants, and the age of the oldest in milliseconds."""
         asked = [keys.deliveries_of(tenant, "pending") for tenant in tenants]
         replies = self._functions.read(
             *(("ZCARD", key) for key in asked),
@@ -139,11 +139,11 @@ class Webhooks(Part):
         return sum(map(int, self._functions.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
 
     def generation(self, tenant: str) -> int:
-        """Return how many tenants of this name were removed: each has a key of its own."""
+        """Return how many tenants of this name were removed. Each had its own signing key."""
         return int(self._client.hget(keys.GENERATIONS, tenant) or 0)
 
     def note_shown(self, tenant: str, actor: Actor) -> None:
-        """Write into the audit log that the key of a tenant was shown."""
+        """Add to the audit log that a tenant's signing key was disclosed."""
         self._functions.kept("log_shown", "show webhook key", tenant, *actor)
 
     def _each(self, ids: Sequence[str]) -> list[Delivery]:

@@ -1,4 +1,4 @@
-"""Workflows as they are stored: what they are, which jobs their actions have, what came of the others."""
+"""Storage of workflows: their documents, the jobs of their actions, and the outcomes of other actions."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from jobs.store.server.functions import Part
 from jobs.store.server.records import record
 from jobs.store.work.jobs import Over, over
 
-#: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
+#: Unfinished workflows of a tenant, and bytes of its compressed documents.
 MAX_LIVE, MAX_STORED = 100, 64 << 20
-#: Fields of jobs that are read in one round trip.
+#: Jobs whose fields are read in one round trip.
 _AT_ONCE = 1000
-#: Bytes that the artifact of a unit counts for.
+#: Bytes that a unit's artifact id counts for.
 _ARTIFACT_BYTES = 100
-#: Actor that stands for the end of a workflow's time.
+#: Actor of the deletion of expired workflows.
 _EXPIRED = Actor("", "*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewWorkflow:
-    """Workflow as it is added."""
+    """Workflow to be added."""
 
-    #: Idempotency key, as OWNER:KEY: the same is the same workflow while that is there. Empty: none.
+    #: Idempotency key as OWNER:KEY. While its workflow exists, a repeated submission returns that. Empty if none.
     key: str = ""
-    #: Digest of what was sent.
+    #: Digest of the request.
     digest: str
-    #: Its actions, as JSON values.
+    #: Actions, as JSON values.
     document: Any
     name: str
     description: str
     total: int
-    #: Its maker may run programs.
+    #: Whether its creator may run programs.
     run: bool
-    #: URL that is told of its end; empty: none.
+    #: URL that is notified of its end; empty if none.
     notify: str = ""
-    #: Place in a trace of what submitted it, as W3C's traceparent and tracestate have it; empty: it is in none.
+    #: W3C traceparent and tracestate of the submission; empty if it is not traced.
     traceparent: str = ""
     tracestate: str = ""
 
@@ -53,83 +53,83 @@ class StoredWorkflow:
 
     id: str
     tenant: str
-    #: Id of the token that submitted it; empty without one.
+    #: Id of the token that submitted it; empty if none.
     token: str
     run: bool
     name: str
     description: str
     state: str
-    #: 1, and one more for each retry.
+    #: 1 plus the number of retries.
     attempt: int
-    #: Actions.
+    #: Number of actions.
     total: int
-    #: Milliseconds since 1970; 0: it has not ended.
+    #: Milliseconds since 1970. ended: 0 if it has not ended.
     created: int
     ended: int
-    #: Actions by state, as the leader saw them last.
+    #: Actions by state, when the leader last looked.
     counts: Mapping[str, int]
-    #: Why its next job is not submitted; why its first action failed. Empty: for no reason.
+    #: Why its next job is not submitted, and why its first action failed. Empty if neither applies.
     waits: str
     error: str
-    #: URL that is told of its end; empty: none.
+    #: URL that is notified of its end; empty if none.
     notify: str = ""
-    #: Place in a trace of what submitted it; empty: it is in none.
+    #: W3C traceparent and tracestate of the submission; empty if it is not traced.
     traceparent: str = ""
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Glance:
-    """Part of a workflow by which it is counted."""
+    """The fields of a workflow that counts need."""
 
     state: str
-    #: Actions by state, as the leader saw them last, and milliseconds since 1970 when these changed.
+    #: Actions by state when the leader last looked, and when these changed, in milliseconds since 1970.
     counts: Mapping[str, int]
     changed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a workflow's actions so far."""
+    """Progress of a workflow's actions."""
 
     workflow: StoredWorkflow
     jobs: Mapping[str, str]
     records: Mapping[str, Any]
     retries: frozenset[str]
-    #: States of actions when it ended; empty before.
+    #: States of actions at its end; empty before.
     final: Mapping[str, str]
 
 
 class DoneHead(NamedTuple):
-    """Sizes of what a job left when it was done."""
+    """Sizes of the output of a done job."""
 
     units: int
     result_bytes: int
     accumulator_bytes: int
 
     def bytes(self, *, with_units: bool) -> int:
-        """Return the bytes of its result, and of the values and artifacts of its units."""
+        """Return the bytes of its result, and optionally of its units' values and artifacts."""
         of_units = self.accumulator_bytes + _ARTIFACT_BYTES * self.units if with_units else 0
         return self.result_bytes + of_units
 
 
 class DoneJob(NamedTuple):
-    """Texts that a job left when it was done."""
+    """Output of a done job."""
 
     state: str
     result: bytes
-    #: Values of its units, where they were asked for, and the artifact of each; empty otherwise.
+    #: Values of its units and the artifact of each, if they were requested; empty otherwise.
     accumulator: bytes
     artifacts: Sequence[Any]
 
     @property
     def units(self) -> int:
-        """Units of which the artifacts were asked for."""
+        """Number of units whose artifacts were requested."""
         return len(self.artifacts)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all of it."""
+        """Bytes of all output."""
         return len(self.result) + len(self.accumulator) + _ARTIFACT_BYTES * len(self.artifacts)
 
 
@@ -137,10 +137,11 @@ class Workflows(Part):
     """Adds, steers, reads and deletes workflows."""
 
     def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | Over:
-        """Store a workflow under an id that nobody chooses: (new or same, id).
+        """Store a workflow under a random id. Return (new or same, id).
 
-        Else (conflict, id), its key stands for another text; (missing, 0): its tenant; (live, how many have not ended);
-        (full, bytes that are stored). Over: a cap of the tenant, or webhooks that nobody takes.
+        Else return (conflict, id) if its key belongs to another request; (missing, 0) if its tenant does not exist;
+        (live, number of unfinished workflows); (full, stored bytes). Over: a cap of the tenant, or too many pending
+        webhooks.
         """
         how, *words = "taken", ""
         while how == "taken":
@@ -167,28 +168,30 @@ class Workflows(Part):
         return self._functions.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Return [ok, state], [conflict, state] or [missing]; approve, retry and delete do too."""
+        """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], as approve, retry and delete do."""
         return self._functions.kept_words("cancel_workflow", workflow, *actor)
 
     def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
-        """Let an action that waits for a person be done, with what is recorded of it."""
+        """Approve an action that waits for a person, and store its record."""
         return self._functions.kept_words("approve_workflow", workflow, attempt, action, json.dumps(record), *actor)
 
     def retry(
         self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
     ) -> list[str]:
-        """Go on with a workflow that failed or was cancelled: with jobs of these actions, others begin anew."""
+        """Retry a workflow that failed or was cancelled: `retried` actions keep their jobs, `forgotten` ones start
+        again.
+        """
         counts = (len(retried), len(forgotten))
         return self._functions.kept_words("retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten)
 
     def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Forget a workflow that has ended; its jobs stay. Works in a full Redis."""
+        """Delete a workflow that has ended. Its jobs stay. Works when Redis is full."""
         return self._functions.kept_words("delete_workflow", workflow, *actor)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def page(self, tenant: str | None, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
-        """Return (creation, id) of at most `most` workflows, newest first, of one tenant or of all, behind one."""
+        """Return (creation, id) of at most `most` workflows, newest first, of one tenant or all, after one."""
         place = keys.WORKFLOWS if tenant is None else keys.workflows_of(tenant)
         top, found, at = "+inf" if after is None else after[0], list[tuple[int, str]](), 0
         while len(found) < most and (rows := self._client.zrevrangebyscore(place, top, "-inf", at, most, True)):
@@ -198,14 +201,14 @@ class Workflows(Part):
         return found[:most]
 
     def read(self, ids: Sequence[str]) -> list[StoredWorkflow | None]:
-        """Return workflows; None in the place of one that does not exist, and of a broken one, which is skipped."""
+        """Return workflows, None for those that do not exist or are broken. Broken ones are logged."""
         pipe = self._pipe()
         for each in ids:
             pipe.hgetall(keys.workflow(each))
         return [_readable(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
 
     def course(self, workflow: str) -> Course | None:
-        """Return what became of a workflow's actions; None if it does not exist. ValueError for a broken one."""
+        """Return the progress of a workflow's actions, or None if it does not exist. ValueError if it is broken."""
         pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
         # Not at one moment: a script takes long over ten thousand fields. What is written meanwhile is seen or is not,
         # and `settle` refuses what was seen of another state or attempt.
@@ -224,7 +227,7 @@ class Workflows(Part):
         )
 
     def document(self, workflow: str) -> tuple[Any, int] | None:
-        """Return a workflow's actions, as `add` was given them, and their bytes as JSON; None where there are none."""
+        """Return a workflow's actions, as passed to `add`, and their bytes as JSON. None if there are none."""
         stored = self._client.get(keys.workflow_document(workflow))
         if not stored:
             return None
@@ -232,7 +235,7 @@ class Workflows(Part):
         return json.loads(text), len(text)
 
     def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """Return these fields of each job; None in the place of one that is not there."""
+        """Return these fields of each job, None for jobs that do not exist."""
         rows: list[list[bytes | None]] = []
         for first in range(0, len(ids), _AT_ONCE):
             pipe = self._pipe()
@@ -242,7 +245,7 @@ class Workflows(Part):
         return rows
 
     def done_heads(self, ids: Sequence[str]) -> list[DoneHead | None]:
-        """Return how much these jobs left; None in the place of one that is gone or broken. One round trip."""
+        """Return the output sizes of these jobs, None for those that are gone or broken. One round trip."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "total")
@@ -252,7 +255,7 @@ class Workflows(Part):
         return [None if None in row or not row[0].isdigit() else DoneHead(*map(int, row)) for row in rows]
 
     def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[DoneJob]:
-        """Return what these jobs left, each with its first units, 0 for none. One round trip."""
+        """Return the output of these jobs, each with this number of its first units. One round trip."""
         pipe = self._pipe()
         for job_id, units in wanted:
             pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
@@ -264,19 +267,19 @@ class Workflows(Part):
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
-        """Return workflows at which somebody must look; they are `open` until `looked` is called."""
+        """Return workflows to be processed next. They are `open` until `looked` is called."""
         return [each.decode() for each in self._functions.run("take_workflows", most)]
 
     def looked(self, workflow: str) -> None:
-        """Note that somebody has looked at a workflow that was due."""
+        """Record that a due workflow was processed."""
         self._client.srem(keys.WORKFLOWS_TAKEN, workflow)
 
     def open(self) -> list[str]:
-        """Return the workflows that have not ended, and those at which somebody was to look and may have died."""
+        """Return unfinished workflows, and due ones whose processing may have been interrupted."""
         return sorted(each.decode() for each in self._client.sunion(keys.WORKFLOWS_LIVE, keys.WORKFLOWS_TAKEN))
 
     def glances(self, ids: Sequence[str]) -> list[Glance]:
-        """Return the part by which workflows are counted, of those that are there."""
+        """Return the fields that counts need, of the workflows that exist."""
         pipe = self._pipe()
         for each in ids:
             pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
@@ -291,11 +294,13 @@ class Workflows(Part):
         ]
 
     def publish(self, figures: Mapping[str, int]) -> None:
-        """Store counts of workflows for whoever shows them."""
+        """Store counts of workflows for metrics."""
         self._client.hset(keys.WORKFLOW_FIGURES, mapping={name: str(value) for name, value in figures.items()})
 
     def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
-        """Note once what came of an action that is no job; False: the workflow runs no more, or anew."""
+        """Record the outcome of an action that is not a job, once. Return False if the workflow is not running this
+        attempt.
+        """
         text = json.dumps(record, separators=(",", ":"))
         return bool(self._functions.kept("record_action", workflow, attempt, key, text))
 
@@ -308,24 +313,26 @@ class Workflows(Part):
         /,
         **fields: str | bytes,
     ) -> bool:
-        """Note the state that a workflow has now, with other fields; False: its state is another meanwhile.
+        """Record the current state of a workflow and other fields. Return False if its state has changed meanwhile.
 
-        `jobs`: some of its jobs with the states from which that follows; False where one has another meanwhile.
+        `jobs`: jobs with the states on which this is based. Returns False if one of these has changed.
         """
         flat = [item for pair in (*jobs, *fields.items()) for item in pair]
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, len(jobs), *flat)
         return bool(self._functions.kept("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Forget jobs and records of these keys, so that they begin anew; False: it runs no more, or anew."""
+        """Remove jobs and records of these keys, so that they start again. Return False if it is not running this
+        attempt.
+        """
         return bool(self._functions.kept("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
-        """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
+        """Record that jobs of these actions were retried. Return False in another attempt."""
         return bool(self._functions.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:
-        """Forget workflows whose time is over; return how many."""
+        """Delete expired workflows. Return how many."""
         now = self.now_ms()
         over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
         for workflow in over:
@@ -334,7 +341,7 @@ class Workflows(Part):
 
 
 def packed(states: Mapping[str, str]) -> bytes:
-    """Return states of actions as `Course.final` has them."""
+    """Return states of actions in the form of `Course.final`."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
 
 

@@ -1,7 +1,7 @@
-"""The audit log: who changed what, and what was denied, as a chain of hashes that functions append to.
+"""The audit log: changes and denied calls, as a chain of hashes to which functions append.
 
-The line of an entry is `{"seq":N,BODY,"hash":"H"}`: JSON whose text is kept as it was written. H is the SHA-1, all that
-functions have, of the hash before it and of `{"seq":N,BODY}`; before the first entry it is ROOT.
+The line of an entry is `{"seq":N,BODY,"hash":"H"}`, JSON whose text is kept as written. H is the SHA-1 of the previous
+hash and of `{"seq":N,BODY}`; functions have no other hash. The hash before the first entry is ROOT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = "0" * 40
 
 
 class Position(NamedTuple):
-    """Place in the chain: the number and the hash of an entry; 0 and ROOT before the first."""
+    """Position in the chain: number and hash of an entry; 0 and ROOT before the first."""
 
     seq: int
     hash: str
@@ -41,13 +41,13 @@ class Entry(NamedTuple):
         return b'{"seq":%d,%b,"hash":"%b"}' % (self.seq, self.body, self.hash.encode())
 
     def follows(self, before: Position) -> bool:
-        """Return True when this is the entry after `before`, with the hash that it must have."""
+        """Return whether this is the entry after `before`, with a valid hash."""
         text = b'%b{"seq":%d,%b}' % (before.hash.encode(), self.seq, self.body)
         return self.seq == before.seq + 1 and hashlib.sha1(text, usedforsecurity=False).hexdigest() == self.hash
 
 
 class Denied(NamedTuple):
-    """Calls that were refused, of one caller for one reason."""
+    """Calls of one caller that were denied for one reason."""
 
     actor: Actor
     #: Network address.
@@ -57,9 +57,9 @@ class Denied(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Part of the log, read at one moment."""
+    """Part of the log, read atomically."""
 
-    #: Its last entry, the last that Redis no longer keeps, and the last in AUDIT_FILE.
+    #: The last entry, the last entry that Redis no longer keeps, and the last one in AUDIT_FILE.
     head: Position
     dropped: Position
     exported: int
@@ -67,10 +67,10 @@ class Log(NamedTuple):
 
 
 class AuditLog(Part):
-    """Reads the log, adds denied calls, and moves it on for the leader. What changes something logs itself."""
+    """Reads the log, adds denied calls, and trims the log. Functions that change something log it themselves."""
 
     def read(self, after: int, most: int) -> Log:
-        """Return at most `most` entries with numbers above `after`."""
+        """Return at most `most` entries after number `after`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, f"({after}-0", "+", "COUNT", str(most)))
 
     def newest(self, most: int) -> Log:
@@ -79,18 +79,18 @@ class AuditLog(Part):
         return log._replace(entries=log.entries[::-1])
 
     def up_to(self, last: int) -> Log:
-        """Return all entries that are kept with numbers up to `last`."""
+        """Return all kept entries up to number `last`."""
         return self._log(("XRANGE", keys.AUDIT_LOG, "-", f"{last}-0"))
 
     def hash_of(self, seq: int) -> str | None:
-        """Return the hash of an entry; None when it is not kept."""
+        """Return the hash of an entry, or None if it is not kept."""
         entries = self._log(("XRANGE", keys.AUDIT_LOG, f"{seq}-0", f"{seq}-0")).entries
         return entries[0].hash if entries else None
 
     def unexported_seconds(self) -> float:
-        """Return the age of the oldest entry that AUDIT_FILE does not have yet, by Redis' clock; 0 without one.
+        """Return the age by Redis' clock of the oldest entry that AUDIT_FILE lacks; 0 if there is none.
 
-        An entry from a time that has not come counts as old: the clock was set back, and it may lack for long.
+        An entry from the future counts as old: the clock was set back, and it may be missing for long.
         """
         last = self.newest(1)
         if last.head.seq <= last.exported:
@@ -114,22 +114,22 @@ class AuditLog(Part):
         )
 
     def deny(self, calls: Sequence[Denied]) -> None:
-        """Write one entry for each of these."""
+        """Add one entry for each of these."""
         rows = [[*one.actor, one.source, one.reason, one.times] for one in calls]
         self._functions.run("log_denied", json.dumps(rows))
 
     def trim(self, keep: int, *, slack: int = 0, exported: int | None = None) -> int:
-        """Drop all but the last `keep` entries once there are `slack` more; return how many.
+        """Drop all but the last `keep` entries once there are `slack` more. Return how many.
 
-        With `exported`, the number of the last entry in AUDIT_FILE, none after that is dropped. Without it, an entry
-        `trimmed` names those that are lost.
+        With `exported`, the number of the last entry in AUDIT_FILE, no entry after it is dropped. Without it, an entry
+        `trimmed` names the lost ones.
         """
         return int(self._functions.run("log_trim", keep, slack, "" if exported is None else exported))
 
     def rebase(self, end: Position, void: int, seen: Position) -> bool:
-        """Let the log go on from `end`, the last entry in AUDIT_FILE; Redis has forgotten the entries from `void` on.
+        """Continue the log after `end`, the last entry in AUDIT_FILE. Redis has lost the entries from `void` on.
 
-        False, and nothing changed, when the log's head is not `seen` any more.
+        Returns False and changes nothing if the log's head is no longer `seen`.
         """
         return bool(self._functions.run("log_rebase", end.seq, end.hash, void, seen.hash))
 

@@ -1,4 +1,4 @@
-"""Secrets of tenants, as they are stored: sealed. Only the coordinator has the keys, in `coordinator/secrets`."""
+"""Encrypted secrets of tenants. Only coordinators have the keys, in `coordinator/secrets`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: Names are those of environment variables.
+#: Names of secrets are names of environment variables.
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-#: Most secrets of a tenant, and most bytes of a value in UTF-8.
+#: Maximum number of a tenant's secrets, and maximum bytes of a value in UTF-8.
 MAX_SECRETS, MAX_BYTES = 100, 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """Value of a secret, encrypted."""
+    """Encrypted value of a secret."""
 
-    #: Id of the key that opens it.
+    #: Id of the encryption key.
     key: str
     text: str
 
@@ -29,7 +29,7 @@ class Secret:
     """Secret without its value."""
 
     name: str
-    #: Id of the key that opens it.
+    #: Id of the encryption key.
     key: str
     #: When its value was set, in milliseconds of Redis' clock.
     changed: int
@@ -39,19 +39,19 @@ class Secrets(Part):
     """Stores, lists and deletes secrets of tenants."""
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
-        """Set a secret: new or changed. Else full, beyond MAX_SECRETS; or missing: the tenant is not registered."""
+        """Set a secret. Return new, changed, full (beyond MAX_SECRETS) or missing (the tenant is not registered)."""
         reply: bytes = self._functions.kept(
             "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
         )
         return reply.decode()
 
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
-        """Put a secret's value under another key; False when it has been set since it was read."""
+        """Store a secret's value encrypted with another key. Return False if the secret has changed."""
         arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
         return bool(self._functions.kept("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
-        """Delete a secret; False when there is none. Works in a full Redis."""
+        """Delete a secret. Return False if it does not exist. Works when Redis is full."""
         return bool(self._functions.kept("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
@@ -61,7 +61,7 @@ class Secrets(Part):
         return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
 
     def sealed(self, tenant: str, names: Sequence[str]) -> dict[str, Sealed]:
-        """Return the sealed values of those of the names that there are."""
+        """Return the encrypted values of those secrets that exist."""
         if not names:
             return {}
         [replies] = self._functions.read(("HMGET", keys.secret(tenant), *names))

@@ -1,8 +1,8 @@
-"""Stored bytes of tenants that have a cap on them: counted again, job by job.
+"""Recount of the bytes that tenants with a cap on them store, job by job.
 
-Each function that writes, finishes or purges a job notes its size and changes the sum of the tenant in the same step.
-Both are exact without this. It counts what was there before a tenant had the cap, also where the caller died between
-setting the cap and counting.
+Functions that write, finish or purge a job also update its size and its tenant's sum, so both are exact without a
+recount. The recount covers what was stored before a tenant got the cap, even if a caller died between setting the cap
+and counting.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 from jobs.store.tenancy import caps
 
-#: Jobs counted by one script.
+#: Jobs that one call counts.
 _JOBS_A_CALL = 500
 
 
 class StoredBytes(Part):
-    """Counts again what is stored under tenants' names."""
+    """Recounts the bytes stored for tenants."""
 
     def recount(self) -> list[str]:
-        """Count all jobs of the tenants that have the cap, and return these tenants. Scans all jobs if there are any.
+        """Count all jobs of the tenants with the cap, and return these tenants. Scans all jobs if there are such
+        tenants.
 
-        May run beside everything else, and be broken off at any time: each script leaves sizes and sum in agreement.
+        May run at any time and may be interrupted: each call leaves sizes and sum consistent.
         """
         tenants = self._capped()
         for tenant in tenants:
@@ -45,7 +46,7 @@ class StoredBytes(Part):
         ]
 
     def _weighed(self, tenant: str) -> Iterator[list[bytes]]:
-        """Yield jobs that count for the tenant, and may be gone."""
+        """Yield the jobs that count for the tenant, including ones that are gone."""
         return _pages(job for job, _ in self._client.hscan_iter(keys.stored(tenant), count=_JOBS_A_CALL))
 
     def _jobs(self) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""Tenants: their weights and caps, and what they use of them now."""
+"""Tenants: their weights and caps, and their current usage."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ from jobs.store.tenancy.stored_bytes import StoredBytes
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
 #: Largest weight and caps.
 MAX_WEIGHT, MAX_CAP = 1_000_000, 1_000_000_000
-#: Largest cap on units a day, on GPU seconds a day, and on stored bytes.
+#: Largest caps on units per day, on GPU seconds per day, and on stored bytes.
 MAX_UNITS, MAX_GPU_SECONDS, MAX_BYTES = 2**53 - 1, 10**9, 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """Who shares the cluster with others. One that is not registered has the defaults."""
+    """A tenant of the cluster. Unregistered tenants have the defaults."""
 
     name: str
-    #: Share of the lanes beside other tenants, relative to theirs; at least 1.
+    #: Share of the lanes relative to other tenants; at least 1.
     weight: int = 1
-    #: Most lanes that compute its jobs at once; 0: any number.
+    #: Maximum number of lanes that compute its jobs at once; 0 for no limit.
     max_lanes: int = 0
-    #: Most of its jobs that wait or run at once; 0: any number.
+    #: Maximum number of its queued and running jobs; 0 for no limit.
     max_jobs: int = 0
-    #: Most units that are computed for it on one day, by kind; any number of kinds that are not named.
+    #: Maximum number of units per day, by kind. Other kinds have no limit.
     max_units: Mapping[str, int] = field(default_factory=dict)
-    #: Most seconds of GPUs that it uses on one day; 0: any number.
+    #: Maximum number of GPU seconds per day; 0 for no limit.
     max_gpu_seconds: int = 0
-    #: Most bytes that are stored of its jobs, artifacts and workflows; 0: any number.
+    #: Maximum number of bytes of its jobs, artifacts and workflows; 0 for no limit.
     max_stored_bytes: int = 0
-    #: Labels that a host must have to compute its jobs. None, where a tenant is written: they stay as they are.
+    #: Labels that a host must have to compute its jobs. None when a tenant is written: keep the labels.
     requires: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """Part of its caps that a tenant uses now."""
+    """Current usage of a tenant's caps."""
 
-    #: Leases of its jobs that are alive.
+    #: Live leases of its jobs.
     lanes: int
-    #: Jobs that wait or run.
+    #: Queued and running jobs.
     jobs: int
-    #: Queued jobs that wait until max_jobs admits them.
+    #: Jobs that wait until max_jobs admits them.
     backlog: int
-    #: Units that were computed for it today, by kind, and milliseconds of GPUs; those that have a cap.
+    #: Today's units by kind, and GPU milliseconds, if they have a cap.
     units: Mapping[str, int] = field(default_factory=dict)
     gpu_ms: int = 0
-    #: Bytes that are stored of its jobs, artifacts and workflows, where they have a cap.
+    #: Bytes of its jobs, artifacts and workflows, if they have a cap.
     stored_bytes: int = 0
 
 
 class Tenants(Part):
-    """Registers tenants, changes and reads them."""
+    """Registers, changes and reads tenants."""
 
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
-        """Register a tenant or change its weight, caps and required labels; True: it is new.
+        """Register a tenant or change its weight, caps and required labels. Return True if it is new.
 
-        With the first, `default` is registered.
+        Registering the first tenant also registers `default`.
         """
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
         requires = "*" if tenant.requires is None else "+".join(sorted(tenant.requires))
@@ -78,8 +78,9 @@ class Tenants(Part):
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
-        """Forget a tenant: ok. Else missing; default, which stays; busy: jobs of it wait or run;
-        workflows: it has some; tokens: some count; artifacts: it has some.
+        """Remove a tenant. Return ok, missing, default (which stays), busy, workflows, tokens or artifacts.
+
+        busy: it has queued or running jobs. workflows, tokens, artifacts: it still has some.
         """
         reply: bytes = self._functions.kept("tenant_remove", name, *actor)
         return reply.decode()
@@ -90,13 +91,13 @@ class Tenants(Part):
         return sorted(name.decode() for name in members or ())
 
     def lets(self, job: str, of_host: Collection[str]) -> bool:
-        """Return True when a host with these labels may compute the job, or there is no such job."""
+        """Return whether a host with these labels may compute the job, or the job does not exist."""
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED).hget(keys.job(job), "tenant")
         required, tenant = (value.decode(errors="replace") if value else "" for value in skipped.replies(pipe))
         return labels.required(required).get(tenant, frozenset()) <= set(of_host)
 
     def read(self, names: Sequence[str]) -> list[tuple[Tenant, Use]]:
-        """Return weight, caps and use of each of the tenants, registered or not."""
+        """Return the properties and usage of tenants, registered or not."""
         seconds, micros = self._client.time()
         now = seconds * 1000 + micros // 1000
         pipe = self._pipe().hget(keys.SHARES, labels.REQUIRED)
@@ -119,7 +120,7 @@ def _written(tenant: Tenant) -> str:
 
 
 def _logged(tenant: Tenant) -> str:
-    """Return the further caps as the audit log names them, after those that it always names."""
+    """Return the optional caps as the audit log shows them."""
     limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
     limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
     requires = f", requires {' '.join(sorted(tenant.requires)) or 'no labels'}" if tenant.requires is not None else ""

@@ -1,8 +1,8 @@
-"""API tokens, the sessions of browsers, and one-time login codes: what says who asks.
+"""API tokens, browser sessions and one-time login codes, which authenticate requests.
 
-Redis keeps no secret, only SHA-256 digests: each secret is 256 random bits, so nobody finds it by its digest. One key
-changes with the set of tokens and sessions, so that a replica reads that alone to know that nothing did. It is no
-counter, which after lost writes counts the same numbers again.
+Redis has only SHA-256 digests of secrets, which are 256 random bits and so cannot be guessed. One key changes with the
+set of tokens and sessions, so that coordinators only read that to detect changes. It is not a counter, which would
+repeat values after Redis has lost writes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.server.functions import Part
 
-#: tc_<id>_<secret>; of a session: ts_<id>_<secret>.
+#: tc_<id>_<secret>, and for a session ts_<id>_<secret>.
 _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-#: Bounds of what each replica keeps in memory.
+#: Limits of what each coordinator keeps in memory.
 MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
-#: Most sessions of one token, so that nobody ends those of others by logging in again and again.
+#: Maximum number of sessions of one token, so that repeated logins do not end sessions of others.
 MAX_LOGINS = 100
-#: A browser stays logged in this long.
+#: Milliseconds for which a browser stays logged in.
 SESSION_MS = 12 * 3600 * 1000
-#: A one-time code can be used this long.
+#: Seconds for which a one-time code is valid.
 CODE_SECONDS = 600
-#: Latest codes of a token that count.
+#: Valid codes of a token; older ones end.
 MAX_CODES = 10
 
 
 class LastAdmin(Exception):
-    """The token was not ended, because it is the last valid one with the scope admin."""
+    """The token was not ended because it is the last valid one with the scope admin."""
 
 
 class Credential(NamedTuple):
-    """Token or session cookie as its bearer writes it."""
+    """Token or session cookie as sent by its bearer."""
 
     #: tc or ts.
     kind: str
@@ -49,31 +49,31 @@ class Credential(NamedTuple):
     text: str
 
     def matches(self, digest: str) -> bool:
-        """Return True when this is the digest of the secret."""
+        """Return whether this is the digest of the secret."""
         return hmac.compare_digest(self.digest, digest)
 
 
 def mint(kind: str = "tc") -> Credential:
-    """Return a new random credential, of a token or of a session."""
+    """Return a new random credential for a token or a session."""
     name = "".join(secrets.choice(_LETTERS) for _ in range(10))
     text = secrets.token_urlsafe(32)
     return Credential(kind, name, digest(text), f"{kind}_{name}_{text}")
 
 
 def parsed(text: str, kind: str = "tc") -> Credential | None:
-    """Return the credential that a text is; None when it has not the form of that kind."""
+    """Return the credential in a text, or None if it does not have this form."""
     parts = _WRITTEN.fullmatch(text)
     return Credential(kind, parts[2], digest(parts[3]), text) if parts and parts[1] == kind else None
 
 
 def digest(secret: str) -> str:
-    """SHA-256 of a secret, in hexadecimal digits."""
+    """Return the SHA-256 of a secret in hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """API token as it is stored. Times are milliseconds of Redis' clock, 0 for never."""
+    """API token as stored. Times are milliseconds of Redis' clock, 0 for never."""
 
     id: str
     name: str
@@ -83,23 +83,23 @@ class Token:
     created: int
     expires: int
     used: int
-    #: Of the host of the worker that it is for; of an invitation, of the host that joins with it.
+    #: Labels of the worker's host; for an invitation, of the host that joins with it.
     labels: tuple[str, ...] = ()
-    #: The host that joined with it; empty for a token that was made by itself.
+    #: Host that joined with it; empty for other tokens.
     host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrowserSession:
-    """Browser that is logged in."""
+    """Session of a browser."""
 
     id: str
     digest: str
     #: Digest of the token that its page sends in a header.
     csrf: str
-    #: Id of the API token with which it logged in, which it dies with.
+    #: Id of the API token with which it logged in. The session ends with that token.
     token: str
-    #: Digest of CLUSTER_TOKEN where that was used; empty otherwise.
+    #: Digest of CLUSTER_TOKEN if that was used; empty otherwise.
     bootstrap: str
     expires: int
 
@@ -108,7 +108,7 @@ class Tokens(Part):
     """Creates, finds and ends tokens and sessions."""
 
     def state(self) -> tuple[bytes, int]:
-        """Return the text that changes with the set of tokens and sessions, and Redis' clock in milliseconds."""
+        """Return the text that changes with the set of tokens and sessions, and Redis' time in milliseconds."""
         version, (seconds, micros) = self._functions.read(("GET", keys.TOKENS_VERSION), ("TIME",))
         return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
@@ -133,11 +133,10 @@ class Tokens(Part):
         labels: Iterable[str] = (),
         host: str = "",
     ) -> str:
-        """Store a token that lives for ttl_ms, 0: without end: new. `labels`: those of its worker's host.
+        """Store a token that expires after ttl_ms, 0 for never. Return new, full or missing.
 
-        `host`: the one that joins with it.
-
-        Else full, beyond MAX_TOKENS; or missing: the tenant is not registered.
+        `labels`: of its worker's host. `host`: the host that joins with it. full: beyond MAX_TOKENS. missing: the
+        tenant is not registered.
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
         further = {"labels": joined(labels), "host": host}
@@ -147,7 +146,7 @@ class Tokens(Part):
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
-        """End a token and its sessions; return False if there is none. Works if Redis is full.
+        """End a token and its sessions. Return False if it does not exist. Works when Redis is full.
 
         With `keep_admin`, raises LastAdmin for the last valid token with the scope admin.
         """
@@ -158,16 +157,16 @@ class Tokens(Part):
         return bool(ended)
 
     def touch(self, token_id: str) -> None:
-        """Note that a token was used now."""
+        """Record that a token was used now."""
         self._functions.run("touch_token", token_id)
 
     def get(self, token_id: str) -> Token | None:
-        """Return a token; None when there is none, or when it cannot be read."""
+        """Return a token, or None if it does not exist or cannot be read."""
         [fields] = self._functions.read(("HGETALL", keys.token(token_id)))
         return _token(token_id, _text(fields))
 
     def all(self) -> list[Token]:
-        """Return every token, those that have expired too, oldest first."""
+        """Return every token, including expired ones, oldest first."""
         ids = [name.decode() for name in self._client.zrange(keys.TOKENS, 0, -1)]
         pipe = self._pipe()
         for name in ids:
@@ -180,19 +179,19 @@ class Tokens(Part):
     def log_in(self, credential: Credential, csrf: str, actor: Actor, bootstrap: str = "") -> None:
         """Store a session for SESSION_MS.
 
-        Beyond MAX_LOGINS the oldest of its token ends, beyond MAX_SESSIONS the oldest of all.
+        Beyond MAX_LOGINS the token's oldest session ends, beyond MAX_SESSIONS the oldest of all.
         """
         fields = {"digest": credential.digest, "csrf": digest(csrf), "token": actor.token, "bootstrap": bootstrap}
         flat = [item for pair in fields.items() for item in pair]
         self._functions.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
-        """End a session. Works in a full Redis."""
+        """End a session. Works when Redis is full."""
         index = keys.SESSIONS.removeprefix(keys.PREFIX)
         return bool(self._functions.kept("end_token", index, session_id, *actor, 0))
 
     def session(self, session_id: str) -> BrowserSession | None:
-        """Return a session; None when there is none."""
+        """Return a session, or None."""
         [reply] = self._functions.read(("HGETALL", keys.session(session_id)))
         row = _text(reply)
         try:
@@ -210,14 +209,14 @@ class Tokens(Part):
     # -- one-time codes ---------------------------------------------------------------------------------------------
 
     def add_code(self, code: str, *, token: str, bootstrap: str = "") -> None:
-        """Store a code that logs in once, as the bearer of a token, within CODE_SECONDS.
+        """Store a code with which the bearer of a token can log in once, within CODE_SECONDS.
 
-        Only the MAX_CODES latest of a token count.
+        Only the token's MAX_CODES latest codes are valid.
         """
         self._functions.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
 
     def redeem_code(self, code: str) -> tuple[str, str] | None:
-        """Return (token id, digest of CLUSTER_TOKEN) for which a code stands, and end it; None for no code."""
+        """Consume a code and return its (token id, digest of CLUSTER_TOKEN). None for an invalid code."""
         stored = self._client.getdel(keys.login(digest(code)))
         token, bar, bootstrap = (stored or b"").decode(errors="replace").partition("|")
         return (token, bootstrap) if bar else None

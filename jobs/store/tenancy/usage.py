@@ -1,4 +1,4 @@
-"""Usage of tenants, by day of Redis' clock (UTC): counted by the functions that commit work, kept for DAYS."""
+"""Usage of tenants by day of Redis' clock (UTC), counted by the functions that commit work and kept for DAYS."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from jobs.store import keys, skipped
 from jobs.store.server.functions import Part
 
-#: Days for which usage is kept, today included.
+#: Days for which usage is kept, including today.
 DAYS = 400
 _DAY_MS = 86_400_000
 
 
 @dataclass(kw_only=True)
 class Used:
-    """Use of one tenant on one day. Times in milliseconds."""
+    """Usage of one tenant on one day. Times in milliseconds."""
 
     #: Time of lanes by device.
     lane_ms: dict[str, int] = field(default_factory=dict)
-    #: Units and jobs that were done, by kind.
+    #: Committed units and done jobs, by kind.
     units: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
-    #: Time of shared devices, and their energy where it is measured.
+    #: Time of shared devices, and their energy if it is measured.
     device_ms: int = 0
     millijoules: int | None = None
     #: Requests to models, and tokens of their prompts and answers, by model.
@@ -31,7 +31,7 @@ class Used:
     answer_tokens: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, label: str, amount: int) -> None:
-        """Add a stored counter. LookupError for one that is none."""
+        """Add a stored counter. Raise LookupError for an unknown one."""
         if what == "device_ms":
             self.device_ms += amount
         elif what == "mj":
@@ -49,7 +49,7 @@ class Used:
 
 
 class Usage(Part):
-    """Reads what tenants used."""
+    """Reads usage of tenants."""
 
     def today(self) -> int:
         """Return the number of Redis' day since 1970."""
@@ -57,12 +57,12 @@ class Usage(Part):
         return int(seconds) * 1000 // _DAY_MS
 
     def tenants(self) -> list[str]:
-        """Return the tenants that have used something, by name."""
+        """Return the tenants with usage, by name."""
         [names] = skipped.replies(self._pipe().smembers(keys.USAGES))
         return sorted(name.decode(errors="replace") for name in names or ())
 
     def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], Used]:
-        """Return what each tenant used on each day from the day `since` on; days without use are left out."""
+        """Return the usage of each tenant on each day from `since` on. Days without usage are omitted."""
         days: dict[tuple[str, int], Used] = {}
         for tenant, stored in self._stored(tenants):
             for day, what, label, amount in _counters(stored):
@@ -71,7 +71,7 @@ class Usage(Part):
         return days
 
     def totals(self, tenants: Sequence[str]) -> dict[str, Used]:
-        """Return what each tenant has used since it is counted: numbers that never fall."""
+        """Return the total usage of each tenant. These numbers never decrease."""
         totals = {tenant: Used() for tenant in tenants}
         for tenant, stored in self._stored(tenants):
             for _, what, label, amount in _counters(stored):
@@ -85,13 +85,13 @@ class Usage(Part):
         return [(tenant, stored or {}) for tenant, stored in zip(tenants, skipped.replies(pipe), strict=True)]
 
     def prune(self) -> None:
-        """Forget the days before the last DAYS; `totals` still counts them. Only the leader does."""
+        """Remove days before the last DAYS, which `totals` still includes. Called by the leader."""
         for tenant in self.tenants():
             self._functions.run("usage_prune", tenant, self.today() - DAYS + 1)
 
 
 def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:
-    """Return day, sort, label and amount of each counter that can be read."""
+    """Return day, name, label and amount of each readable counter."""
     return skipped.readable("figure", stored.items(), _counter)
 
 

@@ -1,6 +1,6 @@
-"""Reads of jobs for people: rows, states, places in queues, results. One round trip each.
+"""Reads of jobs for display: fields, states, positions in queues, results. One round trip each.
 
-A key of another type counts as missing, and is noted in `skipped`.
+A key of the wrong type counts as missing and is noted in `skipped`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from jobs.store.tenancy import caps
 from jobs.store.tenancy.caps import Cap
 from threads_protocol.states import JobState
 
-#: A job's hash.
+#: Hash of a job.
 Fields: TypeAlias = Mapping[bytes, bytes]
-#: state, kind and error of a job; None for what it lacks.
+#: state, kind and error of a job; None if missing.
 Head: TypeAlias = Sequence[bytes | None]
 
-#: Numbers of submissions are integers up to here.
+#: Largest submission number.
 _LAST = str(2**53)
 #: Bytes of a result that one call reads.
 PIECE_BYTES = 1 << 20
 
 
 class JobReads(Part):
-    """Reads what is stored of jobs; changes nothing."""
+    """Reads jobs."""
 
     def hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
-        """Return id and fields of each job that exists, in their order."""
+        """Return id and fields of each job that exists, in order."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hgetall(keys.job(job_id))
         return [(job_id, fields) for job_id, fields in zip(ids, skipped.replies(pipe), strict=True) if fields]
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, dict[str, bytes | None]]]:
-        """Return id and these fields of each job that exists; None stands for a field that it has not."""
+        """Return id and these fields of each job that exists; None for missing fields."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), names)
@@ -48,18 +48,18 @@ class JobReads(Part):
         return [(job_id, dict(zip(names, row, strict=True))) for job_id, row in rows if row and any(row)]
 
     def exists(self, job_id: str) -> bool:
-        """Return True when something is stored under the job's id."""
+        """Return whether anything is stored under the job's id."""
         return bool(self._client.exists(keys.job(job_id)))
 
     def tenants(self, ids: Sequence[str]) -> list[str | None]:
-        """Return whose each job is; None for one that does not exist or cannot be read."""
+        """Return the tenant of each job, or None if it does not exist or cannot be read."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "tenant")
         return [row[1].decode(errors="replace") if row and row[0] and row[1] else None for row in skipped.replies(pipe)]
 
     def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[Place]:
-        """Return where each (queue, tenant, kind, job) waits."""
+        """Return the position of each waiting (queue, tenant, kind, job)."""
         if not waiting:
             return []
         pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED).hgetall(keys.RESERVED)
@@ -95,7 +95,7 @@ class JobReads(Part):
         ]
 
     def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return the daily caps of each (tenant, kind) that are reached, by the field of Place."""
+        """Return the reached daily caps of each (tenant, kind), by field of Place."""
         if not asked:
             return {}
         tenants = sorted({tenant for tenant, _ in asked})
@@ -104,7 +104,7 @@ class JobReads(Part):
         return {(tenant, kind): _reached(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
-        """Return (id, number of its submission) of at most `most` jobs, newest first; of those below `before` alone."""
+        """Return (id, submission number) of at most `most` jobs below `before`, newest first."""
         index = keys.in_state(state) if state else keys.JOBS
         top = _LAST if before is None else f"({before}"
         pipe = self._pipe().zrevrangebyscore(index, top, 0, start=0, num=most, withscores=True)
@@ -112,21 +112,21 @@ class JobReads(Part):
         return [(job_id, int(number)) for job_id, number in page or ()]
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the state of each job; None for one that does not exist."""
+        """Return the state of each job, or None if it does not exist."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "state")
         return [state.decode(errors="replace") if state else None for state in skipped.replies(pipe)]
 
     def counts(self) -> dict[str, int]:
-        """Count the jobs that are kept, by state."""
+        """Return the number of stored jobs by state."""
         pipe = self._pipe()
         for state in JobState:
             pipe.zcard(keys.in_state(state))
         return {state.value: count or 0 for state, count in zip(JobState, skipped.replies(pipe), strict=True)}
 
     def submission_times(self, ids: Sequence[str]) -> dict[str, float]:
-        """Return seconds since 1970 of each job's submission, of those that can be read."""
+        """Return the submission time of each readable job, in seconds since 1970."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "created")
@@ -134,14 +134,14 @@ class JobReads(Part):
         return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def dead_counts(self, ids: Sequence[str]) -> list[int]:
-        """Return how many ranges were given up of each job."""
+        """Return the number of dead ranges of each job."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.llen(keys.job_dead(job_id))
         return [count or 0 for count in skipped.replies(pipe)] if ids else []
 
     def dead_ranges(self, ids: Sequence[str], most: int) -> list[list[DeadRange]]:
-        """Return the first ranges that were given up of each job, at most `most`, with the error of each."""
+        """Return at most `most` dead ranges of each job, with their errors."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.lrange(keys.job_dead(job_id), 0, most - 1)
@@ -155,7 +155,7 @@ class JobReads(Part):
     # -- results ----------------------------------------------------------------------------------------------------
 
     def stored_result(self, job_id: str) -> tuple[list[bytes | None], ResultText | None] | None:
-        """Return (kind, total, done, state) and the result, read at one moment; None for a key of another type."""
+        """Return (kind, total, done, state) and the result, read atomically; None if a key has the wrong type."""
         head, key = ("HMGET", keys.job(job_id), "kind", "total", "done", "state"), keys.job_result(job_id)
         try:
             row, first, length = self._functions.read(
@@ -168,14 +168,14 @@ class JobReads(Part):
         return row, ResultText(self, job_id, first, length) if length else None
 
     def result_piece(self, job_id: str, start: int) -> bytes:
-        """Return at most PIECE_BYTES of a result from an offset on; empty if there are none."""
+        """Return at most PIECE_BYTES of a result from an offset on, or empty bytes."""
         piece: bytes = self._client.getrange(keys.job_result(job_id), start, start + PIECE_BYTES - 1)
         return piece
 
     async def short_result(self, wire: Wire, job_id: str, most: int) -> tuple[str, bytes] | None:
-        """Return a job's state and its result, empty while there is none, in a loop.
+        """Return a job's state and its result (empty if there is none), in an event loop.
 
-        None for a result over `most` bytes, a job that has just ended, and where it cannot be said.
+        Returns None for a result over `most` bytes, for a job that has just ended, and if the call failed.
         """
         try:
             result, row = await wire.call(
@@ -189,7 +189,7 @@ class JobReads(Part):
         return None if state == JobState.DONE and not result else (state, result)
 
     def result_beginnings(self, ids: Sequence[str], most: int) -> tuple[list[Head], list[bytes]]:
-        """Return head and result of each job; of a result over `most` bytes, its first `most` + 1."""
+        """Return head and result of each job. Results over `most` bytes are cut to `most` + 1."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hmget(keys.job(job_id), "state", "kind", "error").getrange(keys.job_result(job_id), 0, most)
@@ -197,14 +197,14 @@ class JobReads(Part):
         return [head or (None, None, None) for head in replies[::2]], [text or b"" for text in replies[1::2]]
 
     def result_lengths(self, ids: Sequence[str]) -> list[int]:
-        """Return the bytes of each job's result; 0 while there is none."""
+        """Return the length of each job's result in bytes; 0 if there is none."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.strlen(keys.job_result(job_id))
         return cast(list[int], pipe.execute())
 
     def result_texts(self, ids: Sequence[str]) -> list[bytes]:
-        """Return each job's result as it is stored; empty while there is none."""
+        """Return each job's result as stored, or empty bytes."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
@@ -212,7 +212,7 @@ class JobReads(Part):
 
 
 class ResultText:
-    """Stored result of a job. Only the beginning of a long one is in memory; the rest is read in pieces."""
+    """Stored result of a job. Of a long one, only the beginning is in memory; the rest is read in pieces."""
 
     def __init__(self, reads: JobReads, job_id: str, first: bytes, length: int) -> None:
         self._reads = reads
@@ -256,18 +256,18 @@ def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> li
 
 
 def _kept(reserved: bytes) -> tuple[str, int]:
-    """Return the runner of a reservation, and how many leases end there before; empty for what cannot be read."""
+    """Return the runner of a reservation and the number of leases that end before; ("", 0) if it cannot be read."""
     runner, *words = reserved.decode(errors="replace").rsplit("|", 4)
     return (runner, int(words[1])) if len(words) == 4 and words[1].isdecimal() else ("", 0)
 
 
 def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
-    """Return one of the numbers weight|max_lanes|max_jobs of a tenant; 0 where it is not registered."""
+    """Return one of weight|max_lanes|max_jobs of a tenant; 0 if it is not registered."""
     return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])
 
 
 def _reached(own: Mapping[str, Cap], kind: str, seconds: float) -> dict[str, Spent]:
-    """Return those of a tenant's caps on a kind's units and on GPU seconds that are reached."""
+    """Return the reached caps on a kind's units and on GPU seconds."""
     units, gpu = own.get(f"{caps.UNITS}{kind}"), own.get(caps.GPU_MS)
     reached = {}
     if units and units.reached:

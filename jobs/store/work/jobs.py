@@ -1,4 +1,4 @@
-"""Jobs as wholes: submitting and steering them."""
+"""Submission and steering of jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.store.server.wire import Away, Wire
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """Job as SUBMIT writes it."""
+    """Job to be submitted."""
 
     job_id: str
     kind: str
@@ -28,37 +28,36 @@ class NewJob:
     priority: str
     device: str
     queue: str
-    #: gpu_preferred: moves to the any queue when no GPU worker lives.
+    #: gpu_preferred: moves to the `any` queue if no GPU worker is alive.
     prefer: bool
     small: bool
     #: Estimated milliseconds of one lane's work.
     estimate_ms: int
     ttl_seconds: int
-    #: Most lanes that compute it at once; 0: any number.
+    #: Maximum number of lanes that compute it at once; 0 for no limit.
     max_running: int = 0
-    #: Milliseconds from its first lease after which it fails, the time while it is paused apart; 0: none.
+    #: Milliseconds from its first lease, without pauses, after which it fails; 0 for never.
     timeout_ms: int = 0
-    #: tenant:key, or question@tenant:key, or empty.
+    #: tenant:key, question@tenant:key, or empty.
     idempotency: str = ""
-    #: Digest of the request's body; the same key with another body is a conflict.
+    #: Digest of the request's body. The same key with another digest is a conflict.
     digest: str = ""
-    #: Whose job it is.
+    #: Tenant that owns the job.
     tenant: str = DEFAULT_TENANT
-    #: Id of the token that submitted it; empty without one.
+    #: Id of the token that submitted it; empty if none.
     token: str = ""
-    #: Puts it into its tenant's backlog where a cap of the tenant refuses it.
+    #: Whether to put it into its tenant's backlog if a cap refuses it.
     hold: bool = False
-    #: Jobs that must be done before it starts, and jobs that must have ended, however.
+    #: Jobs that must be done before it starts, and jobs that must have ended in any way.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: URL that is told of its end.
+    #: URL that is notified of its end.
     notify: str = ""
-    #: Workflow that it belongs to, its action there, and the workflow's attempt for which it is submitted.
+    #: Its workflow, its action there, and the workflow's attempt that submits it.
     workflow: str = ""
     action: str = ""
     attempt: int = 0
-    #: What its programs have as TRACEPARENT and TRACESTATE, and the span that its own has for a parent; empty: it is in
-    #: no trace, or nobody added to it.
+    #: TRACEPARENT and TRACESTATE of its programs, and the parent of its own span; empty if it is not traced.
     traceparent: str = ""
     tracestate: str = ""
     parent_span: str = ""
@@ -66,18 +65,18 @@ class NewJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Over:
-    """Cap or limit that refuses one more job."""
+    """Cap or limit that refuses a job."""
 
-    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, requirements: so many different ones wait, or notify: so
-    #: many of the tenant's webhooks are not delivered.
+    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, `requirements` (too many different ones wait), or
+    #: `notify` (too many of the tenant's webhooks are undelivered).
     cap: str
     value: int
     #: Seconds after which a client should try again.
     seconds: int
-    #: How much of the cap is used: the bytes that are stored; 0 where it is all.
+    #: Stored bytes; 0 for other caps.
     used: int = 0
-    #: Event that happens after these seconds. end: a job ends, at its present rate. day: the next day begins. expiry: a
-    #: job expires. Empty: nothing is known.
+    #: Event after these seconds. end: a job ends at its current rate. day: the next day begins. expiry: a job expires.
+    #: Empty if unknown.
     awaits: str = ""
 
 
@@ -87,14 +86,13 @@ class Jobs(Part):
     def submit(
         self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False
     ) -> list[tuple[str, str] | Over]:
-        """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
+        """Write jobs, each atomically with its wake-up. Return (new|same|conflict, job_id), or Over, for each.
 
-        (artifact, id) where a job needs an artifact that is not there, (after|after_any, id) where it comes after a job
-        that is not there or another tenant's, (workflow, state) where its workflow does not run, or in another attempt,
-        (taken, id) where something else has the id.
-        While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
-        not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
-        with `disk` the disk, lack what was written.
+        Other answers: (artifact, id) if a needed artifact does not exist; (after|after_any, id) if a parent does not
+        exist or belongs to another tenant; (workflow, state) if its workflow is not running this attempt; (taken, id)
+        if another job has the id; (refused, reason) if Redis refuses some jobs but not all.
+        `most_queued` limits the queued jobs in the cluster, 0 for no limit. Raises Unreachable if Redis refuses all
+        jobs, and Unacknowledged if replicas, or with `disk` the disk, lack what was written.
         """
         asked = Acknowledgement(replicas=self._functions.replicas, disk=disk)
         replies = self._functions.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
@@ -105,7 +103,9 @@ class Jobs(Part):
         return [("refused", reason(reply)) if isinstance(reply, Exception) else _written(reply) for reply in replies]
 
     async def submit_by(self, wire: Wire, job: NewJob, most_queued: int = 0) -> tuple[str, str] | Over | None:
-        """Write one job as `submit` does, in a loop. None where that failed or cannot be said: `submit` says it."""
+        """Write one job as `submit` does, in an event loop. Return None if that failed or is unknown; then call
+        `submit`.
+        """
         if self._functions.replicas:
             return None
         try:
@@ -117,7 +117,7 @@ class Jobs(Part):
         return None if isinstance(reply, Exception) else _written(reply)
 
     def require_disk(self) -> None:
-        """Refuse as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
+        """Raise Unavailable if Redis cannot confirm writes to its disk. Changes nothing."""
         try:
             self._client.waitaof(1, 0, 1)
         except ResponseError as error:
@@ -126,28 +126,28 @@ class Jobs(Part):
     def _no_disk(self, answer: str) -> str:
         if "unknown command" in answer.lower():
             version = self._client.info("server")["redis_version"]
-            why = f"needs Redis 7.2 or later for WAITAOF, and this is {version}: upgrade Redis"
+            why = f"needs Redis 7.2 or later for WAITAOF, and this is {version}. Upgrade Redis"
         elif "appendonly" in answer:
             why = (
                 "needs Redis' log, which is off: redis-cli config set appendonly yes, and the same in its configuration"
             )
         else:
-            why = f"cannot be kept, Redis says {answer}: mend that"
+            why = f"cannot be guaranteed: Redis answered {answer}. Fix that"
         return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
 
     def cancel(self, job: str, actor: Actor = ANONYMOUS, *, during: tuple[str, int] | None = None) -> list[str]:
-        """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too.
+        """Cancel a job. Return [ok, state], [conflict, state] or [missing], as pause, resume, retry and delete do.
 
-        `during`: a workflow and its attempt; [stale] unless that is being cancelled.
+        `during`: a workflow and its attempt. Returns [stale] unless that attempt is being cancelled.
         """
         return self._functions.kept_words("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Let lanes commit what they have and take no more."""
+        """Have lanes commit what they have, and lease no more."""
         return self._functions.kept_words("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
-        """Let a paused job go on. [over, cap, value, seconds] when a cap of its tenant refuses it and not `hold`."""
+        """Continue a paused job. Return [over, cap, value, seconds] if a cap refuses it, unless `hold`."""
         return self._functions.kept_words("resume", job, *actor, int(hold))
 
     def retry(
@@ -159,11 +159,11 @@ class Jobs(Part):
         hold: bool = False,
         during: tuple[str, int] | None = None,
     ) -> list[str]:
-        """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
+        """Retry what is not done of a job that failed or was cancelled. Caps can refuse it as in `resume`.
 
-        Returns [version, V] when its partials come from version V of the kind's model and not from `version`;
-        [skipped, ROOT, state] when it cannot run before job ROOT is tried again, which is failed, cancelled or gone.
-        `during`: a workflow and its attempt; [stale] unless that runs.
+        Returns [version, V] if its partials come from version V of the kind's model instead of `version`; [skipped,
+        ROOT, state] if job ROOT, which failed, was cancelled or is gone, must be retried first. `during`: a workflow
+        and its attempt. Returns [stale] unless that attempt is running.
         """
         answer = ["more"]
         while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
@@ -173,14 +173,14 @@ class Jobs(Part):
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
     ) -> list[str]:
-        """Let one range that was given up, the one that begins at unit `first`, be computed again.
+        """Retry the dead range that begins at unit `first`.
 
-        Answers as `retry`; [none] when no such range was given up.
+        Returns as `retry`, or [none] if there is no such range.
         """
         return self._functions.kept_words("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Remove a job that has ended, or is blocked; [waited, N] while N jobs wait for it."""
+        """Delete a job that has ended or is blocked. Return [waited, N] if N jobs wait for it."""
         return self._functions.kept_words("delete", job, *actor)
 
 
@@ -190,7 +190,7 @@ def _written(reply: list[Any]) -> tuple[str, str] | Over:
 
 
 def over(words: Sequence[str]) -> Over:
-    """Return the refusal that follows the word over in a script's reply."""
+    """Return the refusal in the words after `over` in a function's reply."""
     cap, *numbers = words[:4]
     named = dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False))
     return Over(cap=cap, **named, awaits="".join(words[4:5]))
@@ -199,7 +199,7 @@ def over(words: Sequence[str]) -> Over:
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
     plan = job.plan
     fields: dict[str, str | int | float] = {
-        # What every function reads is first: Redis looks for it from the beginning of a hash.
+        # Fields that every function reads come first: Redis scans small hashes from the start.
         "kind": job.kind,
         "version": job.version,
         "small": int(job.small),

@@ -1,4 +1,4 @@
-"""Leases: pieces of a job's range, owned by one lane for about a second. The contract is `docs/lease-protocol.md`."""
+"""Leases: ranges of a job, owned by one lane for about a second. The contract is `docs/lease-protocol.md`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from jobs.hosts.labels import as_argument
 from jobs.store.server.functions import LEASE_TTL_MS, Part
 from jobs.store.work.bounds import MAX_REASON, MAX_UNIT_ERROR, Content, JobId, LeaseToken, Marks, Milliseconds
 
-#: Seconds between two beats of a lease.
+#: Seconds between two heartbeats of a lease.
 BEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """LEASE: units lo..hi-1 belong to the token."""
+    """Answer of LEASE: units lo..hi-1 belong to the token."""
 
     token: str
     lo: int
     hi: int
-    errors: Annotated[int, Field(description="Times that unit lo failed: this is attempt errors + 1 at it.")] = 0
+    errors: Annotated[int, Field(description="Failures of unit lo so far. This is its attempt number errors + 1.")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A small job's result, encoded, and the milliseconds it took."""
+    """Encoded result of a small job, and the milliseconds that it took."""
 
-    #: In a body of JSON it is an object.
+    #: An object in JSON bodies.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     job_id: JobId
@@ -41,17 +41,17 @@ class Finished:
     ms: Milliseconds
     #: As `jobs.marks.left_by` writes them.
     marks: Marks = "[]"
-    #: Its share of a device that lanes share.
+    #: Share of a device that lanes share.
     device_ms: Milliseconds = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """COMMIT: what became of a partial."""
+    """Answer of COMMIT."""
 
-    merged: Annotated[bool, Field(description="False: the token was stale; drop the work.")]
-    finishing: Annotated[bool, Field(description="The last unit of the job is in; derive the result.")] = False
-    parts: Annotated[int, Field(description="Parts waiting to be folded.")] = 0
+    merged: Annotated[bool, Field(description="False if the token was stale. Drop the work.")]
+    finishing: Annotated[bool, Field(description="Whether this was the last unit of the job. Derive the result.")] = False
+    parts: Annotated[int, Field(description="Number of parts that wait to be folded.")] = 0
 
 
 class Leases(Part):
@@ -70,9 +70,10 @@ class Leases(Part):
         higher: Iterable[str] = (),
         labels: Iterable[str] | None = None,
     ) -> Grant | str:
-        """Return a range, or the word wait, yield, finishing or gone.
+        """Return a range, or `wait`, `yield`, `finishing` or `gone`.
 
-        `want` and `least` in units, `rate` in units/s. `labels`: of the worker's host; None: those in its row.
+        `want` and `least` are in units, `rate` in units/s. `labels`: of the worker's host; None for those in its
+        record.
         """
         reply = self._functions.words(
             "lease",
@@ -92,7 +93,7 @@ class Leases(Part):
         return reply[0]
 
     def beat(self, job: str, token: str, upto: int) -> int:
-        """Extend a lease. 1 go on, 2 stop at the next chunk and commit, 0 drop the work."""
+        """Extend a lease. Return 1 to continue, 2 to commit at the next chunk and stop, 0 to drop the work."""
         return int(self._functions.run("beat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
@@ -113,9 +114,9 @@ class Leases(Part):
     ) -> Merge:
         """Store the partial of the units below `upto` and end the lease.
 
-        `ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`: the lease
-        goes on with the units from `upto`, under the same token. `lo`, the partial's first unit, is needed of a lease
-        that was kept: one that begins elsewhere, since Redis lost a commit, is stale.
+        `ms` is time of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`
+        continues the lease with the units from `upto` on, under the same token. A lease that was kept needs `lo`, the
+        partial's first unit: if the lease begins elsewhere, because Redis lost a commit, the call is stale.
         """
         energy = "" if joules is None else str(round(joules * 1000))
         more = (f"{pace:.6g}", device_ms, energy, int(keep), "" if lo is None else lo)
@@ -123,7 +124,7 @@ class Leases(Part):
         return Merge(merged=code > 0, finishing=code == 2, parts=parts)
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
-        """Commit and finish many jobs in one round trip."""
+        """Commit and finish many small jobs in one round trip."""
         calls = [
             (one.job_id, one.token, one.result, one.ms, worker, device, one.marks, one.device_ms) for one in finished
         ]
@@ -134,29 +135,30 @@ class Leases(Part):
         return [bool(reply) for reply in replies]
 
     def release(self, job: str, token: str) -> bool:
-        """Give a range back untouched; False for a stale token, as below."""
+        """Return a range uncomputed. Return False for a stale token, as the methods below do."""
         return bool(self._functions.run("release", job, token))
 
     def crash(self, job: str, token: str) -> bool:
-        """Give a range back on which a lane died."""
+        """Return a range on which a lane died."""
         return bool(self._functions.run("crash", job, token))
 
     def fail(self, job: str, token: str, error: str) -> bool:
-        """Give a range back on which the kernel raised; it waits before it is tried again."""
+        """Return a range on which the kernel raised an error. It is retried later."""
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._functions.run("fail", job, token, error[:MAX_REASON], jitter))
 
     def fail_unit(
         self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
     ) -> bool:
-        """Give a range of programs back whose first unit failed: it waits `wait_ms`, or is dead beyond `most` errors.
+        """Return a range of a program whose first unit failed. It is retried after `wait_ms`, or dead after `most`
+        errors.
 
         The units after it are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is kept as the unit's last
-        failure. `unit`, where given, must be the first of the lease, else that is stale.
+        failure. If `unit` is not None and not the first of the lease, the call is stale.
         """
         which = "" if unit is None else unit
         return bool(self._functions.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))
 
     def split(self, job: str, token: str, at: int) -> bool:
-        """End a lease at unit `at`, which is within it: the units from there on are leased next, by others too."""
+        """Shorten a lease so that it ends before unit `at`. Others may lease the units from there on."""
         return bool(self._functions.run("split", job, token, at))

@@ -1,4 +1,4 @@
-"""Slots: which job a worker looks at, and the facts of it that lanes need."""
+"""Slots: the job that a worker works on, and the facts about it that lanes need."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from jobs.store.server.connection import Unreadable, wrong_type
 from jobs.store.server.functions import LEASE_TTL_MS, SLOT_TTL_MS, Part
 from jobs.store.work import lease_tokens
 
-#: Small jobs claimed in one script at most, a lane.
+#: Maximum number of small jobs per lane that one call takes.
 TAKE = 32
-#: Words of NEXT's reply for each small job that it took.
+#: Items of NEXT's reply for each small job.
 _WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """NEXT: this worker holds the job until it leaves."""
+    """Answer of NEXT: the worker has a slot for this job until it leaves."""
 
     job_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts of a job that a lane needs."""
+    """Facts about a job that a lane needs."""
 
     job_id: str
     kind: str
     spec: Spec
     queue: str
     total: int
-    #: Units/s that a lane of this device probably reaches, from the kind's estimate and what was measured before.
+    #: Units/s that a lane of this device probably reaches, from the kind's estimate and earlier measurements.
     expected_rate: float
-    #: Units/s by the kind's own estimate.
+    #: Units/s according to the kind's estimate.
     nominal_rate: float
-    #: Whose it is, and its priority; both empty for small jobs.
+    #: Tenant and priority; empty for small jobs.
     tenant: str = ""
     priority: str = ""
-    #: Its place in a trace, as W3C's traceparent has it; empty for small jobs, and for one that is in none.
+    #: W3C traceparent of the job; empty for small jobs and if it is not traced.
     traceparent: str = ""
-    #: What vendors added to that, as W3C's tracestate has it.
+    #: W3C tracestate of the job.
     tracestate: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """NEXT: small jobs, each wholly leased: (job, token) pairs, and the facts of each."""
+    """Answer of NEXT: small jobs, each leased whole, as (job, token), and the facts about each."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[Facts, ...]
@@ -62,17 +62,17 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """Description of what a job computes."""
+    """What a job computes."""
 
     kind: str
     #: Version of the kind's model.
     version: str
-    #: As JSON.
+    #: JSON.
     spec: bytes
 
 
 class Slots(Part):
-    """Begins, keeps and ends a worker's slot."""
+    """Assigns, keeps and ends slots of workers."""
 
     def next(
         self,
@@ -88,15 +88,13 @@ class Slots(Part):
         labels: Sequence[str] | None = None,
         replicas: bool = False,
     ) -> Held | Taken | str:
-        """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
+        """End the worker's slot and return its best pending job, or up to `take` small jobs per lane.
 
-        Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any. And only those
-        whose requirements meet the `offer` of a runner, of the tenant that it names, if any.
-
-        Else the word none (no work) or draining (this worker must not work). `popped`: the queue of the bell that RQ
-        has just taken. `owner` begins the tokens of the leases. `labels`: of the
-        worker's host, for tenants that require some; None: those that its row has. `replicas`: the worker is a runner
-        without a free slot, which takes only replicas of services.
+        Else return `none` (no work) or `draining` (the worker must not work). `kinds`: the version of each kind's model
+        that the worker supports; None for all. `offer`: free resources of a runner, and the only tenant whose jobs it
+        may take, if any. `popped`: queue of the wake-up that was just popped from RQ. `owner`: prefix of the leases'
+        tokens. `labels`: of the worker's host; None for those in its record. `replicas`: the worker is a runner without
+        a free slot, which only takes replicas of services.
         """
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
@@ -136,7 +134,7 @@ class Slots(Part):
         )
 
     def _taken(self, words: list[Any]) -> Taken:
-        """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
+        """Parse the small jobs that NEXT took. Jobs whose spec cannot be read are quarantined and omitted."""
         readable = []
         for at in range(0, len(words), _WORDS):
             job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
@@ -150,7 +148,7 @@ class Slots(Part):
         )
 
     def hold(self, worker: str) -> bool:
-        """Keep the worker's slot alive; False when it has none."""
+        """Extend the worker's slot. Return False if it has none."""
         return bool(self._functions.run("hold", worker, SLOT_TTL_MS))
 
     def leave(self, worker: str) -> None:
@@ -158,30 +156,30 @@ class Slots(Part):
         self._functions.run("leave", worker)
 
     def held(self, worker: str) -> str:
-        """Return the job of the worker's slot; empty when it has none."""
+        """Return the job of the worker's slot; empty if it has none."""
         reply: bytes | None = self._client.hget(keys.SLOT_JOBS, worker)
         return (reply or b"").decode(errors="replace").rpartition("|")[0]
 
     def has_computed(self, worker: str, job: str) -> bool:
-        """Return True when a job has all its parts, some of them from this worker, and no result yet."""
+        """Return whether the job is finishing and the worker computed some of its units."""
         fields = [f"use|{device}|{worker}|units" for device in Device if device is not Device.ANY]
         state, *units = self._client.hmget(keys.job(job), "state", *fields)
         return bool(state == b"finishing" and any(units))
 
     def described(self, jobs: Sequence[str]) -> list[Description | None]:
-        """Return what each job computes; None for one that is gone, or cannot be read."""
+        """Return what each job computes, or None if it is gone or cannot be read."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "version", "spec")
         return [_described(row) for row in pipe.execute(raise_on_error=False)]
 
     def anything(self) -> bool:
-        """Return False when NEXT would answer none to every worker: nothing waits, and there is nothing to help."""
+        """Return False if NEXT would answer `none` to every worker."""
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
         return bool(self._client.exists(*places, keys.UNSUPPORTED, keys.UNSUPPORTED_PROGRAMS))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
-        """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""
+        """Return the facts about each job for lanes of a device, or None if it is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(
@@ -203,7 +201,7 @@ class Slots(Part):
             return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
-        """Count the jobs that wait for a worker, by queue."""
+        """Return the number of pending jobs by queue."""
         pipe = self._pipe()
         for queue in listened:
             pipe.zcard(keys.pending(queue))
@@ -232,7 +230,7 @@ def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device:
 
 
 def _pace(stored: bytes | None) -> float:
-    """Return the measured pace; 1 where nothing was measured, or what is stored is no speed."""
+    """Return the measured pace; 1 if nothing valid is stored."""
     with contextlib.suppress(ValueError):
         pace = float(stored or 1.0)
         return pace if 0 < pace < float("inf") else 1.0

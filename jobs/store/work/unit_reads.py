@@ -1,4 +1,4 @@
-"""Reads of a program's units: where each stands, and what is stored of those that failed or left files."""
+"""Reads of a program's units: their states, and what is stored for units that failed or left files."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from jobs.store import keys
 from jobs.store.server.connection import ResponseError, wrong_type
 from jobs.store.server.functions import Part
 
-#: Parts beside the accumulator that are read: many more than wait while a job is being folded.
+#: Maximum number of parts that are read in addition to the accumulator: many more than wait to be folded.
 _PARTS = 10_000
 
 
 @dataclass(frozen=True)
 class UnitMark:
-    """Texts that differ when where a job's units stand does."""
+    """Texts that differ if the state of a job's units differs."""
 
-    #: What users change as well: state, and ranges that were given up.
+    #: Values that users change, too: state and dead ranges.
     decided: tuple[bytes | int | None, ...]
-    #: What goes on by itself: counts of units, leases, ranges and folds.
+    #: Values that change by themselves: counts of units, leases, ranges and folds.
     moves: tuple[bytes | int | None, ...]
 
 
@@ -30,16 +30,16 @@ class Piece:
 
     lo: int
     hi: int
-    #: Attempts that failed.
+    #: Failed attempts.
     errors: int = 0
-    #: Of a lease: its lane, and when it was granted, in milliseconds of Redis' clock.
+    #: Lane of a lease, and when it was granted, in milliseconds of Redis' clock.
     lane: str = ""
     granted: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredUnits:
-    """Everything that says where a job's units stand, read at one moment."""
+    """State of all units of a job, read atomically."""
 
     kind: str
     state: str
@@ -55,10 +55,10 @@ class StoredUnits:
 
 
 class UnitReads(Part):
-    """Reads units of jobs; changes nothing."""
+    """Reads units of jobs."""
 
     def mark(self, job_id: str) -> UnitMark | None:
-        """Return what tells that `units` would differ; None for a job that does not exist. Errors as `units`."""
+        """Return a value that changes if `units` would, or None if the job does not exist. Raises as `units`."""
         with _readable(job_id):
             head, *sizes, dead = self._functions.read(
                 ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "leases"),
@@ -73,7 +73,9 @@ class UnitReads(Part):
         return UnitMark((kind, state, total, dead), (*counts, *sizes)) if kind is not None else None
 
     def units(self, job_id: str) -> StoredUnits | None:
-        """Return where a job's units stand; None for one that does not exist. One of Unreadable for a broken one."""
+        """Return the state of a job's units, or None if the job does not exist. Raises an error of Unreadable if it is
+        broken.
+        """
         with _readable(job_id):
             return self._units(job_id)
 
@@ -104,15 +106,15 @@ class UnitReads(Part):
         )
 
     def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the row of the last attempt that failed, as JSON, of those of the units that have one."""
+        """Return the record, as JSON, of the last failed attempt of those units that have one."""
         return self._of_units(keys.job_failures(job_id), units)
 
     def files(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the artifact with the log and the outputs of those of the units that have one."""
+        """Return the artifact with log and output of those units that have one."""
         return self._of_units(keys.job_files(job_id), units)
 
     def dead_errors(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
-        """Return why each of these units was given up, of those of which that is kept."""
+        """Return why each dead unit was given up, if that is kept."""
         return self._of_units(keys.job(job_id), units, "dead|")
 
     def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
@@ -136,7 +138,7 @@ def _pieces(texts: Sequence[bytes]) -> list[Piece]:
 
 
 def _lease(text: bytes) -> Piece:
-    """Return a lease of lo:hi:upto:expiries:errors:granted:lane; billed: may stand before the lane."""
+    """Parse lo:hi:upto:expiries:errors:granted:lane, with or without `billed:` before the lane."""
     lo, hi, _, _, errors, granted, lane = text.decode().split(":", 6)
     billed, _, rest = lane.partition(":")
     return Piece(
