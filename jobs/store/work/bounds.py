@@ -1,4 +1,4 @@
-"""Types of what a worker says to the store, with their bounds, which coordinators check and describe."""
+"""Types of arguments that workers send to the store, with the bounds that coordinators check and document."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from pydantic_core import from_json
 from jobs import queues
 from jobs.models import MAX_UNITS
 
-#: A JSON text is read up to this size; of larger ones, which would hold up every other call, only the ends.
+#: JSON texts up to this size are parsed. Of larger ones, which would delay all other calls, only the ends are checked.
 READ_BYTES = 1 << 20
 #: Characters of base64 that are decoded at once; a multiple of four.
 _PIECE = 1 << 20
-#: Characters of a reason.
+#: Characters of an error message.
 MAX_REASON = 2000
-#: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
+#: Characters of the error of a program's unit that are kept, and bytes of its record.
 MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
-#: Longest that a unit that failed waits, in milliseconds.
+#: Longest wait of a failed unit in milliseconds.
 MAX_WAIT_MS = 3_600_000
-#: Most that is taken of a lane's units/s, and of its speed over the kind's estimate.
+#: Largest rate of a lane in units/s, and largest speed relative to the kind's estimate.
 MAX_RATE, MAX_PACE = 1e18, 1e9
-#: Longest that a lane can have been at work on a lease, in milliseconds.
+#: Longest time of a lane on one lease in milliseconds.
 _MAX_MS = 31 * 86_400_000
-#: Largest of the numbers in the JSON texts of a worker, either way.
+#: Largest absolute number in the JSON texts of a worker.
 _MOST = 2**64
 
 
 def json_check(shape: Any, what: str) -> Callable[[str], str]:
-    """Return what returns a JSON text of this shape. ValueError for any other; `what` says the shape to people."""
+    """Return a check that returns JSON texts of this shape and raises ValueError for others. `what` names it."""
     sort: TypeAdapter[Any] = TypeAdapter(shape)
 
     def check(text: str) -> str:
@@ -62,7 +62,7 @@ def is_json_of(shape: Any, what: str) -> AfterValidator:
 
 
 def _decoded(text: Any) -> bytes:
-    """Return the bytes of a text in base64. ValueError for what is none."""
+    """Return the bytes of a base64 text. Raise ValueError if it is invalid."""
     try:  # by pieces, between which other threads run
         starts = range(0, len(text), _PIECE)
         pieces = [binascii.a2b_base64(text[start : start + _PIECE], strict_mode=True) for start in starts]
@@ -74,12 +74,12 @@ def _decoded(text: Any) -> bytes:
 
 
 def packed(content: bytes) -> str:
-    """Return bytes as a JSON text can hold them."""
+    """Return bytes as base64 for a JSON text."""
     return base64.b64encode(content).decode()
 
 
 def _is_object(text: bytes) -> bytes:
-    """Return the text. ValueError unless it is a JSON object, as JSON is defined: in UTF-8, without NaN."""
+    """Return the text if it is a JSON object in UTF-8 without NaN. Raise ValueError otherwise."""
     if not (_reads_as_object(text) if len(text) <= READ_BYTES else _has_ends(text)):
         raise ValueError("must be the base64 of a JSON object")
     return text
@@ -106,7 +106,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_UNITS)]
 
 
 class Failure(BaseModel):
-    """Facts of one attempt that failed; a runner may say more."""
+    """Record of a failed attempt. Runners may add fields."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, str | bool | Number | None] = Field(init=False)
@@ -126,7 +126,7 @@ _check_failure = json_check(Failure, f"object of at most {MAX_UNIT_ROW} bytes, o
 
 
 def _is_failure(text: str) -> str:
-    """Return what is kept of a failure, or nothing of it. ValueError for any other text."""
+    """Return the record of a failure, or an empty text. Raise ValueError for any other text."""
     if len(text.encode()) > MAX_UNIT_ROW:
         raise ValueError(f"must be a JSON object of at most {MAX_UNIT_ROW} bytes")
     return _check_failure(text) if text else text
@@ -138,7 +138,7 @@ _MARKS: TypeAdapter[Any] = TypeAdapter(
 
 
 def _are_marks(text: str) -> str:
-    """Return marks as the functions store them."""
+    """Return marks in their stored form."""
     try:
         return json.dumps(_MARKS.validate_json(text, strict=True))
     except ValidationError:

@@ -1,8 +1,8 @@
-"""The store of leases as a worker asks it, however it reaches it: `Store` over Redis, or the coordinator's API.
+"""The lease store as workers use it, either `Store` on Redis or the coordinator's API.
 
-Methods with a docstring are calls of that API as they stand here: `jobs.worker.api.calls` derives route and request.
-`docs/lease-protocol.md` says what each call does; the methods of the parts of `Store` have the same names. Every call
-may be repeated after a lost answer. Errors of a call are those of `jobs.store.server.connection`.
+Methods with a docstring are calls of that API: `jobs.worker.api.calls` derives route and request from them.
+`docs/lease-protocol.md` specifies each call; the methods of the parts of `Store` have the same names. Every call may be
+repeated after a lost answer. Errors are those of `jobs.store.server.connection`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from jobs.store.work import bounds
 from jobs.store.work.leases import Finished, Grant, Merge
 from jobs.store.work.slots import TAKE, Facts, Held, Taken
 
-#: Jobs that a worker finishes at once.
+#: Maximum number of small jobs that a worker finishes in one call.
 MAX_FINISHED = TAKE * 1024
 
-#: What a worker says of itself: values of a flat hash.
+#: A worker's record: the values of a flat hash.
 Row = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pulse:
-    """A worker says, each second, that it lives, and which leases and slot it keeps."""
+    """A worker's heartbeat, sent every second, with the leases and the slot that it keeps."""
 
     worker: str
     born: str
-    #: Gives what the worker says of itself; asked once the leases are kept, where it may take a while.
+    #: Returns the worker's record. It is called after the leases were extended, since it may take a while.
     row: Callable[[], Row]
-    #: Job, token and how far the lane is, of each lease.
+    #: Job, token and progress of each lease.
     leases: tuple[tuple[str, str, int], ...] = ()
-    #: It has a slot to keep.
+    #: Whether the worker has a slot.
     slot: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """The answer to a pulse."""
+    """Answer to a pulse."""
 
     leases: Annotated[tuple[int, ...], Field(description="The answer of BEAT for each lease, in order.")]
     word: Annotated[str, Field(description="The answer of HEARTBEAT.")]
@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """The answer to a claim of GPUs."""
+    """Answer to a claim of GPUs."""
 
     held: Annotated[bool, Field(description="All of them are this worker's; else none was taken.")]
     wanted: Annotated[
@@ -85,13 +85,13 @@ class FleetCalls(Protocol):
     ) -> str: ...
 
     def claim(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> Claimed:
-        """Take GPUs by their UUIDs, all or none, or renew that: for five seconds, a runner for 650.
+        """Claim or renew GPUs by UUID, all or none. Claims last five seconds, those of runners 650 s.
 
-        A GPU worker hears for which priority programs wait for its GPU.
+        The answer tells a GPU worker for which priority programs wait for its GPU.
         """
 
     def give_up(self, gpus: bounds.GpuNames, worker: str, priority: bounds.ClaimPriority = "") -> None:
-        """Give GPUs back."""
+        """Release claims on GPUs."""
 
 
 class SlotCalls(Protocol):
@@ -108,12 +108,12 @@ class SlotCalls(Protocol):
     ) -> Held | Taken | str: ...
 
     def leave(self, worker: str) -> None:
-        """End the worker's slot: its job goes to others."""
+        """End the worker's slot and release its job to other workers."""
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]: ...
 
     def waiting(self, listened: bounds.QueueNames) -> list[int]:
-        """How many jobs wait in each of these queues."""
+        """Return the number of pending jobs in each of these queues."""
 
 
 class LeaseCalls(Protocol):
@@ -129,9 +129,9 @@ class LeaseCalls(Protocol):
         rate: bounds.Rate = 0.0,
         higher: Annotated[bounds.QueueNames, Field(description="Queues whose work ends the worker's turn.")] = (),
     ) -> Grant | str:
-        """A range of the job that the worker holds, for a lane; gone for any other job. The same token gets it again.
+        """Lease a range of the job of the worker's slot for a lane. The same token gets the same range again.
 
-        Else a word: wait, yield, finishing or gone.
+        Otherwise the answer is wait, yield, finishing or gone; gone also for any other job.
         """
 
     def commit(
@@ -150,7 +150,7 @@ class LeaseCalls(Protocol):
         keep: Annotated[bool, Field(description="The lease goes on with the units from `upto`.")] = False,
         lo: Annotated[bounds.Units | None, Field(description="The partial's first; of a lease that is kept.")] = None,
     ) -> Merge:
-        """Store the partial of the units below `upto`, once, and end the lease, or keep what is left of it."""
+        """Store the partial of the units below `upto` once, and end the lease or keep the rest of it."""
 
     def done1_all(
         self,
@@ -159,16 +159,16 @@ class LeaseCalls(Protocol):
         worker: str,
         device: bounds.WorkDevice,
     ) -> list[bool]:
-        """Commit and finish small jobs, each of which one lease covers. False: it had ended before."""
+        """Commit and finish small jobs, each covered by one lease. False: the lease had ended before."""
 
     def release(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
-        """End a lease untouched: its range goes to others. False: it had ended before, as below."""
+        """End a lease uncomputed and release its range. False: it had ended before. The calls below answer the same."""
 
     def crash(self, job: bounds.JobId, token: bounds.LeaseToken) -> bool:
         """End a lease on which a lane died."""
 
     def fail(self, job: bounds.JobId, token: bounds.LeaseToken, error: bounds.Reason) -> bool:
-        """End a lease on which the kernel raised."""
+        """End a lease on which the kernel raised an error."""
 
     def fail_unit(
         self,
@@ -181,10 +181,10 @@ class LeaseCalls(Protocol):
         row: bounds.FailureRow = "",
         unit: Annotated[bounds.Units | None, Field(description="The first of the lease, else it is stale.")] = None,
     ) -> bool:
-        """End a lease whose first unit failed: it waits or is given up, and the units after it are leased next."""
+        """End a lease whose first unit failed: retry that later, or give it up. The units after it are leased next."""
 
     def split(self, job: bounds.JobId, token: bounds.LeaseToken, at: bounds.Units) -> bool:
-        """End a lease at a unit within it; the units from there on go to others."""
+        """End a lease before a unit within it. Others may lease the units from there on."""
 
 
 class ResultCalls(Protocol):
@@ -207,7 +207,7 @@ class ProfileCalls(Protocol):
         devices: bounds.SampledDevices,
         recordings: Annotated[Sequence[Recording], Field(max_length=256)],
     ) -> Reported:
-        """Claim devices to sample for a profile, say what was recorded, and hear which of it is wanted."""
+        """Claim devices to sample for a profile, report recordings, and get the parts to send."""
 
     def add_part(
         self,
@@ -217,11 +217,11 @@ class ProfileCalls(Protocol):
         number: Annotated[int, Field(ge=0, le=profiles.MAX_BYTES // profiles.PART_BYTES)],
         data: bounds.Octets,
     ) -> str:
-        """Bring a part of a recording that is wanted: stored; wait: others are on their way; gone; size."""
+        """Store a part of a recording. The answer is stored, wait (too many are stored), gone or size."""
 
 
 class LeaseStore(Protocol):
-    """The store of leases as a worker knows it."""
+    """The lease store as workers use it."""
 
     @property
     def fleet(self) -> FleetCalls: ...
@@ -239,7 +239,7 @@ class LeaseStore(Protocol):
     def profiles(self) -> ProfileCalls: ...
 
     def pulse(self, pulse: Pulse) -> Heard:
-        """Keep leases, slot and the worker alive."""
+        """Extend leases and slot, and record the worker's heartbeat."""
 
     def drop_idle_connections(self) -> None:
-        """Close the connections that no call uses now: the next calls connect anew."""
+        """Close connections that no call is using."""
