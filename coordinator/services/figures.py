@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.store.services import Lately
+from jobs.store.services import RecentUsage
 from threads_protocol.answers import services as answers
 
 #: Times and speeds are counted by powers of this, so that a median is right to 5 %.
@@ -54,7 +54,7 @@ def _metric_key(name: str, value: float) -> str:
     return f"{name}|{math.floor(math.log(max(value, _LEAST), STEP))}"
 
 
-def row(lately: Lately) -> answers.LastMinute:
+def row(lately: RecentUsage) -> answers.LastMinute:
     """Return the figures of a service as the API shows them."""
     known = lately.counts
     requests, answer = known.get(REQUESTS, 0), known.get(ANSWER, 0)

@@ -18,7 +18,7 @@ def service_list(store: Store, jobs: JobQueries, tenant: str, unreached: Mapping
     replicas = store.services.replicas([one.service_id for one in found])
     waits = _waits(jobs, [each for several in replicas.values() for each in several])
     now = round(store.clock.now() * 1000)
-    lately = store.services.lately(found, now)
+    lately = store.services.recent_usage(found, now)
     return [
         serializers.serialize_service(one, replicas[one.service_id], waits, lately[one.service_id], now, unreached)
         for one in found
@@ -40,7 +40,7 @@ def one(
     service = found(store, tenant, name)
     replicas = store.services.replicas([service.service_id])[service.service_id]
     now = round(store.clock.now() * 1000)
-    lately = store.services.lately([service], now)[service.service_id]
+    lately = store.services.recent_usage([service], now)[service.service_id]
     return serializers.serialize_details(service, replicas, _waits(jobs, replicas), lately, now, unreached or {})
 
 

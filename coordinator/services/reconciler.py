@@ -84,7 +84,7 @@ class Reconciler:
         store, actor = self._store.services, Actor(service.tenant, service.token)
         if isinstance(step, Start):
             if store.place(service.service_id, step.number, service.generation):
-                self._submit(service, services.begun(service, step.number, now), now)
+                self._submit(service, services.new_replica(service, step.number, now), now)
         elif isinstance(step, Submit):
             self._submit(service, step.replica, now)
         elif isinstance(step, Retire):

@@ -108,7 +108,7 @@ async def scale_service(
 def access_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show where the replica that leads a group answers, and what lets one in; the audit log notes it."""
     answer = json_response(access.of(cluster.store, tenant, name))
-    cluster.store.services.note_shown(tenant, name, principal.actor)
+    cluster.store.services.log_disclosure(tenant, name, principal.actor)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 

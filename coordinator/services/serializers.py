@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from coordinator import decoding
 from coordinator.services import figures, planning, scaling
 from engines import registry
-from jobs.store.services import Lately, Replica, Service
+from jobs.store.services import RecentUsage, Replica, Service
 from threads_protocol.answers import services as answers
 from threads_protocol.states import TERMINAL
 
@@ -20,7 +20,7 @@ def serialize_service(
     service: Service,
     replicas: Sequence[Replica],
     waits: Mapping[str, str],
-    lately: Lately,
+    lately: RecentUsage,
     now: int,
     unreached: Mapping[str, str],
 ) -> answers.Service:
@@ -59,7 +59,7 @@ def serialize_details(
     service: Service,
     replicas: Sequence[Replica],
     waits: Mapping[str, str],
-    lately: Lately,
+    lately: RecentUsage,
     now: int,
     unreached: Mapping[str, str],
 ) -> answers.Service:

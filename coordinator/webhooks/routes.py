@@ -57,7 +57,7 @@ def list_deliveries(
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, principal: http.PrincipalDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
     key = signing.export_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
-    cluster.store.webhooks.note_shown(tenant, principal.actor)
+    cluster.store.webhooks.log_disclosure(tenant, principal.actor)
     answer = json_response({"tenant": tenant, "key": key})
     answer.headers["Cache-Control"] = "no-store"
     return answer

@@ -15,7 +15,7 @@ from coordinator.work import leased, schemas
 from coordinator.work.identity import WorkerDep, owned
 from coordinator.work.leased import Job, LeasedCall
 from jobs import errors
-from jobs.store.services import Report, job_id, parts_of
+from jobs.store.services import Report, job_id, parse_job_id
 
 routes = http.router(tag="worker", scope=Scope.WORKER)
 
@@ -70,7 +70,7 @@ async def lead(request: Request, worker: WorkerDep, job: Job, cluster: http.Clus
         number = cluster.store.services.lead(job, owned(worker, asked.lease))
         if number is None:
             raise leased.stale(job)
-        service, own = parts_of(job)
+        service, own = parse_job_id(job)
         replicas = cluster.store.services.replicas([service])[service]
         report = next((one.report for one in replicas if one.number == number), None)
         return {"leads": number == own, "job_id": job_id(service, number), **_where(report)}

@@ -68,15 +68,15 @@ class Artifacts(Part):
         about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
         model = int(new.is_model)
         rows = (item for row in new.sizes.items() for item in row)
-        return self._functions.kept_words("commit_artifact", tenant, *about, *actor, model, *rows)
+        return self._functions.run_acknowledged_texts("commit_artifact", tenant, *about, *actor, model, *rows)
 
     def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
         """Add a holder, such as job:ID. Return False if the artifact does not exist."""
-        return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 1))
+        return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 1))
 
     def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
         """Remove a holder. Works when Redis is full."""
-        return bool(self._functions.kept("hold_artifact", tenant, artifact_id, holder, 0))
+        return bool(self._functions.run_acknowledged("hold_artifact", tenant, artifact_id, holder, 0))
 
     def delete(
         self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS, *, beside_jobs: bool = False, name: str = ""
@@ -87,7 +87,9 @@ class Artifacts(Part):
         `beside_jobs`: if jobs are the only other holders, remove its names and copies; it is collected after the last
         of these jobs. `name`: if it has other names, too, remove only this one.
         """
-        return self._functions.kept_words("delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name)
+        return self._functions.run_acknowledged_texts(
+            "delete_artifact", tenant, artifact_id, *actor, int(beside_jobs), name
+        )
 
     def ids(self, tenant: str) -> list[str]:
         """Return the ids of a tenant's artifacts, newest first."""

@@ -96,7 +96,7 @@ class Attachments(Part):
         """Append bytes at an offset. Return the state and the accepted offset, or None if the writer has no such
         attachment.
         """
-        reply = self._functions.words(
+        reply = self._functions.run_texts(
             "attach_write", attachment, side, who, offset, chunk.data, chunk.stream, int(closed), size
         )
         return (reply[0], int(reply[1])) if reply else None

@@ -75,20 +75,20 @@ class Files(Part):
 
     def begin(self, tenant: str, objects: Sequence[str]) -> None:
         """Announce objects that are about to be written. They are deleted unless assigned to a file within WRITE_MS."""
-        self._functions.kept("begin_objects", tenant, WRITE_MS, *objects)
+        self._functions.run_acknowledged("begin_objects", tenant, WRITE_MS, *objects)
 
     def add(self, tenant: str, rows: Sequence[tuple[str, int, str]]) -> list[str] | TooMuch:
         """Turn written objects into files, each (sha256, size, object). Return new, there (it existed) or gone (not
         announced) for each.
         """
-        reply = self._functions.kept_words("add_files", tenant, *(item for row in rows for item in row))
+        reply = self._functions.run_acknowledged_texts("add_files", tenant, *(item for row in rows for item in row))
         return _refused(reply) or reply
 
     def add_part(self, tenant: str, sha: str, size: int, number: int, name: str) -> str | TooMuch:
         """Make a written object a part of a file. Return new, there or gone as `add`, or size if the upload began with
         another size.
         """
-        reply = self._functions.kept_words("add_part", tenant, sha, size, number, name)
+        reply = self._functions.run_acknowledged_texts("add_part", tenant, sha, size, number, name)
         return _refused(reply) or reply[0]
 
     def upload(self, tenant: str, sha: str) -> Upload | None:
@@ -109,7 +109,7 @@ class Files(Part):
 
     def end_upload(self, tenant: str, sha: str, objects: Sequence[str], *, verified: bool) -> bool:
         """Turn parts into a file, or disown them unless `verified`. Return False if the parts have changed."""
-        return bool(self._functions.kept("end_parts", tenant, sha, ",".join(objects), int(verified)))
+        return bool(self._functions.run_acknowledged("end_parts", tenant, sha, ",".join(objects), int(verified)))
 
     def get(self, tenant: str, sha: str) -> StoredFile | None:
         """Return a file of this tenant, or None."""
@@ -121,7 +121,7 @@ class Files(Part):
 
     def lose(self, tenant: str, sha: str, objects: Sequence[str]) -> bool:
         """Record that a file's bytes are lost. It is missing until it is uploaded again."""
-        return bool(self._functions.kept("lose_file", tenant, sha, ",".join(objects)))
+        return bool(self._functions.run_acknowledged("lose_file", tenant, sha, ",".join(objects)))
 
     def sums(self) -> dict[str, FileSums]:
         """Return the sums of each tenant."""
@@ -137,7 +137,7 @@ class Files(Part):
         """Remove expired files, uploads and objects. Return the objects, as (tenant, name), whose bytes must be
         deleted.
         """
-        reply = self._functions.words("condemn_files", _CONDEMNED)
+        reply = self._functions.run_texts("condemn_files", _CONDEMNED)
         return [(tenant, name) for tenant, _, name in (member.partition("/") for member in reply)]
 
     def forget(self, objects: Sequence[tuple[str, str]]) -> None:

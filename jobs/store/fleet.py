@@ -60,7 +60,7 @@ class Fleet(Part):
 
     def drain(self, worker: str, on: bool = True, actor: Actor = ANONYMOUS) -> bool:
         """Have a worker finish and take no new work, or undo that. Return False if the worker is unknown."""
-        return self._functions.kept_words("drain", worker, int(on), *actor) == ["ok"]
+        return self._functions.run_acknowledged_texts("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
         """Claim or renew all of these GPUs (UUIDs), or none.

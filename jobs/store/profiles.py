@@ -166,21 +166,27 @@ class Profiles(Part):
         }
         limits = (MAX_LIVE, MAX_LIVE_OF_TENANT, MAX_PROFILES)
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._functions.kept_words("start_profile", profile.profile_id, *limits, *profile.actor, *flat)
+        how, what = self._functions.run_acknowledged_texts(
+            "start_profile", profile.profile_id, *limits, *profile.actor, *flat
+        )
         return how, what
 
     def stop(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
         """Start to collect the recordings. Return False unless the profile is recording."""
-        return bool(self._functions.kept("collect_profile", profile_id, "recording", *actor, "stop profile", 0))
+        return bool(
+            self._functions.run_acknowledged("collect_profile", profile_id, "recording", *actor, "stop profile", 0)
+        )
 
     def recover(self, profile_id: str, actor: Actor = ANONYMOUS) -> bool:
         """Collect recordings that are still sent. Return False while MAX_COLLECTED profiles are live."""
-        reply = self._functions.kept("collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED)
+        reply = self._functions.run_acknowledged(
+            "collect_profile", profile_id, "done", *actor, "recover profile", MAX_COLLECTED
+        )
         return int(reply) != -1
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> tuple[str, str] | None:
         """Delete a profile and return its id and artifact, or None if it does not exist. Works when Redis is full."""
-        found = self._functions.kept_words("delete_profile", tenant, name, *actor)
+        found = self._functions.run_acknowledged_texts("delete_profile", tenant, name, *actor)
         return (found[0], found[1]) if found else None
 
     def of_tenant(self, tenant: str) -> list[Profile]:
@@ -268,7 +274,7 @@ class Profiles(Part):
 
     def end(self, profile_id: str, artifact: str) -> bool:
         """Record the artifact with the recordings, empty for none. Return False unless the profile is collecting."""
-        return bool(self._functions.kept("end_profile", profile_id, artifact))
+        return bool(self._functions.run_acknowledged("end_profile", profile_id, artifact))
 
     def read(self, ids: Sequence[str]) -> list[Profile]:
         """Return the profiles that exist among these."""

@@ -85,20 +85,22 @@ class Schedules(Part):
             "artifacts": ",".join(artifacts),
         }
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._functions.kept_words("add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat)
+        how, what = self._functions.run_acknowledged_texts(
+            "add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat
+        )
         return how, what
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Delete a schedule. Return False if it does not exist. Works when Redis is full."""
-        return bool(self._functions.kept("end_schedule", tenant, name, *actor))
+        return bool(self._functions.run_acknowledged("end_schedule", tenant, name, *actor))
 
     def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Stop running it until it is resumed. Return False if it does not exist."""
-        return bool(self._functions.kept("turn_schedule", tenant, name, 0, *actor))
+        return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, 0, *actor))
 
     def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
         """Run it from this time on. Return False if it does not exist."""
-        return bool(self._functions.kept("turn_schedule", tenant, name, following, *actor))
+        return bool(self._functions.run_acknowledged("turn_schedule", tenant, name, following, *actor))
 
     def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
         """Return Redis' time in seconds and at most `most` due schedules, without the first `without`."""

@@ -129,7 +129,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lately:
+class RecentUsage:
     """Statistics of a service over the last minute, from all coordinators."""
 
     #: Time that they cover, 60 to 70 s; less if the service is younger.
@@ -137,7 +137,7 @@ class Lately:
     counts: Mapping[str, int]
 
 
-def begun(service: Service, number: int, now: int) -> Replica:
+def new_replica(service: Service, number: int, now: int) -> Replica:
     """Return a replica that was added at `now`, in milliseconds of Redis' clock."""
     return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
 
@@ -147,7 +147,7 @@ def job_id(service_id: str, number: int) -> str:
     return f"v-{service_id}-{number}"
 
 
-def parts_of(job: str) -> tuple[str, int]:
+def parse_job_id(job: str) -> tuple[str, int]:
     """Return the service and number of a replica's job; "" and 0 for any other job."""
     found = _JOB.fullmatch(job)
     return (found[1], int(found[2])) if found else ("", 0)
@@ -164,28 +164,30 @@ class Services(Part):
         names = ("tenant", "name", "engine", "token", "job", "asked", "artifact", "replicas")
         fields = {name: getattr(service, name) for name in names} | {"stopped": 0}
         flat = [word for pair in fields.items() for word in pair]
-        how, what = self._functions.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
+        how, what = self._functions.run_acknowledged_texts(
+            "add_service", service.service_id, MAX_SERVICES, *actor, *flat
+        )
         return how, what
 
     def scale(self, tenant: str, name: str, replicas: int, actor: Actor = ANONYMOUS) -> bool:
         """Set the number of replicas. Return False if the service does not exist."""
-        return bool(self._functions.kept("change_service", tenant, name, "scale", replicas, *actor))
+        return bool(self._functions.run_acknowledged("change_service", tenant, name, "scale", replicas, *actor))
 
     def restart(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Replace all replicas. Return False if the service does not exist."""
-        return bool(self._functions.kept("change_service", tenant, name, "restart", "", *actor))
+        return bool(self._functions.run_acknowledged("change_service", tenant, name, "restart", "", *actor))
 
     def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """End all replicas until it is scaled or restarted. Return False if the service does not exist."""
-        return bool(self._functions.kept("change_service", tenant, name, "stop", "", *actor))
+        return bool(self._functions.run_acknowledged("change_service", tenant, name, "stop", "", *actor))
 
     def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Free the name and end the replicas. Return False if the service does not exist. Works when Redis is full."""
-        return bool(self._functions.kept("change_service", tenant, name, "delete", "", *actor))
+        return bool(self._functions.run_acknowledged("change_service", tenant, name, "delete", "", *actor))
 
-    def note_shown(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
+    def log_disclosure(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> None:
         """Add to the audit log that the access key of a service was disclosed."""
-        self._functions.kept("log_shown", "show service access", f"{tenant}/{name}", *actor)
+        self._functions.run_acknowledged("log_disclosure", "show service access", f"{tenant}/{name}", *actor)
 
     # -- steps of the leader ----------------------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class Services(Part):
 
     def lead(self, job: str, token: str) -> int | None:
         """Return the number of the leading replica; the first caller leads. None if the lease has another token."""
-        service, number = parts_of(job)
+        service, number = parse_job_id(job)
         found = int(self._functions.run("lead_replica", job, token, service, number))
         return None if found < 0 else found
 
@@ -341,14 +343,16 @@ class Services(Part):
         jobs = [replica.job_id for several in found.values() for replica in several]
         seen = self._seen(jobs)
         return {
-            one: sorted((seen_as(replica, *seen[replica.job_id]) for replica in several), key=lambda each: each.number)
+            one: sorted(
+                (with_job_state(replica, *seen[replica.job_id]) for replica in several), key=lambda each: each.number
+            )
             for one, several in found.items()
         }
 
-    def lately(self, services: Sequence[Service], now: int) -> dict[str, Lately]:
+    def recent_usage(self, services: Sequence[Service], now: int) -> dict[str, RecentUsage]:
         """Return statistics of the last minute by service id. `now` is Redis time in milliseconds."""
         rows = self._functions.read(*(("HGETALL", keys.service_figures(one.service_id)) for one in services))
-        return {one.service_id: _lately(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
+        return {one.service_id: _recent_usage(one, texts(row), now) for one, row in zip(services, rows, strict=True)}
 
     def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
         commands = [
@@ -367,19 +371,19 @@ class Services(Part):
         }
 
 
-def seen_as(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
+def with_job_state(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
     """Return a replica with the state of its job."""
     return replace(replica, job_state=state, report=report, busy=busy)
 
 
-def _lately(service: Service, known: Mapping[str, str], now: int) -> Lately:
+def _recent_usage(service: Service, known: Mapping[str, str], now: int) -> RecentUsage:
     first, counts = now // SLOT_MS - SLOTS, Counter[str]()
     for name, count in known.items():
         slot, _, what = name.partition("|")
         if what and slot.isdigit() and int(slot) >= first and count.isdigit():
             counts[what] += int(count)
     covered = min(now - first * SLOT_MS, max(1000, now - service.created))
-    return Lately(seconds=covered / 1000, counts=counts)
+    return RecentUsage(seconds=covered / 1000, counts=counts)
 
 
 def _text(value: bytes | None) -> str | None:

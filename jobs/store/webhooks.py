@@ -103,7 +103,7 @@ class Webhooks(Part):
 
     def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
         """Retry a delivery at once. Return ok, missing, or full if too many of the tenant's are pending."""
-        reply: bytes = self._functions.kept("retry_delivery", delivery_id, tenant, *actor)
+        reply: bytes = self._functions.run_acknowledged("retry_delivery", delivery_id, tenant, *actor)
         return reply.decode()
 
     def listed(self, tenant: str, state: State, limit: int) -> list[Delivery]:
@@ -142,9 +142,9 @@ class Webhooks(Part):
         """Return how many tenants of this name were removed. Each had its own signing key."""
         return int(self._client.hget(keys.GENERATIONS, tenant) or 0)
 
-    def note_shown(self, tenant: str, actor: Actor) -> None:
+    def log_disclosure(self, tenant: str, actor: Actor) -> None:
         """Add to the audit log that a tenant's signing key was disclosed."""
-        self._functions.kept("log_shown", "show webhook key", tenant, *actor)
+        self._functions.run_acknowledged("log_disclosure", "show webhook key", tenant, *actor)
 
     def _each(self, ids: Sequence[str]) -> list[Delivery]:
         if not ids:

@@ -165,15 +165,17 @@ class Workflows(Part):
         fields += ("tracestate", new.tracestate) if new.tracestate else ()
         limits = (MAX_LIVE, MAX_STORED)
         named = (workflow, new.key, new.digest)
-        return self._functions.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
+        return self._functions.run_acknowledged_texts("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Cancel a workflow. Return [ok, state], [conflict, state] or [missing], as approve, retry and delete do."""
-        return self._functions.kept_words("cancel_workflow", workflow, *actor)
+        return self._functions.run_acknowledged_texts("cancel_workflow", workflow, *actor)
 
     def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
         """Approve an action that waits for a person, and store its record."""
-        return self._functions.kept_words("approve_workflow", workflow, attempt, action, json.dumps(record), *actor)
+        return self._functions.run_acknowledged_texts(
+            "approve_workflow", workflow, attempt, action, json.dumps(record), *actor
+        )
 
     def retry(
         self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
@@ -182,11 +184,13 @@ class Workflows(Part):
         again.
         """
         counts = (len(retried), len(forgotten))
-        return self._functions.kept_words("retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten)
+        return self._functions.run_acknowledged_texts(
+            "retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten
+        )
 
     def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Delete a workflow that has ended. Its jobs stay. Works when Redis is full."""
-        return self._functions.kept_words("delete_workflow", workflow, *actor)
+        return self._functions.run_acknowledged_texts("delete_workflow", workflow, *actor)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
@@ -302,7 +306,7 @@ class Workflows(Part):
         attempt.
         """
         text = json.dumps(record, separators=(",", ":"))
-        return bool(self._functions.kept("record_action", workflow, attempt, key, text))
+        return bool(self._functions.run_acknowledged("record_action", workflow, attempt, key, text))
 
     def settle(
         self,
@@ -319,13 +323,13 @@ class Workflows(Part):
         """
         flat = [item for pair in (*jobs, *fields.items()) for item in pair]
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, len(jobs), *flat)
-        return bool(self._functions.kept("settle_workflow", *arguments))
+        return bool(self._functions.run_acknowledged("settle_workflow", *arguments))
 
     def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
         """Remove jobs and records of these keys, so that they start again. Return False if it is not running this
         attempt.
         """
-        return bool(self._functions.kept("forget_actions", workflow, attempt, *names))
+        return bool(self._functions.run_acknowledged("forget_actions", workflow, attempt, *names))
 
     def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
         """Record that jobs of these actions were retried. Return False in another attempt."""

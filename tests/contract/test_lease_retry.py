@@ -55,7 +55,7 @@ def failed(bench: Bench, fates: list[tuple[str, int]]) -> tuple[str, list[str]]:
 
 
 def step(bench: Bench, job: str) -> str:
-    answer = bench.store.functions.kept_words("retry", job, 1, "", "", 0)
+    answer = bench.store.functions.run_acknowledged_texts("retry", job, 1, "", "", 0)
     check(bench, bench.look())
     return answer[0]
 
@@ -140,7 +140,7 @@ def test_each_call_moves_some_ranges_alone(bench: Bench) -> None:
     bench.client.zrem("ct:in:queued", job)
     bench.client.zadd("ct:in:failed", {job: 1})
     calls = 0
-    while store.functions.kept_words("retry", job, 1, "", "", 0) == ["more"]:
+    while store.functions.run_acknowledged_texts("retry", job, 1, "", "", 0) == ["more"]:
         calls += 1
         assert calls < 20
     assert calls == 2 * 5000 / LIMITS.retried

@@ -30,7 +30,7 @@ REFUSED_WHEN_FULL = {
     "commit_artifact",
     "create_token",
     "lease",
-    "log_shown",
+    "log_disclosure",
     "lose_file",
     "place_replica",
     "record_action",

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.services import figures
 from coordinator.services.figures import Exchange
-from jobs.store.services import Lately
+from jobs.store.services import RecentUsage
 from threads_protocol.answers.services import LastMinute
 
 
@@ -21,7 +21,7 @@ def exchange(**more: Any) -> Exchange:
 
 def row(*ended: Exchange, seconds: float = 60.0) -> LastMinute:
     counts = sum(map(figures.counts, ended), Counter[str]())
-    return figures.row(Lately(seconds=seconds, counts=counts))
+    return figures.row(RecentUsage(seconds=seconds, counts=counts))
 
 
 def test_nothing_was_asked() -> None:

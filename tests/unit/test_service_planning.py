@@ -23,7 +23,7 @@ from coordinator.services.planning import (
     Start,
     Submit,
 )
-from jobs.store.services import Replica, Report, Service, begun
+from jobs.store.services import Replica, Report, Service, new_replica
 
 ROUND_MS = 1000
 
@@ -86,7 +86,7 @@ class World:
         if isinstance(step, Start):
             if step.number == self.service.next:
                 self.begun_at.append(self.now)
-                new = begun(self.service, step.number, self.now)
+                new = new_replica(self.service, step.number, self.now)
                 self.replicas[step.number] = replace(new, job_state="queued")
                 self.service = replace(self.service, next=step.number + 1)
         elif isinstance(step, Retire):
@@ -248,7 +248,7 @@ def test_a_replica_on_a_worker_that_leaves_is_replaced_first() -> None:
 
 
 def test_what_was_begun_and_not_submitted_is_submitted_by_the_next_leader() -> None:
-    lost = begun(service(next=2), 1, 5)
+    lost = new_replica(service(next=2), 1, 5)
     assert Submit(replica=lost) in planning.plan(service(next=2), [lost], 10)
     stopping = replace(lost, stopping=7)
     assert planning.plan(service(next=2, stopped=True), [stopping], 10) == [End(replica=stopping, died=False)]

@@ -42,9 +42,9 @@ local function log_denied(args)
   return 1
 end
 
--- LOG_SHOWN action subject tenant token -> 1
+-- LOG_DISCLOSURE action subject tenant token -> 1
 -- Append an entry about a secret that was disclosed.
-local function log_shown(args)
+local function log_disclosure(args)
   local now_ms = now()
   Audit.log(now_ms, args[3], args[4], args[1], args[2], 'ok')
   return 1
@@ -93,6 +93,6 @@ end
 register({
   { 'log_denied', log_denied, 'allow-oom' },
   { 'log_rebase', log_rebase, 'allow-oom' },
-  { 'log_shown', log_shown },
+  { 'log_disclosure', log_disclosure },
   { 'log_trim', log_trim, 'allow-oom' },
 })

@@ -48,7 +48,8 @@ LIMITS = Limits()
 class Functions:
     """Calls of the functions with one client.
 
-    `replicas` of Redis must have what `kept` writes. Only tests set `clock` (Lua text that defines now()) and `limits`.
+    `replicas` of Redis must have what `run_acknowledged` writes. Only tests set `clock` (Lua text that defines now())
+    and `limits`.
     """
 
     def __init__(
@@ -80,16 +81,16 @@ class Functions:
 
     def run(self, name: str, *arguments: Any) -> Any:
         """Call a function and return its reply."""
-        [reply] = self._calls(name, [arguments], None)
+        [reply] = self._call(name, [arguments], None)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    def words(self, name: str, *arguments: Any) -> list[str]:
+    def run_texts(self, name: str, *arguments: Any) -> list[str]:
         """Call a function and return its reply, a list, as texts."""
         return _texts(self.run(name, *arguments))
 
-    def kept(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
+    def run_acknowledged(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
         """Call a function and return its reply after `replicas` have its writes. Raises Unacknowledged.
 
         `repeatable`: the reply may describe what an earlier call wrote, which replicas must have, too.
@@ -102,38 +103,38 @@ class Functions:
             raise reply
         return reply
 
-    def kept_words(self, name: str, *arguments: Any) -> list[str]:
+    def run_acknowledged_texts(self, name: str, *arguments: Any) -> list[str]:
         """Do the same and return the reply, a list, as texts."""
-        return _texts(self.kept(name, *arguments))
+        return _texts(self.run_acknowledged(name, *arguments))
 
     def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
         """Call one function many times in one round trip. Errors are returned in place of replies.
 
         Raises Unacknowledged if the servers in `asked` lack the writes.
         """
-        return self._calls(name, calls, asked)
+        return self._call(name, calls, asked)
 
-    def _calls(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
-        replies = self._loaded(name, calls, asked)
+    def _call(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+        replies = self._call_with_library(name, calls, asked)
         full = [at for at, reply in enumerate(replies) if isinstance(reply, Full)] if name in WHEN_FULL else []
         if full:
-            served = self._loaded(WHEN_FULL[name], [calls[at] for at in full], asked)
+            served = self._call_with_library(WHEN_FULL[name], [calls[at] for at in full], asked)
             for at, reply in zip(full, served, strict=True):
                 replies[at] = reply
         return replies
 
-    def _loaded(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+    def _call_with_library(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         """Make the calls. Load the library if the server lacks it, for example a replica that became the master."""
-        replies = self._sent(name, calls, asked)
+        replies = self._send(name, calls, asked)
         if any(_is_missing(reply) for reply in replies):
             self.load()
-            replies = self._sent(name, calls, asked)
+            replies = self._send(name, calls, asked)
         answers = replies[: len(calls)]
         if asked and not all(isinstance(reply, Exception) for reply in answers):
             asked.check(replies[-1])
         return answers
 
-    def _sent(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
+    def _send(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None) -> list[Any]:
         function = self.function(name)
         if len(calls) == 1 and not asked:  # a pipeline costs twice the CPU
             try:

@@ -32,7 +32,7 @@ class Libraries(Part):
 
     def delete_unused(self) -> list[str]:
         """Delete libraries that no live process uses, and return their names. Called by the leader."""
-        unused = self._functions.words("unused_libraries", KEPT_MS, *self.names())
+        unused = self._functions.run_texts("unused_libraries", KEPT_MS, *self.names())
         for name in unused:
             self._client.execute_command("FUNCTION DELETE", name)
         return unused

@@ -30,7 +30,7 @@ def written(most: Mapping[str, int]) -> str:
 
 def read(functions: Functions, tenants: Sequence[str]) -> tuple[int, list[dict[str, Cap]]]:
     """Return the milliseconds until the next day by Redis' clock (UTC), and the caps of each tenant by name."""
-    left, *texts = functions.words("daily", *tenants)
+    left, *texts = functions.run_texts("daily", *tenants)
     return int(left), [dict(_cap(item) for item in text.split(",") if item) for text in texts]
 
 

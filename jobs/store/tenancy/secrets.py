@@ -40,7 +40,7 @@ class Secrets(Part):
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
         """Set a secret. Return new, changed, full (beyond MAX_SECRETS) or missing (the tenant is not registered)."""
-        reply: bytes = self._functions.kept(
+        reply: bytes = self._functions.run_acknowledged(
             "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
         )
         return reply.decode()
@@ -48,11 +48,11 @@ class Secrets(Part):
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
         """Store a secret's value encrypted with another key. Return False if the secret has changed."""
         arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
-        return bool(self._functions.kept("reseal_secret", *arguments))
+        return bool(self._functions.run_acknowledged("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Delete a secret. Return False if it does not exist. Works when Redis is full."""
-        return bool(self._functions.kept("delete_secret", tenant, name, *actor))
+        return bool(self._functions.run_acknowledged("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
         """Return a tenant's secrets by name, without their values."""

@@ -70,7 +70,7 @@ class Tenants(Part):
         """
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
         requires = "*" if tenant.requires is None else "+".join(sorted(tenant.requires))
-        reply = self._functions.kept(
+        reply = self._functions.run_acknowledged(
             "tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor, requires
         )
         if tenant.max_stored_bytes:
@@ -82,7 +82,7 @@ class Tenants(Part):
 
         busy: it has queued or running jobs. workflows, tokens, artifacts: it still has some.
         """
-        reply: bytes = self._functions.kept("tenant_remove", name, *actor)
+        reply: bytes = self._functions.run_acknowledged("tenant_remove", name, *actor)
         return reply.decode()
 
     def names(self) -> list[str]:

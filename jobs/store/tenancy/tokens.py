@@ -142,7 +142,9 @@ class Tokens(Part):
         further = {"labels": joined(labels), "host": host}
         fields |= {field: text for field, text in further.items() if text}
         flat = [item for pair in fields.items() for item in pair]
-        [answer] = self._functions.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
+        [answer] = self._functions.run_acknowledged_texts(
+            "create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat
+        )
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS, *, keep_admin: bool = False) -> bool:
@@ -151,7 +153,7 @@ class Tokens(Part):
         With `keep_admin`, raises LastAdmin for the last valid token with the scope admin.
         """
         index = keys.TOKENS.removeprefix(keys.PREFIX)
-        ended = int(self._functions.kept("end_token", index, token_id, *actor, int(keep_admin)))
+        ended = int(self._functions.run_acknowledged("end_token", index, token_id, *actor, int(keep_admin)))
         if ended < 0:
             raise LastAdmin(token_id)
         return bool(ended)
@@ -188,7 +190,7 @@ class Tokens(Part):
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works when Redis is full."""
         index = keys.SESSIONS.removeprefix(keys.PREFIX)
-        return bool(self._functions.kept("end_token", index, session_id, *actor, 0))
+        return bool(self._functions.run_acknowledged("end_token", index, session_id, *actor, 0))
 
     def session(self, session_id: str) -> BrowserSession | None:
         """Return a session, or None."""

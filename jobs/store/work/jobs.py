@@ -140,15 +140,15 @@ class Jobs(Part):
 
         `during`: a workflow and its attempt. Returns [stale] unless that attempt is being cancelled.
         """
-        return self._functions.kept_words("cancel", job, *actor, *(during or ()))
+        return self._functions.run_acknowledged_texts("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Have lanes commit what they have, and lease no more."""
-        return self._functions.kept_words("pause", job, *actor)
+        return self._functions.run_acknowledged_texts("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
         """Continue a paused job. Return [over, cap, value, seconds] if a cap refuses it, unless `hold`."""
-        return self._functions.kept_words("resume", job, *actor, int(hold))
+        return self._functions.run_acknowledged_texts("resume", job, *actor, int(hold))
 
     def retry(
         self,
@@ -167,7 +167,7 @@ class Jobs(Part):
         """
         answer = ["more"]
         while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
-            answer = self._functions.kept_words("retry", job, version, *actor, int(hold), *(during or ()))
+            answer = self._functions.run_acknowledged_texts("retry", job, version, *actor, int(hold), *(during or ()))
         return answer
 
     def retry_dead(
@@ -177,11 +177,11 @@ class Jobs(Part):
 
         Returns as `retry`, or [none] if there is no such range.
         """
-        return self._functions.kept_words("retry_dead", job, first, version, *actor, int(hold))
+        return self._functions.run_acknowledged_texts("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Delete a job that has ended or is blocked. Return [waited, N] if N jobs wait for it."""
-        return self._functions.kept_words("delete", job, *actor)
+        return self._functions.run_acknowledged_texts("delete", job, *actor)
 
 
 def _written(reply: list[Any]) -> tuple[str, str] | Over:

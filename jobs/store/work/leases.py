@@ -75,7 +75,7 @@ class Leases(Part):
         `want` and `least` are in units, `rate` in units/s. `labels`: of the worker's host; None for those in its
         record.
         """
-        reply = self._functions.words(
+        reply = self._functions.run_texts(
             "lease",
             job,
             token,

@@ -89,7 +89,9 @@ class Outputs(Part):
         about = (new.id, new.bytes, new.files, new.manifest_bytes, new.manifest)
         ranges = ",".join(f"{lo}:{hi}" for lo, hi in units)
         rows = (item for row in new.sizes.items() for item in row)
-        return self._functions.kept_words("keep_output", lease.job_id, lease.token, lease.tenant, ranges, *about, *rows)
+        return self._functions.run_acknowledged_texts(
+            "keep_output", lease.job_id, lease.token, lease.tenant, ranges, *about, *rows
+        )
 
     def unit(self, job: str, unit: int, *, look: bool = True) -> UnitState | None:
         """Return the state of a unit, or None if the job does not exist.
@@ -97,7 +99,7 @@ class Outputs(Part):
         Without `look`, the state is determined only for units without an artifact: it takes Redis about 100 ms for a
         job with 100,000 dead units.
         """
-        reply = self._functions.words("unit", job, unit, int(look))
+        reply = self._functions.run_texts("unit", job, unit, int(look))
         if not reply:
             return None
         job_state, kind, total, *rest = reply

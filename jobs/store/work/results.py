@@ -66,7 +66,7 @@ class Results(Part):
 
     def finish_seen(self, job: str, digest: str, result: bytes, marks: str = "[]") -> bool:
         """Do the same for what was gathered with this digest."""
-        return bool(self._functions.kept("finish", job, digest, result, marks, repeatable=False))
+        return bool(self._functions.run_acknowledged("finish", job, digest, result, marks, repeatable=False))
 
     def abort(self, job: str, error: str) -> bool:
         """Fail a finishing job whose result cannot be derived."""
