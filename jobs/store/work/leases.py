@@ -50,7 +50,7 @@ class Merge:
     """Answer of COMMIT."""
 
     merged: Annotated[bool, Field(description="False if the token was stale. Drop the work.")]
-    finishing: Annotated[bool, Field(description="Whether this was the last unit of the job. Derive the result.")] = False
+    finishing: Annotated[bool, Field(description="The last unit of the job is committed. Derive the result.")] = False
     parts: Annotated[int, Field(description="Number of parts that wait to be folded.")] = 0
 
 
