@@ -62,7 +62,7 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a job computes."""
+    """Kind, version and specification of a job."""
 
     kind: str
     #: Version of the kind's model.
