@@ -47,6 +47,8 @@ TESTS = (
 def shell(command: str, checkout: Path, **environment: str) -> str:
     """Return what a command of the page prints in the checkout. Compiled code is that of the tests."""
     settings = {**os.environ, "NUMBA_CACHE_DIR": str(kernels.CACHE), **environment}
+    # Options of this run, such as tests that it leaves out, are not for the checks of the copy.
+    settings.pop("PYTEST_ADDOPTS", None)
     done = subprocess.run(["bash", "-c", command], cwd=checkout, env=settings, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
