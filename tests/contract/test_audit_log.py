@@ -326,9 +326,9 @@ def test_lines_of_a_writer_that_died_are_on_disk_before_redis_drops_them(
     done: list[str] = []
     with file.open_locked(path) as dying:
         assert dying
-        monkeypatch.setattr(dying, "keep", lambda: None)
+        monkeypatch.setattr(dying, "sync", lambda: None)
         dying.append(None, log.read(0, 1).entries)
-    monkeypatch.setattr(file.AuditFile, "keep", lambda _: done.append("kept"))
+    monkeypatch.setattr(file.AuditFile, "sync", lambda _: done.append("kept"))
     monkeypatch.setattr(log, "trim", lambda *_, **__: done.append("dropped"))
     export.export(log, path)
     assert done == ["kept", "dropped"]
