@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     grpc_port: int = Field(default=0, ge=0, le=65535)
     #: Address of the API and the metrics. Any address except loopback requires `CLUSTER_TOKEN` or `AUTH=required`, and
     #: for metrics `METRICS_TOKEN`, `METRICS_PUBLISHED` or `METRICS_PORT=0`
-    #: (docs/decisions/0012-nothing-listens-for-strangers.md).
+    #: (docs/decisions/0012-refuse-to-listen-on-a-network-without-a-token.md).
     bind: str = "127.0.0.1"
     #: In a container: address at which the API is published, or `loopback`; empty: `BIND`.
     published: str = ""
@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     #: Stable name of a worker. Empty: host name and process ID.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
     #: Name of the host, the same for all its workers. Empty: host name with a digest of the machine ID; in a container,
-    #: the container's name (docs/decisions/0013-what-a-host-is.md).
+    #: the container's name (docs/decisions/0013-name-a-host-by-host-id-or-by-its-machine-id.md).
     host_id: str = Field(default="", pattern=_NAME)
     #: `required`: every API call needs a token. `auto`: the same, unless the API is published on loopback and
     #: `CLUSTER_TOKEN` is not set (docs/access.md).
