@@ -153,7 +153,7 @@ class Settings(BaseSettings):
     #: cluster creates.
     worker_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: `first-last`: user IDs under which a runner with root rights runs programs, one per slot and per replica of a
-    #: service (docs/services.md#room-on-runners); empty: the runner's own user.
+    #: service (docs/services.md#capacity-on-runners); empty: the runner's own user.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: 0: forbid shells in the programs of this runner (docs/attach.md).
     runner_attach: int = Field(default=1, ge=0, le=1)
