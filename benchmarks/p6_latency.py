@@ -10,7 +10,7 @@ from benchmarks.measure import Row
 from threads_cluster.client.api import Cluster
 
 SAMPLES = 500
-GOAL_MS = {"p50": 10.0, "p99": 40.0}
+GOAL_MS = {"p50": 4.0, "p99": 10.0}
 
 
 def _once(cluster: Cluster) -> float:
