@@ -27,14 +27,14 @@ PROGRAM = """
 import ctypes, json
 from dataclasses import asdict
 from gpu_worker.nvml import Nvml
-from gpu_worker.telemetry import NoTelemetry, row
+from gpu_worker.telemetry import NoTelemetry, describe_gpu
 try:
     nvml = Nvml()
 except NoTelemetry as error:
     print(json.dumps(str(error)))
 else:
     found = nvml.gpus()
-    samples = [row(gpu, nvml.sample(gpu.uuid)) for _ in range(3) for gpu in found]
+    samples = [describe_gpu(gpu, nvml.sample(gpu.uuid)) for _ in range(3) for gpu in found]
     faults = [nvml.fault("GPU-stub") for _ in range(2)] + [nvml.fault("GPU-gone")]
     lost = asdict(nvml.sample("GPU-gone")) | {"joules": nvml.joules("GPU-gone")}
     alive = ctypes.CDLL("libnvidia-ml.so.1").stub_samples_alive()

@@ -27,15 +27,15 @@ class Known:
         self._tokens = {one.token: one for one in tokens}
         self._logins, self._bootstraps = logins, [digest(one) for one in bootstraps]
 
-    def bootstraps(self) -> list[str]:
+    def cluster_token_digests(self) -> list[str]:
         return self._bootstraps
 
-    async def bearer(self, token: str, bootstrap: str) -> Principal | None:
+    async def principal_by_token_id(self, token: str, bootstrap: str) -> Principal | None:
         if token == OWNER.token:
             return replace(OWNER, bootstrap=bootstrap) if bootstrap in self._bootstraps else None
         return self._tokens.get(token)
 
-    async def holds(self, principal: Principal) -> bool:
+    async def is_valid(self, principal: Principal) -> bool:
         return not principal.session or principal.session in self._logins
 
 
