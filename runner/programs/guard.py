@@ -38,6 +38,8 @@ KILL_AGAIN_SECONDS = 0.02
 LOOK_SECONDS = 0.25
 #: Seconds within which a program must be suspended, else it is killed, and between two looks whether it still is.
 SUSPEND_SECONDS, SUSPENDED_LOOK_SECONDS = 1.0, 1.0
+#: Seconds after its start within which a program that is still setpriv is not suspended.
+START_SECONDS = 0.5
 #: Longest that a program stays suspended, in seconds; then it is killed: it may hold locks that others wait for.
 LONGEST_SUSPENSION = 600.0
 #: Descriptors that come with an order at most: its stdin, stdout and stderr, and itself where it is long.
@@ -125,6 +127,10 @@ class Watch:
         if self._suspended_at is None:
             self._suspended_at = self._hold_at = now
         if now < self._hold_at:
+            return
+        if now - self._started < START_SECONDS and _is_setpriv(self._pid):
+            # It has no death signal yet: a program that is stopped now would outlive this guard.
+            self._hold_at = now + KILL_AGAIN_SECONDS
             return
         since, held = now - self._suspended_at, self._suspension.hold()
         self._hold_at = now + (SUSPENDED_LOOK_SECONDS if held else KILL_AGAIN_SECONDS)
@@ -270,6 +276,13 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
         start_new_session=True,
         **pipes,
     )
+
+
+def _is_setpriv(pid: int) -> bool:
+    """Return True if the process has not replaced setpriv by its program yet."""
+    with contextlib.suppress(OSError):  # the process has ended
+        return _SETPRIV is not None and Path(f"/proc/{pid}/exe").samefile(_SETPRIV)
+    return False
 
 
 def _spawn(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
