@@ -273,8 +273,8 @@ class _Look:
                 refused.add(key)
             tried.append(key)
         if refused:
-            anew = retries.find_restarted(self._whole, self._known, refused)
-            self.store.workflows.forget(*self._during, sorted(anew))
+            restarted = retries.find_restarted(self._whole, self._known, refused)
+            self.store.workflows.forget(*self._during, sorted(restarted))
         if tried:
             self.store.workflows.retried(*self._during, tried)
 

@@ -129,7 +129,7 @@ class WorkflowQueries:
 
 def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, str]) -> list[str]:
     """Return why jobs that there are, or were, do not go on."""
-    lost = [key for key in retry.anew if key in known.jobs and known.jobs[key].state != "skipped"]
+    lost = [key for key in retry.restarted if key in known.jobs and known.jobs[key].state != "skipped"]
     notes = [f"{key} begins anew: {_why(whole, known, key, outdated)}" for key in lost[:_NOTES]]
     return [*notes[:-1], f"and {len(lost) - _NOTES + 1} more begin anew"] if len(lost) > _NOTES else notes
 

@@ -1,4 +1,4 @@
-"""Retries of workflows: which jobs go on, and which actions begin anew. Pure."""
+"""Retries of workflows: which jobs go on, and which actions start again. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Retry(NamedTuple):
 
     #: Jobs that are tried again, each from where it stopped. What was skipped because of one comes back with it.
     goes_on: list[str]
-    #: What is forgotten, so that its actions begin anew.
-    anew: list[str]
+    #: What is forgotten, so that its actions start again.
+    restarted: list[str]
 
 
 def plan_retry(whole: Document, known: Known, outdated: Iterable[str] = ()) -> Retry:
     """Return how a workflow that has ended goes on. `outdated`: jobs that cannot, since their kind has changed."""
     gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
     refused = [key for key, one in known.records.items() if one.state == "failed"]
-    anew = find_restarted(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
-    goes_on = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and key not in anew]
-    return Retry(goes_on, sorted(anew))
+    restarted = find_restarted(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
+    goes_on = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and key not in restarted]
+    return Retry(goes_on, sorted(restarted))
 
 
 def _too_early(whole: Document, known: Known) -> Iterator[str]:
@@ -45,7 +45,7 @@ def find_restarted(whole: Document, known: Known, keys: Iterable[str]) -> set[st
     The former wait for the new jobs; an action of which something goes on stays as it is. The latter were done and are
     gone, and an action refers to them that has yet to be submitted.
     """
-    return _Spread(whole, known, keys).anew
+    return _Spread(whole, known, keys).restarted
 
 
 def action_of(key: str) -> str:
@@ -54,11 +54,11 @@ def action_of(key: str) -> str:
 
 
 class _Spread:
-    """Actions that begin anew, from those that are given to those that must, each looked at once."""
+    """Actions that start again, from those that are given to those that must, each looked at once."""
 
     def __init__(self, whole: Document, known: Known, keys: Iterable[str]) -> None:
         self._whole, self._known = whole, known
-        self.anew = set(keys)
+        self.restarted = set(keys)
         self._own = _by_action(known)
         #: Jobs that were done and are gone, by action.
         self._lost: dict[str, list[str]] = defaultdict(list)
@@ -66,7 +66,7 @@ class _Spread:
             if job.gone and job.state == "done":
                 self._lost[action_of(key)].append(key)
         self._after = self._waiting()
-        first = {action_of(key) for key in self.anew} & whole.actions.keys()
+        first = {action_of(key) for key in self.restarted} & whole.actions.keys()
         self._seen = first | {name for name in whole.actions if name not in self._own}
         self._run([whole.actions[name] for name in sorted(self._seen)])
 
@@ -90,16 +90,16 @@ class _Spread:
         for other in self._after.get(action.id, ()):
             own = self._own.get(other.id, ())
             if other.id not in self._seen and _has_ended_badly(own, self._known):
-                self.anew.update(own)
+                self.restarted.update(own)
                 yield other
 
     def _that_are_needed(self, action: Action) -> Iterator[Action]:
         """Yield actions to which one refers and whose jobs are gone, and forget these."""
-        has_items = action.id in self._known.records and action.id not in self.anew
+        has_items = action.id in self._known.records and action.id not in self.restarted
         refers = action.parameters if has_items else [action.parameters, action.foreach]
         for name in {one.action for _, one in references.find_references(refers)} if self._lost else ():
             if name in self._lost and name not in self._seen:
-                self.anew.update(self._lost[name])
+                self.restarted.update(self._lost[name])
                 yield self._whole.actions[name]
 
 

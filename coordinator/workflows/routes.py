@@ -184,7 +184,7 @@ def retry_workflow(
     `notes` says which actions begin anew, since their jobs cannot go on.
     """
     known, retry, notes = queries.retry(workflow_id, principal.only_tenant)
-    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, principal.actor)
+    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.restarted, principal.actor)
     _check(workflow_id, "retry", answer)
     row: answers.Retried = {**queries.row(workflow_id, principal.only_tenant), "notes": notes}
     return json_response(row)

@@ -63,9 +63,9 @@ def validate_submission(text: bytes, principal: Principal, settings: Settings, n
     """Return a workflow that this principal may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
     _check_may_run(valid.document, principal)
-    if not (told := notify or valid.document.notify):
+    if not (receiver := notify or valid.document.notify):
         return valid.document
-    return replace(valid.document, notify=destinations.parse_receiver(told, settings))
+    return replace(valid.document, notify=destinations.parse_receiver(receiver, settings))
 
 
 def artifacts(cluster: Cluster, whole: Document, principal: Principal) -> tuple[str, ...]:

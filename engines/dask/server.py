@@ -195,13 +195,13 @@ def listen(replica: Replica) -> None:
 
 
 async def run() -> int:
-    replica, told = Replica(parse_arguments()), asyncio.Event()
+    replica, stop_requested = Replica(parse_arguments()), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     listen(replica)
     await replica.start()
     print(f"{'leads at' if replica.leads else 'works for'} {replica.address}", flush=True)
-    lost, ended = asyncio.ensure_future(replica.wait_for_loss()), asyncio.ensure_future(told.wait())
+    lost, ended = asyncio.ensure_future(replica.wait_for_loss()), asyncio.ensure_future(stop_requested.wait())
     await asyncio.wait({lost, ended}, return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
         return 0

@@ -1,7 +1,7 @@
 """Files of artifacts, by tenant and SHA-256, and the objects that hold their bytes.
 
 An object is written once under a new name. It is unowned before it is assigned to a file and after it was released;
-then the leader deletes its bytes. So nobody overwrites bytes that another process reads, whichever process dies.
+then the leader deletes its bytes. So no process overwrites bytes that another one reads, whichever process dies.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_streams_the_end_of_input_and_sizes_come_along(bench: Bench) -> None:
 # -- whose it is ------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_but_its_principal_and_its_lease_reads_writes_or_ends_it(bench: Bench) -> None:
+def test_only_its_principal_and_its_lease_read_write_or_end_it(bench: Bench) -> None:
     begun(bench)
     store = bench.store.attachments
     for who in ("", "x", LEASE, "w", "w/", "v/t"):

@@ -74,7 +74,7 @@ ASKED: list[tuple[str, str, list[tuple[str, str]], bytes]] = [
 
 
 class Known:
-    """A cluster that knows one principal by any token, and nobody without."""
+    """A cluster that accepts any token as one principal, and no request without a token."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         async def known(bearer: str) -> Principal:

@@ -185,11 +185,11 @@ def test_items_begin_anew_together_where_what_they_are_of_does() -> None:
     whole = document(a="", b="a")
     items = {"b": Record(state="expanded", items=(1, 2))}
     seen = known(items, a=None, b__0="done", b__1="failed")
-    assert retries.plan_retry(whole, seen).anew == ["a", "b", "b/0", "b/1"]
+    assert retries.plan_retry(whole, seen).restarted == ["a", "b", "b/0", "b/1"]
     seen = known(items, a="done", b__0="done", b__1=None)
     assert retries.plan_retry(whole, seen) == ([], ["b/1"])
     unbegun = known(items, a=None, b__0="done")
-    assert retries.plan_retry(whole, unbegun).anew == ["a", "b", "b/0"]
+    assert retries.plan_retry(whole, unbegun).restarted == ["a", "b", "b/0"]
 
 
 def test_refused_actions_begin_anew() -> None:

@@ -302,10 +302,13 @@ class _Call:
                 self._route = await self._with_another(tried, error)
 
     async def _with_another(self, tried: Sequence[Replica], error: _Another) -> Route:
-        """Return the route, read anew where all that were known were tried. BadUpstream where it has no other one."""
+        """Return the route, read again if every known replica was tried.
+
+        Raises BadUpstream if there is no other replica.
+        """
         routes, route = self._gateway.routes, self._route
         if len(tried) < _ATTEMPTS and not routes.has_another(route, tried):
-            route = await routes.awake(await routes.anew(route), self._seconds_left)
+            route = await routes.awake(await routes.refresh(route), self._seconds_left)
         if not route.ready or (len(tried) < _ATTEMPTS and routes.has_another(route, tried)):
             return route
         asked = f"{len(tried)} of {len(route.ready)} were asked"

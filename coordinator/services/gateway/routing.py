@@ -110,7 +110,7 @@ _Place = tuple[str, str, int]
 class Routes:
     """Services by tenant and name, and pages by service: of each tenant and page that somebody asks for, and no other.
 
-    What is not fresh is read anew when somebody asks. For one event loop.
+    A route that is not fresh is read again at the next request. For one event loop.
     """
 
     def __init__(self, store: Store, host: str, tunnels: Tunnels | None = None) -> None:
@@ -171,7 +171,7 @@ class Routes:
             raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
         return route
 
-    async def anew(self, route: Route) -> Route:
+    async def refresh(self, route: Route) -> Route:
         """Return a route as it is now: none of the replicas that are known gave an answer. UnknownModel."""
         await self._routes.refresh(route.service.tenant, time.monotonic())
         return await self.find(route.service.tenant, route.service.name)

@@ -3,7 +3,7 @@
 SOURCE: the http(s) address of one file; `hf://ORG/REPO/FILE` for one file of Hugging Face, `hf://ORG/REPO` for all that
 a model needs; `hf://ORG/REPO@REVISION` for a revision; `s3://BUCKET/KEY` for an object, or for all below KEY. SHA256:
 `-` where it is not known. FOLDER: `model`, which takes no pickled weights, or `data`. It goes on where an earlier
-attempt in the same CLUSTER_WORKSPACE stopped, and verifies length and hash as far as they are told. HF_TOKEN opens what
+attempt in the same CLUSTER_WORKSPACE stopped, and verifies length and hash if they are known. HF_TOKEN opens what
 is not public, HF_ENDPOINT is another hub's address; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
 AWS_REGION and AWS_ENDPOINT_URL mean what they mean elsewhere.
 """
@@ -87,7 +87,9 @@ def _of_bucket(bucket: str, key: str, sha: str, folder: str) -> list[Wanted]:
     if not any(paths.values()):
         raise DownloadRefused(f"the bucket {bucket} has no {key}, and nothing below it")
     if sha and len(paths) > 1:
-        raise DownloadRefused(f"a SHA-256 is that of one file; {key} has {len(paths)}")
+        raise DownloadRefused(
+            f"a SHA-256 covers one file, but {key} has {len(paths)}; name one of them, or omit the SHA-256"
+        )
     return [
         (f"{place}/{parse.quote(each, safe='/~')}", _sound(path, folder), sha)
         for each, path in paths.items()
@@ -133,16 +135,16 @@ def _of_hub(words: str, sha: str) -> list[Wanted]:
         raise DownloadRefused("hf:// needs an organisation and a repository: hf://ORG/REPO or hf://ORG/REPO/FILE")
     hub, name = _hub(), f"{parse.quote(org)}/{parse.quote(repo)}"
     with _open(f"{hub}/api/models/{name}/revision/{parse.quote(revision, safe='')}?blobs=true") as answer:
-        told = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
-    chosen = [file] if file else _select_files(sorted(told))
+        files = {each["rfilename"]: each for each in json.loads(_list(answer))["siblings"]}
+    chosen = [file] if file else _select_files(sorted(files))
     for path in chosen:
-        if path not in told:
-            raise DownloadRefused(f"the repository has no {path}; it has {', '.join(sorted(told)[:20])}")
+        if path not in files:
+            raise DownloadRefused(f"the repository has no {path}; it has {', '.join(sorted(files)[:20])}")
     return [
         (
             f"{hub}/{name}/resolve/{parse.quote(revision, safe='')}/{parse.quote(path)}",
             _sound(path, MODEL),
-            sha if file and sha else (told[path].get("lfs") or {}).get("sha256", ""),
+            sha if file and sha else (files[path].get("lfs") or {}).get("sha256", ""),
         )
         for path in chosen
     ]

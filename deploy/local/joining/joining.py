@@ -84,7 +84,8 @@ def join_cluster(asked: JoinOptions) -> Membership:
             )
         if asked != JoinOptions(service=asked.service):
             raise CommandError(
-                USAGE, "what runs here was said when this machine joined; to change it, leave and join anew"
+                USAGE,
+                "these options were set when this machine joined; to change them, leave the cluster and join again",
             )
         return before
     if before is not None:

@@ -216,7 +216,7 @@ def exchange_invitation(invitation: Invitation, name: str, workers: Sequence[str
     if status != HTTPStatus.CREATED:
         said = answer.get("detail") or f"it answers {status}"
         raise CommandError(
-            USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} lets nobody join: {said}"
+            USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} does not accept this machine: {said}"
         )
     return answer
 

@@ -284,7 +284,7 @@ local function note_workflow(job)
   if workflow then call('SADD', PREFIX .. 'workflowsdue', workflow) end
 end
 
--- Handle a job with ties that ended, was retried after its end, or is no longer blocked.
+-- Handle a job with relations that ended, was retried after its end, or is no longer blocked.
 function Dependencies.on_state_change(job, before, now_ms)
   local ended_or_back = Jobs.TERMINAL[job.state] or Jobs.TERMINAL[before]
   if before == 'blocked' or job.state == 'blocked' then Dependencies.count_blocked(job) end

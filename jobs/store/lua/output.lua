@@ -1,6 +1,6 @@
 -- Output of programs: live lines, and the state of a unit.
 
--- ADD_OUTPUT id token unit attempt offset run data -> kept | stale: no such lease of this unit | alone: nobody follows
+-- ADD_OUTPUT id token unit attempt offset run data -> kept | stale: the unit has no such lease | alone: no reader
 -- it | dropped: the job writes too fast
 -- Add live lines of a program for its followers: at most OUTPUT_BUDGET bytes of a job, for a minute.
 local function add_output(args)

@@ -36,7 +36,7 @@ function Queues.count_capped(queue, labels)
   return Tenants.are_registered() and Tenants.count_capped(queue, labels) or 0
 end
 
--- Make the number of wake-ups that of the waiting jobs. change: jobs that were added, if that is known and no tenant
+-- Keep one wake-up for each waiting job. change: jobs that were added, if that is known and no tenant
 -- has jobs without wake-ups. SWEEP counts the jobs every second.
 function Queues.adjust_wakeups(queue, change)
   if State.wakeup_changes then

@@ -43,7 +43,7 @@ KeptLease = Annotated[tuple[JobId, LeaseToken, Units], Strict(False)]
 class Registered:
     """Answer to a registration."""
 
-    worker: Annotated[str, Field(description="The worker's name: that of its token.")]
+    worker: Annotated[str, Field(description="The worker's name, which is also the name of its token.")]
     born: Annotated[str, Field(description="Tells this process from others of its name; by Redis' clock.")]
 
 
